@@ -1,0 +1,55 @@
+"""What an archive is: a division of measure space into cells. Elites live in a `Store`."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from gloam import checks
+
+FieldSpecs = Mapping[str, Any]
+
+
+class Archive(eqx.Module):
+    """Frozen description of an archive: its cells, the bounds of its measures, extra fields.
+
+    Kinds of archive differ only in `index_of` and `centers_of`.
+    """
+
+    cells: eqx.AbstractVar[int]
+    lower: eqx.AbstractVar[Float[Array, " meas"]]
+    upper: eqx.AbstractVar[Float[Array, " meas"]]
+    f_min: eqx.AbstractVar[float]
+    fields: eqx.AbstractVar[dict[str, jax.ShapeDtypeStruct]]
+
+    @property
+    def measures(self) -> int:
+        """Number of measures."""
+        return self.lower.shape[0]
+
+    @abstractmethod
+    def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
+        """The cell of each row of measures."""
+
+    @abstractmethod
+    def centers_of(self, cells: Int[Array, " n"]) -> Float[Array, "n meas"]:
+        """The centre of each cell in measure space."""
+
+
+def field_specs(fields: FieldSpecs | None) -> dict[str, jax.ShapeDtypeStruct]:
+    """Extra fields as shapes with dtypes: a shape alone means float32."""
+    specs = {}
+    for name, spec in (fields or {}).items():
+        reserved = name in ("solution", "objective", "measures", "cell", "solutions", "objectives")
+        checks.expect(isinstance(name, str) and name.isidentifier() and not reserved, "fields",
+                      "names that are identifiers and not solution, objective or measures",
+                      repr(name))  # fmt: skip
+        if not isinstance(spec, jax.ShapeDtypeStruct):
+            shape = (spec,) if isinstance(spec, int) else tuple(spec)
+            spec = jax.ShapeDtypeStruct(shape, jnp.float32)
+        specs[name] = spec
+    return specs

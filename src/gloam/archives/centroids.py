@@ -1,0 +1,95 @@
+"""Centroids for a CVT archive, by k-means over uniform samples of a box."""
+
+import os
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from gloam import checks
+from gloam.archives.neighbors import most_similar
+
+
+def kmeans_centroids(
+    cells: int,
+    lower: checks.Bounds,
+    upper: checks.Bounds,
+    dimensions: int,
+    *,
+    seed: int = 0,
+    samples: int | None = None,
+    iterations: int = 20,
+    cache: str | os.PathLike | None = None,
+) -> np.ndarray:
+    """Centroids that divide a box into ``cells`` cells of about equal volume.
+
+    Lloyd's algorithm over uniform samples. The result depends on the arguments alone, so runs
+    that name the same seed share their cells.
+
+    Args:
+        cells: Number of centroids.
+        lower, upper: Bounds of the box; a scalar serves every dimension.
+        dimensions: Number of measures.
+        seed: Seed of the samples.
+        samples: Number of samples; 10 for each cell by default.
+        iterations: Rounds of Lloyd's algorithm.
+        cache: A ``.npy`` file: read if it exists, else written.
+
+    Returns:
+        ``(cells, dimensions)`` float32 array.
+
+    Example:
+        >>> kmeans_centroids(4, 0, 1, 2, seed=1).shape
+        (4, 2)
+    """
+    cells = checks.integer("cells", cells, minimum=1)
+    dimensions = checks.integer("dimensions", dimensions, minimum=1)
+    low, high = checks.bounds(lower, upper, dimensions)
+    if cache is not None and Path(cache).is_file():
+        found = checks.finite_array("cache", np.load(cache, allow_pickle=False), ndim=2)
+        checks.expect(found.shape == (cells, dimensions), "cache", f"shape {(cells, dimensions)}",
+                      f"shape {found.shape} in '{cache}'", "Delete the file.")  # fmt: skip
+        return found
+    total = 10 * cells if samples is None else checks.integer("samples", samples, minimum=cells)
+    # NumPy's generator, because its stream is the same on every backend.
+    points = np.random.default_rng(seed).uniform(low, high, (total, dimensions))
+    result = np.asarray(_lloyd(jnp.asarray(points, jnp.float32), cells, iterations))
+    if cache is not None:
+        _write(Path(cache), result)
+    return result
+
+
+def _lloyd(
+    points: Float[Array, "n meas"], cells: int, iterations: int
+) -> Float[Array, "cells meas"]:
+    """Move each centroid to the mean of its points, ``iterations`` times."""
+
+    @jax.jit
+    def improve(centroids: Float[Array, "cells meas"]) -> Float[Array, "cells meas"]:
+        origin = jnp.mean(centroids, axis=0)
+        offsets = 0.5 * jnp.sum(jnp.square(centroids - origin), axis=1)
+
+        def own(part: Float[Array, "part meas"]):
+            return most_similar(part, centroids, origin, offsets)
+
+        owner = jax.lax.map(own, points, batch_size=4096)
+        count = jnp.zeros(cells).at[owner].add(1.0)
+        total = jnp.zeros_like(centroids).at[owner].add(points)
+        mean = total / jnp.maximum(count, 1.0)[:, None]
+        # A centroid that owns no point stays where it is.
+        return jnp.where(count[:, None] > 0, mean, centroids)
+
+    centroids = points[:cells]
+    for _ in range(iterations):
+        centroids = improve(centroids)
+    return centroids
+
+
+def _write(path: Path, array: np.ndarray) -> None:
+    # Written aside and renamed, so that a killed process leaves no half of a cache.
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}.npy")
+    np.save(aside, array, allow_pickle=False)
+    os.replace(aside, path)

@@ -1,0 +1,105 @@
+"""The one store of elites: the only `add` in gloam, and random draws of elites and empty cells."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from gloam.records import Added, Batch
+
+
+class Store(eqx.Module):
+    """The elites of every cell. A cell is empty while its objective is minus infinity."""
+
+    solutions: Float[Array, "cells sol"]
+    objectives: Float[Array, " cells"]
+    measures: Float[Array, "cells meas"]
+    fields: dict[str, Array]
+
+    @property
+    def occupied(self) -> Bool[Array, " cells"]:
+        """True for cells that hold an elite."""
+        return self.objectives > -jnp.inf
+
+
+def empty_store(
+    cells: int, solution: int, measures: int, fields: dict[str, jax.ShapeDtypeStruct]
+) -> Store:
+    """A store with no elites."""
+    return Store(
+        jnp.zeros((cells, solution)),
+        jnp.full((cells,), -jnp.inf),
+        jnp.zeros((cells, measures)),
+        {name: jnp.zeros((cells, *spec.shape), spec.dtype) for name, spec in fields.items()},
+    )
+
+
+def add(store: Store, batch: Batch) -> tuple[Store, Added]:
+    """Give every cell the best of its elite and the batch's solutions that landed in it.
+
+    A solution replaces an elite only when strictly better; ties inside the batch go to the lowest
+    index. For distinct objectives the result does not depend on the order of the batch.
+
+    Returns:
+        The new store, and for each solution whether it beat the cell as it was before the batch.
+    """
+    cells = store.objectives.shape[0]
+    size = batch.objectives.shape[0]
+    improved = batch.valid & (batch.objectives > store.objectives[batch.cells])
+
+    # Order rows by cell, best objective first, index last: a row wins when it opens its cell's run.
+    # Sorting costs O(batch log batch) whatever the number of cells.
+    contender = jnp.where(improved, batch.cells, cells)
+    cell, _, row = jax.lax.sort(
+        (contender, -batch.objectives, jnp.arange(size, dtype=jnp.int32)), num_keys=3
+    )
+    opens_run = jnp.concatenate([jnp.ones(1, bool), cell[1:] != cell[:-1]])
+    # Rows that do not win aim past the last cell, and the scatter drops them.
+    target = jnp.where(opens_run, cell, cells)
+
+    def write(old: Array, new: Array) -> Array:
+        return old.at[target].set(new[row].astype(old.dtype), mode="drop")
+
+    landed = jnp.sort(jnp.where(batch.valid, batch.cells, cells))
+    fresh = jnp.concatenate([jnp.ones(1, bool), landed[1:] != landed[:-1]]) & (landed < cells)
+    store = Store(
+        write(store.solutions, batch.solutions),
+        write(store.objectives, batch.objectives),
+        write(store.measures, batch.measures),
+        {name: write(old, batch.fields[name]) for name, old in store.fields.items()},
+    )
+    return store, Added(improved, jnp.sum(fresh, dtype=jnp.int32))
+
+
+def random_elites(
+    store: Store, count: int, fallback: Float[Array, " sol"], *, key: PRNGKeyArray
+) -> Float[Array, "count sol"]:
+    """Solutions of ``count`` elites drawn uniformly with replacement; ``fallback`` where none is."""
+    if count == 0:
+        return jnp.zeros((0, fallback.shape[0]), fallback.dtype)
+    filled = jnp.cumsum(store.occupied, dtype=jnp.int32)
+    number = filled[-1]
+    draw = jax.random.randint(key, (count,), 0, jnp.maximum(number, 1))
+    # The cell of the r-th elite is the first whose running count exceeds r.
+    cell = jnp.searchsorted(filled, draw, side="right", method="scan_unrolled")
+    elites = store.solutions[jnp.minimum(cell, filled.shape[0] - 1)]
+    return jnp.where(number > 0, elites, fallback)
+
+
+def random_empty_cells(
+    store: Store, count: int, *, key: PRNGKeyArray
+) -> tuple[Int[Array, " count"], Bool[Array, " count"]]:
+    """``count`` different empty cells drawn uniformly, or all of them when fewer are left.
+
+    Returns:
+        Cell indices, and a mask that is false for the places that could not be filled.
+    """
+    cells = store.objectives.shape[0]
+    count = min(count, cells)
+    if count == 0:
+        return jnp.zeros((0,), jnp.int32), jnp.zeros((0,), bool)
+    # The largest of independent uniform numbers are a draw without replacement; occupied cells
+    # get -1, below every draw.
+    ticket = jnp.where(store.occupied, -1.0, jax.random.uniform(key, (cells,)))
+    value, index = jax.lax.top_k(ticket, count)
+    return index, value >= 0.0

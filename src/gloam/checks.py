@@ -1,0 +1,130 @@
+"""Argument checks and all error wording: what was expected, what came, what to do."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Bounds = float | Sequence[float] | np.ndarray
+
+
+def expect(condition: bool, name: str, expected: str, got: object, fix: str = "") -> None:
+    """Raise ``ValueError`` in the house wording unless ``condition`` holds.
+
+    >>> expect(False, "sigma0", "a number > 0", -1.0, "Try 0.5.")
+    Traceback (most recent call last):
+    ...
+    ValueError: sigma0: expected a number > 0, got -1.0. Try 0.5.
+    """
+    if not condition:
+        raise ValueError(f"{name}: expected {expected}, got {got}.{' ' + fix if fix else ''}")
+
+
+def integer(name: str, value: Any, *, minimum: int, fix: str = "") -> int:
+    """``value`` as an ``int`` of at least ``minimum``."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    expect(whole and value >= minimum, name, f"a whole number >= {minimum}", repr(value), fix)
+    return int(value)
+
+
+def number(
+    name: str, value: Any, *, above: float = -math.inf, at_least: float = -math.inf,
+    at_most: float = math.inf, fix: str = "",
+) -> float:  # fmt: skip
+    """``value`` as a finite ``float`` within the limits given."""
+    limits = [f"> {above:g}"] * (above > -math.inf) + [f">= {at_least:g}"] * (at_least > -math.inf)
+    limits += [f"<= {at_most:g}"] * (at_most < math.inf)
+    expected = " ".join(["a finite number", " and ".join(limits)]).strip()
+    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    good = real and math.isfinite(value) and above < value and at_least <= value <= at_most
+    expect(good, name, expected, repr(value), fix)
+    return float(value)
+
+
+def finite_array(name: str, value: Any, *, ndim: int, fix: str = "") -> np.ndarray:
+    """``value`` as a finite float32 array of ``ndim`` axes, none of them empty."""
+    try:
+        array = np.asarray(value, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name}: expected an array of numbers, got {type(value).__name__} ({error}). {fix}"
+        ) from None
+    expect(array.ndim == ndim, name, f"an array of {ndim} axes", f"shape {array.shape}", fix)
+    expect(array.size > 0, name, "at least one number", f"shape {array.shape}", fix)
+    bad = int(np.count_nonzero(~np.isfinite(array)))
+    expect(bad == 0, name, "finite numbers", f"{bad} that are NaN or infinite", fix)
+    return array
+
+
+def bounds(lower: Bounds, upper: Bounds, dimensions: int) -> tuple[np.ndarray, np.ndarray]:
+    """Measure bounds as two float32 vectors; a scalar serves every dimension."""
+    both = []
+    for name, value in (("lower", lower), ("upper", upper)):
+        array = np.asarray(value, dtype=np.float32)
+        fits = array.ndim == 0 or array.shape == (dimensions,)
+        expect(fits, name, f"a scalar or {dimensions} numbers", f"shape {array.shape}",
+               "Give one bound for each measure.")  # fmt: skip
+        expect(bool(np.isfinite(array).all()), name, "finite bounds", array.tolist())
+        both.append(np.broadcast_to(array, (dimensions,)).copy())
+    expect(bool((both[0] < both[1]).all()), "lower, upper", "lower < upper in every dimension",
+           f"{both[0].tolist()} and {both[1].tolist()}")  # fmt: skip
+    return both[0], both[1]
+
+
+def solution_bounds(lower: Bounds | None, upper: Bounds | None, x0: np.ndarray):
+    """Box of the solution space as two float32 vectors (infinite where open), or ``None`` twice."""
+    if lower is None and upper is None:
+        return None, None
+    low = np.broadcast_to(np.asarray(-np.inf if lower is None else lower, np.float32), x0.shape)
+    high = np.broadcast_to(np.asarray(np.inf if upper is None else upper, np.float32), x0.shape)
+    expect(bool((low < high).all()), "solution bounds", "lower < upper in every dimension",
+           f"{lower} and {upper}")  # fmt: skip
+    inside = bool(((low <= x0) & (x0 <= high)).all())
+    expect(inside, "x0", "a point inside the solution bounds", f"{x0.min():g} to {x0.max():g}",
+           "Move x0 or widen the bounds.")  # fmt: skip
+    return low.copy(), high.copy()
+
+
+def instance(name: str, value: Any, kind: type | tuple[type, ...], fix: str = "") -> None:
+    """Check that ``value`` is an instance of ``kind``."""
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    expected = " or ".join(k.__name__ for k in kinds)
+    expect(isinstance(value, kinds), name, expected, f"{type(value).__name__} {value!r:.80}", fix)
+
+
+def existing_file(name: str, path: str | os.PathLike, fix: str = "") -> Path:
+    """``path`` as a ``Path`` that exists."""
+    found = Path(path)
+    expect(found.is_file(), name, "an existing file", f"'{path}'", fix or "Check the path.")
+    return found
+
+
+def rows(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """An evaluation result as an array of exactly ``shape``; NaN and infinities may pass."""
+    array = np.asarray(value)
+    expect(array.shape == shape, name, f"shape {shape} (one row for each solution asked)",
+           f"shape {array.shape}", "Return one row for each row of ask().")  # fmt: skip
+    return array
+
+
+def same_names(name: str, declared: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Check that the fields given are exactly the fields declared."""
+    expect(set(declared) == set(given), name, f"the fields {sorted(declared)}", sorted(given),
+           "Declare fields when building the archive: fields={'name': shape}.")  # fmt: skip
+
+
+class EvaluationError(RuntimeError):
+    """Every solution of a batch failed to evaluate, so there is nothing to learn from."""
+
+
+def some_valid(valid_rows: int, total: int) -> None:
+    """Raise when no row of a batch could be used."""
+    if valid_rows == 0:
+        raise EvaluationError(
+            f"evaluation: expected at least one finite result among {total} solutions, got none. "
+            "Every objective or measure was NaN or infinite: check the evaluation function "
+            "on x0, and that x0 and sigma0 keep solutions in its domain."
+        )

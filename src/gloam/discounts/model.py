@@ -1,0 +1,170 @@
+"""The discount model of Discount Model Search: a small network trained as the search runs."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from gloam import checks
+from gloam.discounts.base import Discount
+from gloam.discounts.networks import MLP, Reinitializable
+from gloam.discounts.training import Trained, fit
+from gloam.records import Batch, Fit, Scored
+
+
+def targets(
+    objectives: Float[Array, " batch"], discounts: Float[Array, " batch"], alpha: float
+) -> Float[Array, " batch"]:
+    """Training targets, equation 1 of the paper: the discount, raised towards better objectives."""
+    raised = (1 - alpha) * discounts + alpha * objectives
+    return jnp.where(objectives > discounts, raised, discounts)
+
+
+class DiscountModel(Discount):
+    """``fhat(m)``, a network over measures, and how it is trained.
+
+    Args:
+        lower, upper: Bounds of the measures; the network sees them scaled to [-1, 1].
+        alpha: Archive learning rate of equation 1.
+        f_min, f_max: Range of the objective. The model starts at ``f_min``; training stops early
+            when the loss is at most ``cutoff * (f_max - f_min)``.
+        network: Any Equinox module, see `gloam.discounts.networks`; by default the paper's MLP.
+        empty_points: Empty cells whose centres are trained to ``f_min`` in each iteration.
+        init_points: Cells for the first fit.
+        learning_rate: Of Adam, whose memory is kept through the run.
+        train_batch_size, epochs, cutoff: Of each fit.
+    """
+
+    lower: Float[Array, " meas"]
+    upper: Float[Array, " meas"]
+    network: eqx.Module
+    alpha: float = eqx.field(static=True)
+    f_min: float = eqx.field(static=True)
+    f_max: float = eqx.field(static=True)
+    empty_points: int = eqx.field(static=True)
+    init_points: int = eqx.field(static=True)
+    learning_rate: float = eqx.field(static=True)
+    train_batch_size: int = eqx.field(static=True)
+    epochs: int = eqx.field(static=True)
+    cutoff: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        lower: Float[Array, " meas"],
+        upper: Float[Array, " meas"],
+        *,
+        alpha: float = 0.1,
+        f_min: float = 0.0,
+        f_max: float = 1.0,
+        network: eqx.Module | None = None,
+        empty_points: int = 100,
+        init_points: int = 1000,
+        learning_rate: float = 1e-3,
+        train_batch_size: int = 32,
+        epochs: int = 5,
+        cutoff: float = 0.05,
+    ):
+        self.lower, self.upper = lower, upper
+        self.alpha = checks.number("alpha", alpha, at_least=0.0, at_most=1.0)
+        self.f_min = checks.number("f_min", f_min)
+        self.f_max = checks.number("f_max", f_max, above=self.f_min,
+                                   fix="It is the largest objective you expect.")  # fmt: skip
+        self.network = MLP(lower.shape[0]) if network is None else network
+        _check_network(self.network, lower.shape[0])
+        self.empty_points = checks.integer("empty_points", empty_points, minimum=0)
+        self.init_points = checks.integer("init_points", init_points, minimum=1)
+        self.learning_rate = checks.number("learning_rate", learning_rate, above=0.0)
+        self.train_batch_size = checks.integer("train_batch_size", train_batch_size, minimum=1)
+        self.epochs = checks.integer("epochs", epochs, minimum=1)
+        self.cutoff = checks.number("cutoff", cutoff, at_least=0.0)
+
+    @property
+    def initial_centers(self) -> int:
+        """Centres for the first fit."""
+        return self.init_points
+
+    @property
+    def empty_centers(self) -> int:
+        """Empty centres for each iteration."""
+        return self.empty_points
+
+    def init(
+        self, centers: Float[Array, "n meas"], real: Bool[Array, " n"], *, key: PRNGKeyArray
+    ) -> Trained:
+        """Fresh weights, regressed to ``f_min`` at the centres (algorithm 1, line 2)."""
+        key_weights, key_fit = jax.random.split(key)
+        network = self.network
+        if isinstance(network, Reinitializable):
+            network = network.reinitialized(key=key_weights)
+        params = eqx.filter(network, eqx.is_inexact_array)
+        trained = Trained(params, self._optimizer.init(params))
+        floor = jnp.full(centers.shape[:1], self.f_min)
+        return self._fit(trained, centers, floor, real, key=key_fit)[0]
+
+    def discount(self, state: Trained, measures: Float[Array, "n meas"]) -> Float[Array, " n"]:
+        """The discount function ``fhat`` at any measures."""
+        return self._forward(state.params, self._scaled(measures))
+
+    def score(self, state: Trained, batch: Batch) -> Scored:
+        """Discount and improvement ``f - fhat(m)`` of each solution."""
+        discounts = self.discount(state, batch.measures)
+        return Scored(discounts, batch.objectives - discounts)
+
+    def train(
+        self,
+        state: Trained,
+        batch: Batch,
+        scored: Scored,
+        centers: Float[Array, "n meas"],
+        empty: Bool[Array, " n"],
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[Trained, Fit]:
+        """Regress the network to this iteration's targets, and to ``f_min`` at empty centres."""
+        raised = targets(batch.objectives, scored.discounts, self.alpha)
+        floor = jnp.full(centers.shape[:1], self.f_min)
+        return self._fit(
+            state,
+            jnp.concatenate([batch.measures, centers]),
+            jnp.concatenate([raised, floor]),
+            jnp.concatenate([batch.valid, empty]),
+            key=key,
+        )
+
+    @property
+    def _optimizer(self) -> optax.GradientTransformation:
+        return optax.adam(self.learning_rate, b1=0.9, b2=0.999)
+
+    def _scaled(self, measures: Float[Array, "n meas"]) -> Float[Array, "n meas"]:
+        return 2.0 * (measures - self.lower) / (self.upper - self.lower) - 1.0
+
+    def _forward(self, params: Any, scaled: Float[Array, "n meas"]) -> Float[Array, " n"]:
+        network = eqx.combine(params, self.network)
+        return jnp.reshape(jax.vmap(network)(scaled), (-1,))  # pyright: ignore[reportArgumentType]
+
+    def _fit(
+        self, trained: Trained, measures: Array, goals: Array, real: Array, *, key: PRNGKeyArray
+    ) -> tuple[Trained, Fit]:
+        return fit(
+            self._forward, self._optimizer, trained, self._scaled(measures), goals, real,
+            batch_size=self.train_batch_size, epochs=self.epochs,
+            cutoff=self.cutoff * (self.f_max - self.f_min), key=key,
+        )  # fmt: skip
+
+
+def _check_network(network: eqx.Module, measures: int) -> None:
+    fix = "It must map one row of measures to one number, without state."
+    checks.expect(isinstance(network, eqx.Module) and callable(network), "network",
+                  "an Equinox module that can be called", type(network).__name__, fix)  # fmt: skip
+    try:
+        shape = eqx.filter_eval_shape(network, jnp.zeros(measures)).shape  # pyright: ignore
+    except Exception as error:
+        raise ValueError(
+            f"network: expected a module for {measures} measures, got {type(network).__name__}, "
+            f"which fails on them ({error}). {fix}"
+        ) from error
+    checks.expect(shape in ((), (1,)), "network", "one number for each row of measures",
+                  f"shape {shape}", fix)  # fmt: skip

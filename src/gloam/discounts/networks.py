@@ -1,0 +1,74 @@
+"""Networks for the discount model.
+
+Any Equinox module that maps one row of measures ``(meas,)`` to a number (shape ``()`` or ``(1,)``)
+can serve. One that has a method ``reinitialized(key=...)`` gets fresh weights for every seed;
+others start each seed with the weights they were built with.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol, Self, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from gloam import checks
+
+
+@runtime_checkable
+class Reinitializable(Protocol):
+    """A network that can draw itself new weights."""
+
+    def reinitialized(self, *, key: PRNGKeyArray) -> Self:
+        """The same network with fresh weights."""
+        ...
+
+
+class MLP(eqx.Module):
+    """The paper's network: fully connected layers with ReLU between them.
+
+    Weights and biases start uniform in ``+-1/sqrt(fan_in)``, which is PyTorch's default.
+
+    Args:
+        measures: Size of the input.
+        hidden: Sizes of the hidden layers.
+        key: Randomness of the weights.
+
+    Example:
+        >>> network = MLP(10, key=jax.random.key(0))
+        >>> network(jnp.zeros(10)).shape
+        ()
+    """
+
+    weights: list[Float[Array, "..."]]
+    biases: list[Float[Array, "..."]]
+
+    def __init__(
+        self, measures: int, hidden: Sequence[int] = (128, 128), *, key: PRNGKeyArray | None = None
+    ):
+        sizes = [checks.integer("measures", measures, minimum=1)]
+        sizes += [checks.integer("hidden", size, minimum=1) for size in hidden] + [1]
+        key = jax.random.key(0) if key is None else key
+        self.weights, self.biases = [], []
+        for fan_in, out, layer in zip(
+            sizes, sizes[1:], jax.random.split(key, len(sizes) - 1), strict=False
+        ):
+            key_weight, key_bias = jax.random.split(layer)
+            limit = fan_in**-0.5
+            self.weights.append(
+                jax.random.uniform(key_weight, (fan_in, out), minval=-limit, maxval=limit)
+            )
+            self.biases.append(jax.random.uniform(key_bias, (out,), minval=-limit, maxval=limit))
+
+    def __call__(self, measures: Float[Array, " meas"]) -> Float[Array, ""]:
+        """The discount at one point of (normalised) measure space."""
+        x = measures
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            x = jax.nn.relu(x @ weight + bias)
+        return jnp.squeeze(x @ self.weights[-1] + self.biases[-1], axis=-1)
+
+    def reinitialized(self, *, key: PRNGKeyArray) -> "MLP":
+        """The same network with fresh weights."""
+        hidden = [weight.shape[1] for weight in self.weights[:-1]]
+        return MLP(self.weights[0].shape[0], hidden, key=key)

@@ -1,0 +1,83 @@
+"""The one training loop: shuffled minibatches of masked rows, epochs until a cutoff."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from gloam.records import Fit
+
+Forward = Callable[[Any, Float[Array, "n meas"]], Float[Array, " n"]]
+
+
+class Trained(eqx.Module):
+    """Weights of a network and the memory of their optimiser."""
+
+    params: Any
+    optimizer: optax.OptState
+
+
+def fit(
+    forward: Forward,
+    optimizer: optax.GradientTransformation,
+    trained: Trained,
+    inputs: Float[Array, "n meas"],
+    targets: Float[Array, " n"],
+    real: Bool[Array, " n"],
+    *,
+    batch_size: int,
+    epochs: int,
+    cutoff: float,
+    key: PRNGKeyArray,
+) -> tuple[Trained, Fit]:
+    """Regress ``forward`` to ``targets`` by mean squared error.
+
+    Trains until an epoch's mean loss (taken while it trains, as PyTorch users do) is at most
+    ``cutoff``, or for ``epochs`` epochs. Rows that are not ``real`` change nothing: the result is
+    that of a data set without them. Without any real row nothing is trained.
+
+    Returns:
+        The trained weights with the optimiser's memory, and the loss and number of epochs.
+    """
+    size = inputs.shape[0]
+    batches = -(-size // batch_size)
+    padding = batches * batch_size - size
+    total = jnp.sum(real, dtype=jnp.float32)
+
+    def loss_of(params: Any, x: Array, y: Array, weight: Array) -> Float[Array, ""]:
+        error = jnp.square(forward(params, x) - y)
+        return jnp.sum(jnp.where(weight, error, 0.0)) / jnp.maximum(jnp.sum(weight), 1)
+
+    def descend(trained: Trained, minibatch: tuple[Array, Array, Array]):
+        x, y, weight = minibatch
+        loss, gradient = jax.value_and_grad(loss_of)(trained.params, x, y, weight)
+        updates, memory = optimizer.update(gradient, trained.optimizer, trained.params)
+        stepped = Trained(optax.apply_updates(trained.params, updates), memory)
+        # A minibatch of padding alone is no step at all: Adam's moments must not decay.
+        some = jnp.any(weight)
+        trained = jax.tree.map(lambda new, old: jnp.where(some, new, old), stepped, trained)
+        return trained, loss * jnp.sum(weight)
+
+    def epoch(carry: tuple[Array, Array, Trained]) -> tuple[Array, Array, Trained]:
+        number, _, trained = carry
+        # Real rows in random order first, padding last: the batches are those of the real rows.
+        ticket = jax.random.uniform(jax.random.fold_in(key, number), (size,))
+        order = jnp.argsort(jnp.where(real, ticket, 2.0))
+        order = jnp.concatenate([order, jnp.full((padding,), order[-1])])
+        kept = jnp.arange(batches * batch_size) < total
+        x = inputs[order].reshape(batches, batch_size, -1)
+        y = targets[order].reshape(batches, batch_size)
+        trained, losses = jax.lax.scan(descend, trained, (x, y, kept.reshape(batches, -1)))
+        return number + 1, jnp.sum(losses) / jnp.maximum(total, 1.0), trained
+
+    def unfinished(carry: tuple[Array, Array, Trained]) -> Bool[Array, ""]:
+        number, loss, _ = carry
+        return (number < epochs) & ~(loss <= cutoff) & (total > 0)
+
+    first = (jnp.zeros((), jnp.int32), jnp.asarray(jnp.inf), trained)
+    number, loss, trained = jax.lax.while_loop(unfinished, epoch, first)
+    return trained, Fit(loss, number)

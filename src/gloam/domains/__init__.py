@@ -1,0 +1,5 @@
+"""Domains: problems that JAX can trace, with the paper's archives and starting points."""
+
+from gloam.domains.arm import Arm as Arm
+from gloam.domains.base import Domain as Domain
+from gloam.domains.linear_projection import LinearProjection as LinearProjection

@@ -1,0 +1,49 @@
+"""Arm repertoire: reach every point of the plane with a chain of links, bending evenly."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from gloam import checks
+from gloam.archives import Archive, GridArchive
+from gloam.domains.base import Domain
+
+
+class Arm(Domain):
+    """A planar arm of ``joints`` links of length 1.
+
+    The measures are the position of the end effector (joint angles accumulate along the arm); the
+    objective is 1 minus the (population) variance of the angles.
+
+    Example:
+        >>> objectives, measures = Arm(joints=4)(jnp.zeros((1, 4)))
+        >>> objectives.tolist(), measures.tolist()
+        ([1.0], [[4.0, 0.0]])
+    """
+
+    joints: int = eqx.field(static=True)
+
+    def __init__(self, joints: int = 100):
+        self.joints = checks.integer("joints", joints, minimum=1)
+
+    @property
+    def name(self) -> str:
+        """``arm``."""
+        return "arm"
+
+    @property
+    def x0(self) -> Float[Array, " sol"]:
+        """A straight arm."""
+        return jnp.zeros(self.joints)
+
+    def __call__(
+        self, solutions: Float[Array, "batch sol"]
+    ) -> tuple[Float[Array, " batch"], Float[Array, "batch meas"]]:
+        """Objectives and measures of solutions."""
+        angles = jnp.cumsum(solutions, axis=1)
+        reach = jnp.stack([jnp.sum(jnp.cos(angles), 1), jnp.sum(jnp.sin(angles), 1)], axis=1)
+        return 1.0 - jnp.var(solutions, axis=1), reach
+
+    def archive(self) -> Archive:
+        """100 x 100 cells over a square as wide as the arm reaches."""
+        return GridArchive((100, 100), -self.joints, self.joints)

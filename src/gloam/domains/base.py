@@ -1,0 +1,32 @@
+"""What a domain is: a problem that JAX can trace, with everything needed to start on it."""
+
+from abc import abstractmethod
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from gloam.archives import Archive
+
+
+class Domain(eqx.Module):
+    """A quality-diversity problem."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Short name, as in tables and file names."""
+
+    @property
+    @abstractmethod
+    def x0(self) -> Float[Array, " sol"]:
+        """The paper's starting solution."""
+
+    @abstractmethod
+    def __call__(
+        self, solutions: Float[Array, "batch sol"]
+    ) -> tuple[Float[Array, " batch"], Float[Array, "batch meas"]]:
+        """Objectives and measures of solutions."""
+
+    @abstractmethod
+    def archive(self) -> Archive:
+        """The paper's archive."""

@@ -1,0 +1,123 @@
+"""Linear projection: measures are sums of blocks of the solution, hard to spread by chance."""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from gloam import checks
+from gloam.archives import Archive, CVTArchive, GridArchive, kmeans_centroids
+from gloam.domains.base import Domain
+
+_EDGE = 5.12
+_SHIFT = 0.4 * _EDGE
+
+
+def _sphere(d: Float[Array, "... sol"]) -> Float[Array, "..."]:
+    return jnp.sum(jnp.square(d), axis=-1)
+
+
+def _rastrigin(d: Float[Array, "... sol"]) -> Float[Array, "..."]:
+    # The paper prints cos(2 pi t^2); the released experiment has cos(2 pi d), the usual form.
+    return jnp.sum(jnp.square(d) - 10 * jnp.cos(2 * jnp.pi * d) + 10, axis=-1)
+
+
+def _clip(solutions: Float[Array, "batch sol"]) -> Float[Array, "batch sol"]:
+    """The domain's own clip: beyond the edge a number counts for less, not for the edge."""
+    inside = jnp.abs(solutions) <= _EDGE
+    return jnp.where(inside, solutions, _EDGE / jnp.where(inside, 1.0, solutions))
+
+
+class LinearProjection(Domain):
+    """Linear projection (LP).
+
+    Args:
+        measures: Number of measures k; the solution must divide into k blocks.
+        objective: ``"sphere"``, ``"rastrigin"`` or ``"flat"``, scaled so that the best is 1 and a
+            solution of all -5.12 is 0.
+        solution: Numbers in a solution.
+        centroids: For more than two measures, a ``.npy`` file of centroids for `archive`. By
+            default 10,000 are made by k-means, once, with a fixed seed, and cached.
+
+    Example:
+        >>> domain = LinearProjection(measures=2)
+        >>> objectives, measures = domain(jnp.full((1, 100), 2.048))
+        >>> objectives.round(3).tolist(), measures.round(1).tolist()
+        ([1.0], [[102.4, 102.4]])
+    """
+
+    measures: int = eqx.field(static=True)
+    objective: Literal["sphere", "rastrigin", "flat"] = eqx.field(static=True)
+    solution: int = eqx.field(static=True)
+    centroids: str | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        measures: int = 2,
+        objective: Literal["sphere", "rastrigin", "flat"] = "sphere",
+        *,
+        solution: int = 100,
+        centroids: str | os.PathLike | None = None,
+    ):
+        self.measures = checks.integer("measures", measures, minimum=1)
+        self.solution = checks.integer("solution", solution, minimum=1)
+        checks.expect(self.solution % self.measures == 0, "solution",
+                      f"a multiple of the {self.measures} measures", self.solution,
+                      "The solution is cut into one block for each measure.")  # fmt: skip
+        checks.expect(objective in ("sphere", "rastrigin", "flat"), "objective",
+                      "'sphere', 'rastrigin' or 'flat'", repr(objective))  # fmt: skip
+        self.objective = objective
+        if centroids is not None:
+            checks.existing_file("centroids", centroids)
+        self.centroids = None if centroids is None else os.fspath(centroids)
+
+    @property
+    def name(self) -> str:
+        """For instance ``10d-lp-sphere``."""
+        return f"{self.measures}d-lp-{self.objective}"
+
+    @property
+    def x0(self) -> Float[Array, " sol"]:
+        """All zero."""
+        return jnp.zeros(self.solution)
+
+    @property
+    def edge(self) -> float:
+        """Every measure lies between minus and plus this."""
+        return _EDGE * self.solution / self.measures
+
+    def __call__(
+        self, solutions: Float[Array, "batch sol"]
+    ) -> tuple[Float[Array, " batch"], Float[Array, "batch meas"]]:
+        """Objectives and measures of solutions."""
+        blocks = _clip(solutions).reshape(solutions.shape[0], self.measures, -1)
+        measures = jnp.sum(blocks, axis=-1)
+        if self.objective == "flat":
+            return jnp.ones(solutions.shape[0]), measures
+        raw = _sphere if self.objective == "sphere" else _rastrigin
+        worst = raw(jnp.full((self.solution,), -_EDGE - _SHIFT))
+        return 1.0 - raw(solutions - _SHIFT) / worst, measures
+
+    def archive(self) -> Archive:
+        """100 x 100 cells for two measures, else 10,000 centroids, the same for every trial."""
+        if self.measures == 2 and self.centroids is None:
+            return GridArchive((100, 100), -self.edge, self.edge)
+        if self.centroids is not None:
+            points = np.load(self.centroids, allow_pickle=False)
+            checks.expect(points.ndim == 2 and points.shape[1] == self.measures, "centroids",
+                          f"{self.measures} columns", f"shape {points.shape}")  # fmt: skip
+        else:
+            cache = _cache() / f"lp-{self.measures}d-{self.solution}.npy"
+            points = kmeans_centroids(10_000, -self.edge, self.edge, self.measures, cache=cache)
+        return CVTArchive(points, -self.edge, self.edge)
+
+
+def _cache() -> Path:
+    """Where made centroids are kept: ``GLOAM_CACHE``, or the user's cache folder."""
+    given = os.environ.get("GLOAM_CACHE")
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(given) if given else Path(home) / "gloam"

@@ -1,0 +1,11 @@
+"""Emitters: they ask for evaluations and adapt to how the answers rank."""
+
+from gloam.emitters.base import Emitter as Emitter
+from gloam.emitters.batch import CmaEmitters as CmaEmitters
+from gloam.emitters.rules import BasicRestart as BasicRestart
+from gloam.emitters.rules import FilterSelection as FilterSelection
+from gloam.emitters.rules import MuSelection as MuSelection
+from gloam.emitters.rules import RestartEvery as RestartEvery
+from gloam.emitters.rules import RestartRule as RestartRule
+from gloam.emitters.rules import RestartWithoutImprovement as RestartWithoutImprovement
+from gloam.emitters.rules import SelectionRule as SelectionRule

@@ -1,0 +1,194 @@
+"""Many CMA-ES emitters at once: sampling inside bounds, ranking, restarts."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from gloam import checks
+from gloam.emitters import cma_es
+from gloam.emitters.base import Emitter
+from gloam.emitters.rules import BasicRestart, MuSelection, RestartRule, SelectionRule
+from gloam.records import Proposal
+
+# Rounds of resampling before a solution is clipped into the box.
+_RESAMPLINGS = 16
+# pycma's limit for a flat ranking.
+_FLAT = 1e-12
+
+
+class CmaEmittersState(eqx.Module):
+    """The Gaussians of all emitters, and how often they were restarted."""
+
+    gaussians: cma_es.CmaState
+    """One `CmaState` whose arrays have a leading axis of emitters."""
+    restarts: Int[Array, ""]
+
+
+class CmaEmitters(Emitter):
+    """``emitters`` independent CMA-ES instances of ``each`` solutions.
+
+    Args:
+        x0: Where every emitter starts.
+        sigma0: Standard deviation at the start and after a restart.
+        emitters: Number of instances.
+        each: Solutions per instance and iteration.
+        restart, selection: Rules, see `gloam.emitters`.
+        lower, upper: Optional box of the solutions. Draws outside are repeated a fixed number of
+            times, then clipped: a mean on the edge of the box cannot stall the search.
+        pyribs_covariance: See `cma_es.update`.
+    """
+
+    x0: Float[Array, " sol"]
+    sigma0: float = eqx.field(static=True)
+    emitters: int = eqx.field(static=True)
+    each: int = eqx.field(static=True)
+    restart: RestartRule
+    selection: SelectionRule
+    lower: Float[Array, " sol"] | None
+    upper: Float[Array, " sol"] | None
+    pyribs_covariance: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        x0: Any,
+        sigma0: float,
+        *,
+        emitters: int = 15,
+        each: int = 36,
+        restart: RestartRule | None = None,
+        selection: SelectionRule | None = None,
+        lower: checks.Bounds | None = None,
+        upper: checks.Bounds | None = None,
+        pyribs_covariance: bool = False,
+    ):
+        start = checks.finite_array("x0", x0, ndim=1, fix="Give one starting solution.")
+        self.x0 = jnp.asarray(start)
+        self.sigma0 = checks.number("sigma0", sigma0, above=0.0)
+        self.emitters = checks.integer("emitters", emitters, minimum=1)
+        self.each = checks.integer("batch_size", each, minimum=2, fix="CMA-ES ranks solutions.")
+        self.restart = BasicRestart() if restart is None else restart
+        checks.instance("restart", self.restart, RestartRule,
+                        "Use BasicRestart(), RestartEvery(100) or RestartWithoutImprovement() "
+                        "of gloam.emitters.")  # fmt: skip
+        self.selection = MuSelection() if selection is None else selection
+        checks.instance("selection", self.selection, SelectionRule,
+                        "Use MuSelection() or FilterSelection() of gloam.emitters.")  # fmt: skip
+        low, high = checks.solution_bounds(lower, upper, start)
+        self.lower = None if low is None else jnp.asarray(low)
+        self.upper = None if high is None else jnp.asarray(high)
+        self.pyribs_covariance = bool(pyribs_covariance)
+
+    @property
+    def solutions(self) -> int:
+        """Solutions proposed in each iteration."""
+        return self.emitters * self.each
+
+    @property
+    def elites_to_ask(self) -> int:
+        """None: a Gaussian needs no parents."""
+        return 0
+
+    @property
+    def elites_to_adapt(self) -> int:
+        """One for each emitter that may restart."""
+        return self.emitters
+
+    def init(self) -> CmaEmittersState:
+        """Every emitter at ``x0``."""
+        means = jnp.broadcast_to(self.x0, (self.emitters, *self.x0.shape))
+        return CmaEmittersState(self._fresh(means), jnp.zeros((), jnp.int32))
+
+    def ask(
+        self, state: CmaEmittersState, elites: Float[Array, "n sol"], *, key: PRNGKeyArray
+    ) -> Proposal:
+        """Draw ``each`` solutions from every Gaussian."""
+        del elites
+        gaussians = state.gaussians
+
+        def draw(key: PRNGKeyArray):
+            noise = jax.random.normal(key, (self.emitters, self.each, self.x0.shape[0]))
+            steps = jnp.einsum("ebj,eij->ebi", noise, gaussians.factor)
+            return noise, gaussians.mean[:, None] + gaussians.sigma[:, None, None] * steps
+
+        noise, solutions = draw(key)
+        if self.lower is not None and self.upper is not None:
+            noise, solutions = self._into_box(noise, solutions, draw, key)
+        return Proposal(solutions.reshape(self.solutions, -1), noise)
+
+    def _into_box(self, noise: Array, solutions: Array, draw: Any, key: PRNGKeyArray):
+        lower, upper = self.lower, self.upper
+        assert lower is not None and upper is not None
+
+        def outside(solutions: Array) -> Bool[Array, "emitters each"]:
+            return jnp.any((solutions < lower) | (solutions > upper), axis=-1)
+
+        def unfinished(carry: tuple[Array, Array, Array]) -> Bool[Array, ""]:
+            round_, _, solutions = carry
+            return (round_ < _RESAMPLINGS) & jnp.any(outside(solutions))
+
+        def again(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            round_, noise, solutions = carry
+            new_noise, new_solutions = draw(jax.random.fold_in(key, round_ + 1))
+            out = outside(solutions)[..., None]
+            return (
+                round_ + 1,
+                jnp.where(out, new_noise, noise),
+                jnp.where(out, new_solutions, solutions),
+            )
+
+        first = (jnp.zeros((), jnp.int32), noise, solutions)
+        _, noise, solutions = jax.lax.while_loop(unfinished, again, first)
+        return noise, jnp.clip(solutions, lower, upper)
+
+    def adapt(
+        self,
+        state: CmaEmittersState,
+        proposal: Proposal,
+        improvements: Float[Array, " batch"],
+        improved: Bool[Array, " batch"],
+        valid: Bool[Array, " batch"],
+        elites: Float[Array, "emitters sol"],
+        finished: Int[Array, ""],
+    ) -> CmaEmittersState:
+        """One CMA-ES update of every emitter, and restarts where they are due."""
+        by_emitter = (self.emitters, self.each)
+        valid = valid.reshape(by_emitter)
+        values = jnp.where(valid, improvements.reshape(by_emitter), -jnp.inf)
+        number_valid = jnp.sum(valid, axis=1, dtype=jnp.int32)
+        number_improved = jnp.sum(improved.reshape(by_emitter), axis=1, dtype=jnp.int32)
+        parents = self.selection.parents(self.each, number_improved)
+        parents = jnp.minimum(parents, number_valid)
+
+        # Stable: equal improvements rank by index.
+        order = jnp.argsort(-values, axis=1, stable=True)
+
+        def one(gaussian, solutions, noise, order, parents):
+            return cma_es.update(gaussian, solutions, noise, order, parents,
+                                 pyribs_covariance=self.pyribs_covariance)  # fmt: skip
+
+        solutions = proposal.solutions.reshape(*by_emitter, -1)
+        gaussians = jax.vmap(one)(state.gaussians, solutions, proposal.memory, order, parents)
+        gaussians = jax.lax.cond(
+            finished % cma_es.lazy_gap(self.x0.shape[0], self.each) == 0,
+            jax.vmap(cma_es.refactor), lambda same: same, gaussians,
+        )  # fmt: skip
+
+        lowest = jnp.min(jnp.where(valid, values, jnp.inf), axis=1)
+        flat = ~(jnp.max(values, axis=1) - lowest >= _FLAT)  # also when no row is valid
+        stop = flat | jax.vmap(cma_es.degenerate)(gaussians)
+        stop |= self.restart.due(finished, number_improved)
+        gaussians = jax.tree.map(
+            lambda fresh, old: jnp.where(stop.reshape(-1, *[1] * (old.ndim - 1)), fresh, old),
+            self._fresh(elites), gaussians,
+        )  # fmt: skip
+        return CmaEmittersState(gaussians, state.restarts + jnp.sum(stop, dtype=jnp.int32))
+
+    def restarts(self, state: CmaEmittersState) -> Int[Array, ""]:
+        """Restarts of all emitters since the start of the search."""
+        return state.restarts
+
+    def _fresh(self, means: Float[Array, "emitters sol"]) -> cma_es.CmaState:
+        return jax.vmap(cma_es.start, in_axes=(0, None))(means, self.sigma0)

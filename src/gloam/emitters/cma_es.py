@@ -1,0 +1,174 @@
+"""Canonical CMA-ES, one instance: sampling, one update, and the signs of convergence.
+
+Equation numbers are those of Hansen's tutorial (arXiv:1604.00772). Only the best solutions carry
+weight (no negative weights), as in pycma's `purecma`. Two choices differ in form:
+
+* Sampling uses a Cholesky factor ``A A^T = C`` instead of an eigendecomposition, which is ten times
+  cheaper. The path of sigma needs ``A^-1 (mean shift) / sigma``; that is the weighted sum of the
+  sampled noise, so nothing is inverted. The path then lives in the factor's coordinates, where its
+  expected length is the same.
+* The number of parents may vary (filter selection, failed rows), so the constants that depend on
+  it are tables with a row for every number.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+
+class Constants(NamedTuple):
+    """Weights and learning rates, a row for each number of parents from 0 to ``each``."""
+
+    weights: np.ndarray
+    mu_eff: np.ndarray
+    c_c: np.ndarray
+    c_sigma: np.ndarray
+    c_1: np.ndarray
+    c_mu: np.ndarray
+    damping: np.ndarray
+
+
+@lru_cache
+def constants(sol: int, each: int) -> Constants:
+    """The default strategy parameters (tutorial, table 1), in float64."""
+    parents = np.arange(each + 1)[:, None]
+    rank = np.arange(1, each + 1)[None, :]
+    raw = np.where(rank <= parents, np.log(parents + 0.5) - np.log(rank), 0.0)  # (49)
+    total = np.maximum(raw.sum(axis=1, keepdims=True), 1e-300)
+    weights = raw / total  # (53)
+    mu_eff = 1.0 / np.maximum(np.square(weights).sum(axis=1), 1e-300)
+    mu_eff[0] = 1.0  # never used: without parents there is no update
+    c_c = (4 + mu_eff / sol) / (sol + 4 + 2 * mu_eff / sol)  # (56)
+    c_sigma = (mu_eff + 2) / (sol + mu_eff + 5)  # (55)
+    c_1 = 2 / ((sol + 1.3) ** 2 + mu_eff)  # (57)
+    c_mu = np.minimum(1 - c_1, 2 * (mu_eff - 2 + 1 / mu_eff) / ((sol + 2) ** 2 + mu_eff))  # (58)
+    damping = 1 + 2 * np.maximum(0, np.sqrt((mu_eff - 1) / (sol + 1)) - 1) + c_sigma  # (55)
+    return Constants(weights, mu_eff, c_c, c_sigma, c_1, c_mu, damping)
+
+
+def lazy_gap(sol: int, each: int) -> int:
+    """Iterations between two factorisations of C.
+
+    pycma's rule: C changes so little in one iteration that factorising it less often loses nothing.
+    """
+    table = constants(sol, each)
+    rate = float(table.c_1[each // 2] + table.c_mu[each // 2])
+    return int(0.5 / (sol * rate)) + 1
+
+
+class CmaState(eqx.Module):
+    """One Gaussian ``N(mean, sigma^2 C)`` and its evolution paths."""
+
+    mean: Float[Array, " sol"]
+    sigma: Float[Array, ""]
+    covariance: Float[Array, "sol sol"]
+    factor: Float[Array, "sol sol"]
+    """Lower Cholesky factor of the covariance, as of the last factorisation."""
+    path_sigma: Float[Array, " sol"]
+    path_c: Float[Array, " sol"]
+    generation: Int[Array, ""]
+    """Updates since the last restart."""
+
+
+def start(mean: Float[Array, " sol"], sigma0: float) -> CmaState:
+    """An isotropic Gaussian around ``mean``."""
+    sol = mean.shape[0]
+    return CmaState(
+        mean, jnp.asarray(sigma0, mean.dtype), jnp.eye(sol), jnp.eye(sol),
+        jnp.zeros(sol), jnp.zeros(sol), jnp.zeros((), jnp.int32),
+    )  # fmt: skip
+
+
+def update(
+    state: CmaState,
+    solutions: Float[Array, "each sol"],
+    noise: Float[Array, "each sol"],
+    order: Int[Array, " each"],
+    parents: Int[Array, ""],
+    *,
+    pyribs_covariance: bool = False,
+) -> CmaState:
+    """One CMA-ES update from solutions ranked by ``order``, best first.
+
+    Args:
+        state: The Gaussian that the solutions were drawn from.
+        solutions: What was evaluated (inside the bounds, if there are any).
+        noise: The standard normal draws behind them.
+        order: Row indices from best to worst.
+        parents: How many of the best carry weight; with none, nothing is learned.
+        pyribs_covariance: Reproduce pyribs 0.12's covariance update, with which the paper's
+            figures were made: its rank-one term carries ``c_1`` twice, and its path is not divided
+            by sigma, so that the term has practically no effect.
+
+    Returns:
+        The new state, its ``factor`` still the old one: `refactor` renews it.
+    """
+    each, sol = solutions.shape
+    table = constants(sol, each)
+
+    def pick(column: np.ndarray) -> Array:
+        return jnp.asarray(column, jnp.float32)[parents]
+
+    c_c, c_sigma, c_1, c_mu = map(pick, (table.c_c, table.c_sigma, table.c_1, table.c_mu))
+    mu_eff = pick(table.mu_eff)
+    # Weights by row instead of rows by rank: nothing large is reordered.
+    weights = jnp.zeros(each).at[order].set(pick(table.weights))
+    generation = state.generation + 1
+
+    mean = weights @ solutions  # (42)
+    mean_noise = weights @ noise
+    shift = state.factor @ mean_noise  # (41), in units of sigma
+
+    path_sigma = (1 - c_sigma) * state.path_sigma
+    path_sigma += jnp.sqrt(c_sigma * (2 - c_sigma) * mu_eff) * mean_noise  # (43)
+    squared_length = jnp.sum(jnp.square(path_sigma))
+    # h_sigma stalls the rank-one path while sigma still grows fast.
+    expected = sol * (1 - (1 - c_sigma) ** (2 * generation.astype(jnp.float32)))
+    h_sigma = (squared_length / expected < 2 + 4 / (sol + 1)).astype(jnp.float32)
+
+    step = shift * state.sigma if pyribs_covariance else shift
+    path_c = (1 - c_c) * state.path_c
+    path_c += h_sigma * jnp.sqrt(c_c * (2 - c_c) * mu_eff) * step  # (45)
+
+    steps = noise @ state.factor.T
+    rank_mu = (steps * weights[:, None]).T @ steps
+    rank_one = jnp.outer(path_c, path_c)
+    loss_of_h = (1 - h_sigma) * c_c * (2 - c_c)
+    keep = 1 - c_1 * (1 - loss_of_h) - c_mu
+    rate_one = c_1 * c_1 if pyribs_covariance else c_1
+    covariance = keep * state.covariance + rate_one * rank_one + c_mu * rank_mu  # (47)
+
+    # pycma's form of cumulative step-size adaptation: squared length, growth limited to e.
+    growth = c_sigma / pick(table.damping) * (squared_length / sol - 1) / 2
+    sigma = state.sigma * jnp.exp(jnp.minimum(1.0, growth))  # (44)
+
+    new = CmaState(mean, sigma, covariance, state.factor, path_sigma, path_c, generation)
+    # Without parents nothing is learned, but the generation has passed.
+    idle = eqx.tree_at(lambda s: s.generation, state, generation)
+    return jax.tree.map(lambda a, b: jnp.where(parents > 0, a, b), new, idle)
+
+
+def refactor(state: CmaState) -> CmaState:
+    """Renew the Cholesky factor. It is NaN where the covariance is no longer positive definite."""
+    return eqx.tree_at(lambda s: s.factor, state, jnp.linalg.cholesky(state.covariance))
+
+
+def degenerate(state: CmaState) -> Bool[Array, ""]:
+    """True when the Gaussian can no longer be searched with: too narrow, too flat or broken.
+
+    pycma's limits are a condition number over 1e14 and an extent under 1e-11. The factor's diagonal
+    gives a lower bound of the condition number without eigenvalues. In float32 the factorisation
+    itself fails first, near 1e7; a NaN in the factor counts as the condition limit being passed,
+    and an extent over 1e11 as a divergence, so that sigma and C stay finite.
+    """
+    diagonal = jnp.diagonal(state.factor)
+    condition = jnp.square(jnp.max(diagonal) / jnp.min(diagonal))
+    extent = state.sigma * jnp.sqrt(jnp.max(jnp.diagonal(state.covariance)))
+    sound = jnp.all(jnp.isfinite(state.mean)) & jnp.all(jnp.isfinite(state.covariance))
+    # Written so that a NaN anywhere makes the test fail.
+    return ~((condition < 1e14) & (extent > 1e-11) & (extent < 1e11) & sound)

@@ -1,0 +1,78 @@
+"""Rules of an emitter: which of its solutions are parents, and when it restarts."""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from gloam import checks
+
+
+class SelectionRule(eqx.Module):
+    """How many of an emitter's best solutions become parents."""
+
+    @abstractmethod
+    def parents(self, each: int, improved: Int[Array, " emitters"]) -> Int[Array, " emitters"]:
+        """Parents for each emitter, of ``each`` solutions with ``improved`` improving ones."""
+
+
+class MuSelection(SelectionRule):
+    """The best half."""
+
+    def parents(self, each: int, improved: Int[Array, " emitters"]) -> Int[Array, " emitters"]:
+        """Half of ``each``, whatever improved."""
+        return jnp.full_like(improved, max(each // 2, 1))
+
+
+class FilterSelection(SelectionRule):
+    """As many as improved the archive."""
+
+    def parents(self, each: int, improved: Int[Array, " emitters"]) -> Int[Array, " emitters"]:
+        """``improved`` itself."""
+        return improved
+
+
+class RestartRule(eqx.Module):
+    """When an emitter restarts, besides CMA-ES's own signs of convergence."""
+
+    @abstractmethod
+    def due(
+        self, finished: Int[Array, ""], improved: Int[Array, " emitters"]
+    ) -> Bool[Array, " emitters"]:
+        """True for emitters to restart after ``finished`` iterations of the search."""
+
+
+class BasicRestart(RestartRule):
+    """Only CMA-ES's own signs of convergence."""
+
+    def due(
+        self, finished: Int[Array, ""], improved: Int[Array, " emitters"]
+    ) -> Bool[Array, " emitters"]:
+        """Never."""
+        return jnp.zeros_like(improved, bool)
+
+
+class RestartEvery(RestartRule):
+    """Also every ``iterations`` iterations, all emitters together."""
+
+    iterations: int = eqx.field(static=True)
+
+    def __init__(self, iterations: int):
+        self.iterations = checks.integer("iterations", iterations, minimum=1)
+
+    def due(
+        self, finished: Int[Array, ""], improved: Int[Array, " emitters"]
+    ) -> Bool[Array, " emitters"]:
+        """Every so many iterations."""
+        return jnp.broadcast_to(finished % self.iterations == 0, improved.shape)
+
+
+class RestartWithoutImprovement(RestartRule):
+    """Also when none of the emitter's solutions entered the archive."""
+
+    def due(
+        self, finished: Int[Array, ""], improved: Int[Array, " emitters"]
+    ) -> Bool[Array, " emitters"]:
+        """When nothing improved."""
+        return improved == 0

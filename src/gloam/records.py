@@ -1,0 +1,81 @@
+"""What passes between the rooms of one iteration, as pytrees with shapes.
+
+Axis names used throughout gloam: ``batch`` solutions of one iteration (all emitters together),
+``emitters`` and ``each`` the same solutions by emitter, ``sol`` numbers in a solution, ``meas``
+measures, ``cells`` archive cells.
+"""
+
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+
+class Proposal(eqx.Module):
+    """ASK: solutions to evaluate, with what the emitter needs to learn from them later."""
+
+    solutions: Float[Array, "batch sol"]
+    memory: Any
+
+
+class Batch(eqx.Module):
+    """EVALUATE: solutions with their objectives, measures and archive cells.
+
+    Rows with ``valid`` false failed (a NaN or infinite result): they carry zeros, are never
+    elites, never trained on, and rank last.
+    """
+
+    solutions: Float[Array, "batch sol"]
+    objectives: Float[Array, " batch"]
+    measures: Float[Array, "batch meas"]
+    cells: Int[Array, " batch"]
+    valid: Bool[Array, " batch"]
+    fields: dict[str, Array]
+
+
+class Scored(eqx.Module):
+    """SCORE: the discount at each solution's measures and its improvement over it."""
+
+    discounts: Float[Array, " batch"]
+    improvements: Float[Array, " batch"]
+
+
+class Added(eqx.Module):
+    """ADD: what the archive made of each solution, judged against the archive before the batch."""
+
+    improved: Bool[Array, " batch"]
+    """True where the solution is better than the elite its cell held, or the cell was empty."""
+    unique_cells: Int[Array, ""]
+    """Number of different cells the valid solutions landed in."""
+
+
+class Fit(eqx.Module):
+    """TRAIN: how the discount's training of this iteration went."""
+
+    loss: Float[Array, ""]
+    epochs: Int[Array, ""]
+
+
+class Report(eqx.Module):
+    """What one iteration says of itself; all scalars, cheap enough to make every time."""
+
+    loss: Float[Array, ""]
+    epochs: Int[Array, ""]
+    restarts: Int[Array, ""]
+    """Restarts of all emitters since the start of the run."""
+    unique_cells: Int[Array, ""]
+    failed: Int[Array, ""]
+    """Failed evaluations of this iteration."""
+
+
+class SearchState(eqx.Module):
+    """All that changes during a search. A checkpoint is this and nothing more."""
+
+    key: PRNGKeyArray
+    """The root key. It never changes: an iteration's randomness is ``fold_in(key, iteration)``."""
+    iteration: Int[Array, ""]
+    failed: Int[Array, ""]
+    """Failed evaluations since the start of the run."""
+    emitter: Any
+    store: Any
+    discount: Any

@@ -1,0 +1,102 @@
+"""One iteration: ask, evaluate, score, add, adapt, train. The file to read first.
+
+All functions are pure. The drivers in `gloam.run` compile them: the fused driver all six verbs in
+one program, the ask-tell driver `ask` and `tell` around an evaluation in Python.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from gloam.algorithms import Algorithm
+from gloam.archives import add, empty_store, random_elites, random_empty_cells
+from gloam.records import Batch, Proposal, Report, SearchState
+
+Evaluation = tuple[Float[Array, " batch"], Float[Array, "batch meas"], dict[str, Array]]
+Evaluate = Callable[[Float[Array, "batch sol"]], Evaluation]
+
+# TensorFloat-32 would halve the digits of distances and covariances on a GPU.
+_precise = jax.default_matmul_precision("float32")
+
+
+@_precise
+def init(algorithm: Algorithm, key: PRNGKeyArray) -> SearchState:
+    """State before the first iteration."""
+    # The last number is no iteration, so no iteration shares its randomness with the start.
+    key_cells, key_discount = jax.random.split(jax.random.fold_in(key, 2**32 - 1))
+    archive, discount, x0 = algorithm.archive, algorithm.discount, algorithm.emitter.x0
+    store = empty_store(archive.cells, x0.shape[0], archive.measures, archive.fields)
+    cells, real = random_empty_cells(store, discount.initial_centers, key=key_cells)
+    learned = discount.init(archive.centers_of(cells), real, key=key_discount)
+    zero = jnp.zeros((), jnp.int32)
+    return SearchState(key, zero, zero, algorithm.emitter.init(), store, learned)
+
+
+@_precise
+def ask(algorithm: Algorithm, state: SearchState) -> Proposal:
+    """ASK: solutions to evaluate. Asking twice gives the same answer."""
+    key_elites, key_emitter = jax.random.split(_iteration_key(state, 0))
+    emitter = algorithm.emitter
+    elites = random_elites(state.store, emitter.elites_to_ask, emitter.x0, key=key_elites)
+    return emitter.ask(state.emitter, elites, key=key_emitter)
+
+
+@_precise
+def tell(
+    algorithm: Algorithm,
+    state: SearchState,
+    proposal: Proposal,
+    evaluation: Evaluation,
+    cells: Int[Array, " batch"] | None = None,
+) -> tuple[SearchState, Report]:
+    """SCORE, ADD, ADAPT, TRAIN: learn from the evaluation of a proposal.
+
+    ``cells`` may be given when they were found outside the compiled program.
+    """
+    key_elites, key_empty, key_train = jax.random.split(_iteration_key(state, 1), 3)
+    archive, emitter, discount = algorithm.archive, algorithm.emitter, algorithm.discount
+    finished = state.iteration + 1
+
+    batch = _batch(algorithm, proposal, evaluation, cells)
+    scored = discount.score(state.discount, batch)
+    store, added = add(state.store, batch)
+    elites = random_elites(store, emitter.elites_to_adapt, emitter.x0, key=key_elites)
+    adapted = emitter.adapt(
+        state.emitter, proposal, scored.improvements, added.improved, batch.valid, elites, finished
+    )
+    empty, real = random_empty_cells(store, discount.empty_centers, key=key_empty)
+    centers = archive.centers_of(empty)
+    learned, fit = discount.train(state.discount, batch, scored, centers, real, key=key_train)
+
+    failed = jnp.sum(~batch.valid, dtype=jnp.int32)
+    report = Report(fit.loss, fit.epochs, emitter.restarts(adapted), added.unique_cells, failed)
+    return SearchState(
+        state.key, finished, state.failed + failed, adapted, store, learned
+    ), report  # fmt: skip
+
+
+def step(
+    algorithm: Algorithm, evaluate: Evaluate, state: SearchState
+) -> tuple[SearchState, Report]:
+    """One whole iteration, for an ``evaluate`` that JAX can trace."""
+    proposal = ask(algorithm, state)
+    return tell(algorithm, state, proposal, evaluate(proposal.solutions))
+
+
+def _iteration_key(state: SearchState, verb: int) -> PRNGKeyArray:
+    return jax.random.fold_in(jax.random.fold_in(state.key, state.iteration), verb)
+
+
+def _batch(
+    algorithm: Algorithm, proposal: Proposal, evaluation: Evaluation, cells: Array | None
+) -> Batch:
+    """The evaluated batch, its failed rows masked and set to zero."""
+    objectives, measures, fields = evaluation
+    valid = jnp.isfinite(objectives) & jnp.all(jnp.isfinite(measures), axis=1)
+    objectives = jnp.where(valid, objectives, 0.0)
+    measures = jnp.where(valid[:, None], measures, 0.0)
+    if cells is None:
+        cells = algorithm.archive.index_of(measures)
+    return Batch(proposal.solutions, objectives, measures, cells, valid, fields)
