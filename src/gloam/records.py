@@ -50,17 +50,21 @@ class Added(eqx.Module):
 
 
 class Fit(eqx.Module):
-    """TRAIN: how the discount's training of this iteration went."""
+    """TRAIN: what the discount learned from in this iteration, and how that went."""
 
     loss: Float[Array, ""]
     epochs: Int[Array, ""]
+    points: Float[Array, "rows meas"]
+    """Training inputs: the batch's measures, then the centres of empty cells."""
+    targets: Float[Array, " rows"]
+    real: Bool[Array, " rows"]
+    """False for rows that were masked and not trained on."""
 
 
 class Report(eqx.Module):
-    """What one iteration says of itself; all scalars, cheap enough to make every time."""
+    """What one iteration says of itself, cheap enough to make every time."""
 
-    loss: Float[Array, ""]
-    epochs: Int[Array, ""]
+    fit: Fit
     restarts: Int[Array, ""]
     """Restarts of all emitters since the start of the run."""
     unique_cells: Int[Array, ""]

@@ -71,10 +71,9 @@ def tell(
     learned, fit = discount.train(state.discount, batch, scored, centers, real, key=key_train)
 
     failed = jnp.sum(~batch.valid, dtype=jnp.int32)
-    report = Report(fit.loss, fit.epochs, emitter.restarts(adapted), added.unique_cells, failed)
-    return SearchState(
-        state.key, finished, state.failed + failed, adapted, store, learned
-    ), report  # fmt: skip
+    report = Report(fit, emitter.restarts(adapted), added.unique_cells, failed)
+    state = SearchState(state.key, finished, state.failed + failed, adapted, store, learned)
+    return state, report
 
 
 def step(

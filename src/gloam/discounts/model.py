@@ -126,13 +126,11 @@ class DiscountModel(Discount):
         """Regress the network to this iteration's targets, and to ``f_min`` at empty centres."""
         raised = targets(batch.objectives, scored.discounts, self.alpha)
         floor = jnp.full(centers.shape[:1], self.f_min)
-        return self._fit(
-            state,
-            jnp.concatenate([batch.measures, centers]),
-            jnp.concatenate([raised, floor]),
-            jnp.concatenate([batch.valid, empty]),
-            key=key,
-        )
+        points = jnp.concatenate([batch.measures, centers])
+        goals = jnp.concatenate([raised, floor])
+        real = jnp.concatenate([batch.valid, empty])
+        trained, loss, epochs = self._fit(state, points, goals, real, key=key)
+        return trained, Fit(loss, epochs, points, goals, real)
 
     @property
     def _optimizer(self) -> optax.GradientTransformation:
@@ -147,7 +145,7 @@ class DiscountModel(Discount):
 
     def _fit(
         self, trained: Trained, measures: Array, goals: Array, real: Array, *, key: PRNGKeyArray
-    ) -> tuple[Trained, Fit]:
+    ) -> tuple[Trained, Array, Array]:
         return fit(
             self._forward, self._optimizer, trained, self._scaled(measures), goals, real,
             batch_size=self.train_batch_size, epochs=self.epochs,

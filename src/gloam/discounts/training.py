@@ -7,9 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
-
-from gloam.records import Fit
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 Forward = Callable[[Any, Float[Array, "n meas"]], Float[Array, " n"]]
 
@@ -33,7 +31,7 @@ def fit(
     epochs: int,
     cutoff: float,
     key: PRNGKeyArray,
-) -> tuple[Trained, Fit]:
+) -> tuple[Trained, Float[Array, ""], Int[Array, ""]]:
     """Regress ``forward`` to ``targets`` by mean squared error.
 
     Trains until an epoch's mean loss (taken while it trains, as PyTorch users do) is at most
@@ -41,7 +39,8 @@ def fit(
     that of a data set without them. Without any real row nothing is trained.
 
     Returns:
-        The trained weights with the optimiser's memory, and the loss and number of epochs.
+        The trained weights with the optimiser's memory, the loss of the last epoch and the number
+        of epochs.
     """
     size = inputs.shape[0]
     batches = -(-size // batch_size)
@@ -54,12 +53,17 @@ def fit(
 
     def descend(trained: Trained, minibatch: tuple[Array, Array, Array]):
         x, y, weight = minibatch
-        loss, gradient = jax.value_and_grad(loss_of)(trained.params, x, y, weight)
-        updates, memory = optimizer.update(gradient, trained.optimizer, trained.params)
-        stepped = Trained(optax.apply_updates(trained.params, updates), memory)
+
+        def move(trained: Trained) -> tuple[Trained, Float[Array, ""]]:
+            loss, gradient = jax.value_and_grad(loss_of)(trained.params, x, y, weight)
+            updates, memory = optimizer.update(gradient, trained.optimizer, trained.params)
+            return Trained(optax.apply_updates(trained.params, updates), memory), loss
+
+        def stay(trained: Trained) -> tuple[Trained, Float[Array, ""]]:
+            return trained, jnp.zeros(())
+
         # A minibatch of padding alone is no step at all: Adam's moments must not decay.
-        some = jnp.any(weight)
-        trained = jax.tree.map(lambda new, old: jnp.where(some, new, old), stepped, trained)
+        trained, loss = jax.lax.cond(jnp.any(weight), move, stay, trained)
         return trained, loss * jnp.sum(weight)
 
     def epoch(carry: tuple[Array, Array, Trained]) -> tuple[Array, Array, Trained]:
@@ -80,4 +84,4 @@ def fit(
 
     first = (jnp.zeros((), jnp.int32), jnp.asarray(jnp.inf), trained)
     number, loss, trained = jax.lax.while_loop(unfinished, epoch, first)
-    return trained, Fit(loss, number)
+    return trained, loss, number
