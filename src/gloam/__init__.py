@@ -1,1 +1,23 @@
-"""gloam."""
+"""gloam: quality-diversity search where the measure space is large.
+
+The names here are the public surface; `gloam.step` shows how an iteration works.
+"""
+
+from gloam import archives as archives
+from gloam import discounts as discounts
+from gloam import domains as domains
+from gloam import emitters as emitters
+from gloam._version import __version__ as __version__
+from gloam.algorithms import DMS as DMS
+from gloam.archives import CVTArchive as CVTArchive
+from gloam.archives import Elites as Elites
+from gloam.archives import GridArchive as GridArchive
+from gloam.archives import kmeans_centroids as kmeans_centroids
+from gloam.checks import EvaluationError as EvaluationError
+from gloam.drivers import Interrupted as Interrupted
+from gloam.drivers import Result as Result
+from gloam.drivers import RunFolder as RunFolder
+from gloam.drivers import Search as Search
+from gloam.drivers import optimize as optimize
+from gloam.drivers import resume as resume
+from gloam.drivers import run as run

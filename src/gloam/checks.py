@@ -26,7 +26,7 @@ def expect(condition: bool, name: str, expected: str, got: object, fix: str = ""
 def integer(name: str, value: Any, *, minimum: int, fix: str = "") -> int:
     """``value`` as an ``int`` of at least ``minimum``."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    expect(whole and value >= minimum, name, f"a whole number >= {minimum}", repr(value), fix)
+    expect(whole and bool(value >= minimum), name, f"a whole number >= {minimum}", repr(value), fix)
     return int(value)
 
 
@@ -40,7 +40,7 @@ def number(
     expected = " ".join(["a finite number", " and ".join(limits)]).strip()
     real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     good = real and math.isfinite(value) and above < value and at_least <= value <= at_most
-    expect(good, name, expected, repr(value), fix)
+    expect(bool(good), name, expected, repr(value), fix)
     return float(value)
 
 

@@ -1,7 +1,7 @@
 """One iteration: ask, evaluate, score, add, adapt, train. The file to read first.
 
-All functions are pure. The drivers in `gloam.run` compile them: the fused driver all six verbs in
-one program, the ask-tell driver `ask` and `tell` around an evaluation in Python.
+All functions are pure. The drivers in `gloam.drivers` compile them: the fused driver all six verbs
+in one program, the ask-tell driver `ask` and `tell` around an evaluation in Python.
 """
 
 from collections.abc import Callable

@@ -7,8 +7,8 @@ import equinox as eqx
 from gloam import checks
 from gloam.algorithms.base import Algorithm
 from gloam.archives import Archive
-from gloam.discounts import DiscountModel
-from gloam.emitters import CmaEmitters, RestartRule, SelectionRule
+from gloam.discounts import Discount, DiscountModel
+from gloam.emitters import CmaEmitters, Emitter, RestartRule, SelectionRule
 
 
 class DMS(Algorithm):
@@ -21,7 +21,8 @@ class DMS(Algorithm):
         emitters: Number of CMA-ES instances.
         batch_size: Solutions per instance and iteration.
         alpha: Archive learning rate: 1 explores only, 0 optimises only.
-        restart: When emitters restart from a random elite; `gloam.emitters.BasicRestart` by default.
+        restart: When emitters restart from a random elite; `BasicRestart` of
+            `gloam.emitters` by default.
         selection: Which solutions are parents; `gloam.emitters.MuSelection` by default.
         lower, upper: Optional box of the solutions.
         empty_points: Empty cells trained to ``f_min`` in each iteration.
@@ -41,9 +42,9 @@ class DMS(Algorithm):
         True
     """
 
-    emitter: CmaEmitters
+    emitter: Emitter
     archive: Archive
-    discount: DiscountModel
+    discount: Discount
 
     def __init__(
         self,

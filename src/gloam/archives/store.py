@@ -74,7 +74,7 @@ def add(store: Store, batch: Batch) -> tuple[Store, Added]:
 def random_elites(
     store: Store, count: int, fallback: Float[Array, " sol"], *, key: PRNGKeyArray
 ) -> Float[Array, "count sol"]:
-    """Solutions of ``count`` elites drawn uniformly with replacement; ``fallback`` where none is."""
+    """``count`` elites drawn uniformly with replacement; ``fallback`` when there are none."""
     if count == 0:
         return jnp.zeros((0, fallback.shape[0]), fallback.dtype)
     filled = jnp.cumsum(store.occupied, dtype=jnp.int32)

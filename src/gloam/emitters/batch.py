@@ -120,7 +120,8 @@ class CmaEmitters(Emitter):
 
     def _into_box(self, noise: Array, solutions: Array, draw: Any, key: PRNGKeyArray):
         lower, upper = self.lower, self.upper
-        assert lower is not None and upper is not None
+        assert lower is not None
+        assert upper is not None
 
         def outside(solutions: Array) -> Bool[Array, "emitters each"]:
             return jnp.any((solutions < lower) | (solutions > upper), axis=-1)

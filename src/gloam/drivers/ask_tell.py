@@ -1,0 +1,170 @@
+"""The ask-tell driver: gloam proposes and learns in compiled programs, you evaluate in Python."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import ArrayLike
+
+from gloam import checks, step
+from gloam._version import __version__
+from gloam.algorithms import Algorithm
+from gloam.archives import Elites, summarize
+from gloam.drivers import codec, files
+from gloam.drivers.rows import metric_row, snapshot_arrays
+from gloam.records import Proposal, Report, SearchState
+
+
+class Search:
+    """A search that you drive: ask for solutions, evaluate them your way, tell the results.
+
+    Args:
+        algorithm: For instance `gloam.DMS`.
+        seed: The same seed gives the same search.
+
+    Example:
+        >>> archive = gloam.GridArchive(shape=(10, 10), lower=-1, upper=1)
+        >>> search = gloam.Search(gloam.DMS(archive, x0=np.zeros(3), sigma0=0.3), seed=7)
+        >>> for _ in range(2):
+        ...     solutions = search.ask()
+        ...     search.tell(1 - np.square(solutions).sum(axis=1), solutions[:, :2])
+        >>> search.stats["iteration"], search.stats["evaluations"]
+        (2, 1080)
+    """
+
+    def __init__(self, algorithm: Algorithm, seed: int = 0):
+        checks.instance("algorithm", algorithm, Algorithm, "Build one, for instance gloam.DMS.")
+        self.algorithm = algorithm
+        self.seed = checks.integer("seed", seed, minimum=0)
+        arrays, static = eqx.partition(algorithm, eqx.is_array)
+
+        def ask(arrays: Any, state: SearchState) -> Proposal:
+            return step.ask(eqx.combine(arrays, static), state)
+
+        def tell(arrays: Any, state: SearchState, proposal: Any, evaluation: Any, cells: Any):
+            return step.tell(eqx.combine(arrays, static), state, proposal, evaluation, cells)
+
+        self._arrays = arrays
+        self._init = jax.jit(lambda arrays, key: step.init(eqx.combine(arrays, static), key))
+        self._ask = jax.jit(ask)
+        self._tell = jax.jit(tell, donate_argnums=1)
+        self._proposal: Proposal | None = None
+        self._report: Report | None = None
+        self.state: SearchState = self._init(arrays, jax.random.key(self.seed))
+
+    def ask(self) -> np.ndarray:
+        """``(batch, sol)`` solutions to evaluate. Asking again before telling gives the same."""
+        proposal = self._proposal or self._ask(self._arrays, self.state)
+        self._proposal = proposal
+        return np.asarray(proposal.solutions)
+
+    def tell(
+        self,
+        objectives: ArrayLike,
+        measures: ArrayLike,
+        *,
+        cells: ArrayLike | None = None,
+        **fields: ArrayLike,
+    ) -> None:
+        """Learn from the evaluation of the solutions asked last.
+
+        Args:
+            objectives: ``(batch,)`` numbers to maximise. A row with NaN or infinity here or in its
+                measures counts as failed: it is left out, and the others count.
+            measures: ``(batch, meas)`` measures.
+            cells: ``(batch,)`` archive cells, when you have found them yourself.
+            fields: The extra fields that the archive declares, ``(batch, ...)`` each.
+
+        Raises:
+            EvaluationError: Every row failed. The search is as it was: ask again gives the same.
+        """
+        checks.expect(self._proposal is not None, "tell", "a call of ask() before it", "none",
+                      "Call ask(), evaluate its solutions, then tell().")  # fmt: skip
+        archive, batch = self.algorithm.archive, self.algorithm.emitter.solutions
+        values = checks.rows("objectives", objectives, (batch,)).astype(np.float32)
+        points = checks.rows("measures", measures, (batch, archive.measures)).astype(np.float32)
+        checks.same_names("fields", archive.fields, fields)
+        extras = {
+            name: checks.rows(name, fields[name], (batch, *spec.shape)).astype(spec.dtype)
+            for name, spec in archive.fields.items()
+        }
+        if cells is not None:
+            cells = checks.rows("cells", cells, (batch,)).astype(np.int32)
+            inside = bool(((cells >= 0) & (cells < archive.cells)).all())
+            checks.expect(inside, "cells", f"indices from 0 to {archive.cells - 1}",
+                          f"{cells.min()} to {cells.max()}")  # fmt: skip
+        valid = np.isfinite(values) & np.isfinite(points).all(axis=1)
+        checks.some_valid(int(valid.sum()), batch)
+        self.state, self._report = self._tell(
+            self._arrays, self.state, self._proposal, (values, points, extras), cells
+        )
+        self._proposal = None
+
+    @property
+    def iteration(self) -> int:
+        """Iterations finished."""
+        return int(self.state.iteration)
+
+    @property
+    def archive(self) -> Elites:
+        """The elites found so far."""
+        return Elites(self.algorithm.archive, self.state.store)
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """The figures of the search as they are now; training figures are of the last `tell`."""
+        summary = summarize(self.state.store, self.algorithm.archive.f_min)
+        batch = self.algorithm.emitter.solutions
+        if self._report is not None:
+            return metric_row(self.seed, self.iteration, batch, self._report, summary)
+        return {
+            "seed": self.seed, "iteration": self.iteration, "evaluations": self.iteration * batch,
+            "qd_score": float(summary.qd_score), "coverage": float(summary.coverage),
+            "best": float(summary.best),
+        }  # fmt: skip
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Arrays for a picture of the search after the last `tell`."""
+        assert self._report is not None
+        return snapshot_arrays(self.state.store.objectives, self.state.discount, self._report.fit)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the search to one file, atomically.
+
+        A proposal that was asked but not told is not saved: the loaded search asks for it again.
+        """
+        arrays: dict[str, np.ndarray] = {}
+        content = {
+            "gloam": __version__, "seed": self.seed,
+            "algorithm": codec.encode(self.algorithm, arrays),
+        }  # fmt: skip
+        text = np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
+        files.write_arrays(Path(path), arrays | codec.leaves(self.state) | {"search": text})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike, algorithm: Algorithm | None = None) -> "Search":
+        """Read a search that `save` wrote; it goes on as if it had never stopped.
+
+        Args:
+            path: The file.
+            algorithm: Needed only when it has parts that gloam does not know, such as a network of
+                your own class.
+        """
+        file = checks.existing_file("path", path)
+        try:
+            arrays = files.read_arrays(file)
+            content = json.loads(arrays.pop("search").tobytes())
+        except (ValueError, KeyError, OSError) as error:
+            raise ValueError(
+                f"path: expected a file written by Search.save, got '{path}' ({error})."
+            ) from error
+        if algorithm is None:
+            algorithm = codec.decode(content["algorithm"], arrays)
+        search = cls(algorithm, content["seed"])  # pyright: ignore[reportArgumentType]
+        saved = {name: array for name, array in arrays.items() if name.startswith("leaf_")}
+        search.state = codec.from_leaves(search.state, saved)
+        return search

@@ -1,0 +1,159 @@
+"""The fused driver: whole stretches of iterations in one compiled program, all seeds at once."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gloam import checks, step
+from gloam.algorithms import Algorithm
+from gloam.archives import Elites, summarize
+from gloam.drivers.rows import metric_row, snapshot_arrays
+from gloam.records import Report, SearchState
+
+# Every part of a state has an axis of seeds but the iteration, which all seeds share. So conditions
+# on the iteration stay conditions; on a batched number they would compute both branches.
+_AXES: Any = SearchState(0, None, 0, 0, 0, 0)  # pyright: ignore[reportArgumentType]
+
+
+class Fused:
+    """All seeds of one search as one program on the device."""
+
+    def __init__(self, domain: Callable, algorithm: Algorithm, seeds: list[int]):
+        checks.instance("algorithm", algorithm, Algorithm)
+        checks.expect(callable(domain), "domain", "a function of a batch of solutions",
+                      type(domain).__name__)  # fmt: skip
+        _check_evaluation(domain, algorithm)
+        self.seeds = seeds
+        self.algorithm = algorithm
+        self.batch = algorithm.emitter.solutions
+        arrays, static = eqx.partition((domain, algorithm), eqx.is_array)
+        alone = len(seeds) == 1
+
+        def begin(arrays: Any, keys: Any) -> SearchState:
+            _, algorithm = eqx.combine(arrays, static)
+            return jax.vmap(lambda key: step.init(algorithm, key), out_axes=_AXES)(keys)
+
+        def stretch(arrays: Any, state: SearchState, iterations: Any):
+            domain, algorithm = eqx.combine(arrays, static)
+
+            def one(state: SearchState) -> tuple[SearchState, Report]:
+                return step.step(algorithm, _evaluation(domain), state)
+
+            advance = one if alone else jax.vmap(one, in_axes=(_AXES,), out_axes=(_AXES, 0))
+            if alone:  # one seed gains from not being a batch of one
+                state = _map_seeds(lambda leaf: leaf[0], state)
+            shapes = jax.eval_shape(advance, state)[1]
+            nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+            state, report = jax.lax.fori_loop(
+                0, iterations, lambda _, carry: advance(carry[0]), (state, nothing)
+            )
+            if alone:
+                state = _map_seeds(lambda leaf: leaf[None], state)
+                report = jax.tree.map(lambda leaf: leaf[None], report)
+            summary = jax.vmap(lambda store: summarize(store, algorithm.archive.f_min))(state.store)
+            return state, (report, summary)
+
+        self._arrays = arrays
+        self._begin = jax.jit(begin)
+        # The number of iterations is an argument, so that no stretch compiles anew.
+        self._stretch = jax.jit(stretch, donate_argnums=1)
+        self._latest: Any = None
+        self._state: SearchState | None = None
+
+    @property
+    def state(self) -> SearchState:
+        """The states of all seeds."""
+        assert self._state is not None, "start() or restore() comes first"
+        return self._state
+
+    @property
+    def iteration(self) -> int:
+        """Iterations finished."""
+        return int(self.state.iteration)
+
+    def start(self) -> None:
+        """Begin at iteration 0."""
+        self._state = self._begin(self._arrays, _keys(self.seeds))
+
+    def restore(self, read: Callable[[Any], SearchState]) -> None:
+        """Begin where a checkpoint ended; ``read`` is given the shapes of the state."""
+        self._state = read(jax.eval_shape(self._begin, self._arrays, _keys(self.seeds)))
+
+    def advance(self, iterations: int) -> None:
+        """Run some iterations."""
+        self._state, latest = self._stretch(self._arrays, self.state, jnp.int32(iterations))
+        self._latest = jax.tree.map(np.asarray, latest)
+        failed = int(self._latest[0].failed.max())
+        checks.some_valid(self.batch - failed, self.batch)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The figures of each seed after the last iteration."""
+        report, summary = self._latest
+        return [
+            metric_row(
+                seed,
+                self.iteration,
+                self.batch,
+                jax.tree.map(lambda leaf, i=i: leaf[i], report),
+                jax.tree.map(lambda leaf, i=i: leaf[i], summary),
+            )
+            for i, seed in enumerate(self.seeds)
+        ]
+
+    def archives(self) -> list[Elites]:
+        """The elites of each seed."""
+        store = jax.tree.map(np.asarray, self.state.store)
+        return [
+            Elites(self.algorithm.archive, jax.tree.map(lambda leaf, i=i: leaf[i], store))
+            for i in range(len(self.seeds))
+        ]
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Arrays for a picture of the first seed as it is now."""
+        report = jax.tree.map(lambda leaf: leaf[0], self._latest[0])
+        discount = jax.tree.map(lambda leaf: leaf[0], self.state.discount)
+        return snapshot_arrays(self.state.store.objectives[0], discount, report.fit)
+
+
+def _keys(seeds: list[int]) -> Any:
+    return jnp.stack([jax.random.key(seed) for seed in seeds])
+
+
+def _map_seeds(function: Callable, state: SearchState) -> SearchState:
+    iteration = state.iteration
+    state = jax.tree.map(function, eqx.tree_at(lambda s: s.iteration, state, iteration[None]))
+    return eqx.tree_at(lambda s: s.iteration, state, iteration)
+
+
+def _evaluation(domain: Callable) -> step.Evaluate:
+    """``domain`` with an empty dict of fields where it returns none."""
+
+    def evaluate(solutions: Any) -> Any:
+        objectives, measures, *fields = domain(solutions)
+        return objectives, measures, fields[0] if fields else {}
+
+    return evaluate
+
+
+def _check_evaluation(domain: Callable, algorithm: Algorithm) -> None:
+    """Trace the domain once, without running it, and check what comes out."""
+    batch, archive = algorithm.emitter.solutions, algorithm.archive
+    solutions = jax.ShapeDtypeStruct((batch, algorithm.emitter.x0.shape[0]), jnp.float32)
+    try:
+        objectives, measures, fields = jax.eval_shape(_evaluation(domain), solutions)
+    except Exception as error:
+        raise ValueError(
+            f"domain: expected a function that JAX can trace on solutions of shape "
+            f"{solutions.shape}, got an error from it: {error}. For NumPy, PyTorch or a simulator "
+            "use gloam.optimize, or ask and tell."
+        ) from error
+    checks.expect(objectives.shape == (batch,), "objectives", f"shape {(batch,)}",
+                  f"shape {objectives.shape} from the domain")  # fmt: skip
+    checks.expect(measures.shape == (batch, archive.measures), "measures",
+                  f"shape {(batch, archive.measures)}, as the archive has",
+                  f"shape {measures.shape} from the domain")  # fmt: skip
+    checks.same_names("fields", archive.fields, fields)

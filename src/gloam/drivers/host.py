@@ -1,0 +1,66 @@
+"""A `Search` and an evaluation in Python, as a driver."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from gloam import checks
+from gloam.algorithms import Algorithm
+from gloam.archives import Elites
+from gloam.drivers.ask_tell import Search
+from gloam.records import SearchState
+
+
+class Host:
+    """Asks, evaluates in Python and tells, one seed."""
+
+    def __init__(self, evaluate: Callable, algorithm: Algorithm, seed: int):
+        checks.expect(callable(evaluate), "evaluate", "a function of a batch of solutions",
+                      type(evaluate).__name__)  # fmt: skip
+        self.evaluate = evaluate
+        self.search = Search(algorithm, seed)
+        self.batch = algorithm.emitter.solutions
+        self.seeds = [self.search.seed]
+
+    @property
+    def state(self) -> SearchState:
+        """The state of the search."""
+        return self.search.state
+
+    @property
+    def iteration(self) -> int:
+        """Iterations finished."""
+        return self.search.iteration
+
+    def start(self) -> None:
+        """Begin at iteration 0, where a new `Search` is."""
+
+    def restore(self, read: Callable[[Any], SearchState]) -> None:
+        """Begin where a checkpoint ended; ``read`` is given the shapes of the state."""
+        self.search.state = read(self.search.state)
+
+    def advance(self, iterations: int) -> None:
+        """Ask, evaluate and tell some times."""
+        for _ in range(iterations):
+            answer = self.evaluate(self.search.ask())
+            parts = len(answer) if isinstance(answer, (tuple, list)) else 0
+            checks.expect(parts in (2, 3), "evaluate",
+                          "(objectives, measures) or (objectives, measures, fields)",
+                          type(answer).__name__ if not parts else f"{parts} values")  # fmt: skip
+            objectives, measures, *fields = answer
+            self.search.tell(objectives, measures, **(fields[0] if fields else {}))
+        jax.block_until_ready(self.search.state.iteration)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The figures after the last iteration."""
+        return [self.search.stats]
+
+    def archives(self) -> list[Elites]:
+        """The elites."""
+        return [self.search.archive]
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Arrays for a picture."""
+        return self.search.snapshot()

@@ -1,0 +1,223 @@
+"""The loop around both drivers: metrics, checkpoints, snapshots, progress, and a clean stop."""
+
+import dataclasses
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from gloam import checks
+from gloam.archives import Elites
+from gloam.drivers.folder import RunFolder
+from gloam.drivers.progress import Bar, Display, Silent
+
+# Longest stretch of work between two looks at the clock and at Ctrl-C.
+_STRETCH_SECONDS = 1.0
+
+
+class Driver(Protocol):
+    """A search that can be advanced: fused on the device, or ask-tell around Python."""
+
+    batch: int
+    """Evaluations per iteration and seed."""
+    seeds: list[int]
+
+    @property
+    def iteration(self) -> int:
+        """Iterations finished."""
+        ...
+
+    @property
+    def state(self) -> Any:
+        """The state to checkpoint."""
+        ...
+
+    def advance(self, iterations: int) -> None:
+        """Run some iterations."""
+        ...
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The figures of each seed after the last iteration."""
+        ...
+
+    def archives(self) -> list[Elites]:
+        """The elites of each seed."""
+        ...
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Arrays for a picture of the first seed as it is now."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a run leaves behind."""
+
+    archives: list[Elites]
+    """The elites, one `gloam.Elites` a seed."""
+    metrics: pd.DataFrame
+    """Columns seed, iteration, evaluations, qd_score, coverage, best, loss, epochs, restarts,
+    unique_cells, failed, seconds."""
+    seeds: list[int]
+    run_dir: Path | None
+
+    @property
+    def archive(self) -> Elites:
+        """The elites of the first seed."""
+        return self.archives[0]
+
+
+class Interrupted(KeyboardInterrupt):
+    """The run was stopped by Ctrl-C or a termination signal after saving what it had."""
+
+    def __init__(self, run_dir: Path | None, iteration: int):
+        self.run_dir = run_dir
+        self.iteration = iteration
+        where = f"; continue with: gloam resume {run_dir}" if run_dir else ""
+        super().__init__(f"stopped after iteration {iteration}{where}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How long to run and what to keep."""
+
+    iterations: int
+    log_every: int = 50
+    checkpoint_every: int | None = None
+    checkpoint_seconds: float = 60.0
+    snapshots: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        checks.integer("iterations", self.iterations, minimum=1)
+        checks.integer("log_every", self.log_every, minimum=1)
+        if self.checkpoint_every is not None:
+            checks.integer("checkpoint_every", self.checkpoint_every, minimum=1)
+        checks.number("checkpoint_seconds", self.checkpoint_seconds, above=0.0)
+        for iteration in self.snapshots:
+            checks.integer("snapshots", iteration, minimum=1)
+
+    def logs(self, iteration: int) -> bool:
+        """True when metrics are kept for ``iteration``."""
+        return iteration % self.log_every == 0 or iteration == self.iterations
+
+    def next_stop(self, iteration: int) -> int:
+        """The next iteration at which something must be kept."""
+        stops = [self.iterations, (iteration // self.log_every + 1) * self.log_every]
+        if self.checkpoint_every:
+            stops.append((iteration // self.checkpoint_every + 1) * self.checkpoint_every)
+        stops += [at for at in self.snapshots if at > iteration]
+        return min(stops)
+
+
+def drive(
+    driver: Driver,
+    plan: Plan,
+    folder: RunFolder | None,
+    *,
+    title: str,
+    progress: bool,
+    seconds: float = 0.0,
+    metrics: pd.DataFrame | None = None,
+) -> Result:
+    """Advance a driver to the end of its plan, keeping what the plan says.
+
+    Args:
+        driver: The search, possibly resumed in the middle.
+        plan: How far, and what to keep.
+        folder: Where to keep it; ``None`` keeps nothing on disk.
+        title: Shown beside the progress bar.
+        progress: Whether to show the bar.
+        seconds: Time already spent by earlier sessions of the run.
+        metrics: Their metrics. Rows past the driver's iteration are dropped: they were logged after
+            the checkpoint and will be made again.
+    """
+    rows: list[dict[str, Any]] = []
+    if metrics is not None and len(metrics):
+        rows = metrics[metrics["iteration"] <= driver.iteration].to_dict("records")  # pyright: ignore
+    began = time.perf_counter() - seconds
+    first_iteration = driver.iteration
+    saved_at = time.perf_counter()
+    pace = None
+    display: Display = Bar(title, plan.iterations, start=driver.iteration) if progress else Silent()
+
+    def save() -> None:
+        if folder is None:
+            return
+        # Metrics before state: rows past a checkpoint can be dropped, missing ones not made up.
+        folder.write_metrics(pd.DataFrame(rows))
+        alone = len(driver.seeds) == 1
+        for seed, elites in zip(driver.seeds, driver.archives(), strict=True):
+            folder.write_archive(elites, seed=seed, alone=alone)
+        folder.write_checkpoint(driver.state, seconds=time.perf_counter() - began)
+
+    with _stop_signals() as stop, display:
+        while driver.iteration < plan.iterations:
+            length = plan.next_stop(driver.iteration) - driver.iteration
+            # The first stretch is one iteration: it compiles, and shows that the run works.
+            length = min(length, max(1, int(_STRETCH_SECONDS / pace)) if pace else 1)
+            before = time.perf_counter()
+            driver.advance(length)
+            now = time.perf_counter()
+            pace = (now - before) / length
+            done = driver.iteration
+            current = driver.rows()
+            if plan.logs(done):
+                rows += [row | {"seconds": now - began} for row in current]
+            if folder and done in plan.snapshots:
+                folder.write_snapshot(done, driver.snapshot())
+            if (
+                (plan.checkpoint_every and done % plan.checkpoint_every == 0)
+                or now - saved_at > plan.checkpoint_seconds
+                or done == plan.iterations
+                or stop.is_set()
+            ):
+                save()
+                saved_at = time.perf_counter()
+            rate = driver.batch * len(driver.seeds) / pace
+            display.update(
+                done,
+                float(np.mean([row["qd_score"] for row in current])),
+                float(np.mean([row["coverage"] for row in current])),
+                rate,
+            )
+            if stop.is_set() and done < plan.iterations:
+                raise Interrupted(folder.path if folder else None, done)
+    if driver.iteration == first_iteration:
+        save()
+    return Result(
+        driver.archives(), pd.DataFrame(rows), driver.seeds, folder.path if folder else None
+    )
+
+
+@contextmanager
+def _stop_signals() -> Iterator[threading.Event]:
+    """An event that Ctrl-C or a termination signal sets, so that the loop stops at a whole state.
+
+    A second signal acts as usual. Only the main thread may handle signals; elsewhere the event is
+    never set.
+    """
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    usual = {kind: signal.getsignal(kind) for kind in kinds}
+
+    def note(kind: int, frame: Any) -> None:
+        event.set()
+        for each, handler in usual.items():
+            signal.signal(each, handler)
+
+    for kind in kinds:
+        signal.signal(kind, note)
+    try:
+        yield event
+    finally:
+        for kind, handler in usual.items():
+            signal.signal(kind, handler)
