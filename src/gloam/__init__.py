@@ -8,7 +8,11 @@ from gloam import discounts as discounts
 from gloam import domains as domains
 from gloam import emitters as emitters
 from gloam._version import __version__ as __version__
+from gloam.algorithms import CMAMAE as CMAMAE
+from gloam.algorithms import DDS as DDS
 from gloam.algorithms import DMS as DMS
+from gloam.algorithms import MAPElites as MAPElites
+from gloam.algorithms import MAPElitesLine as MAPElitesLine
 from gloam.archives import CVTArchive as CVTArchive
 from gloam.archives import Elites as Elites
 from gloam.archives import GridArchive as GridArchive

@@ -5,13 +5,23 @@ in one program, the ask-tell driver `ask` and `tell` around an evaluation in Pyt
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from gloam.algorithms import Algorithm
-from gloam.archives import add, empty_store, random_elites, random_empty_cells
+from gloam.archives import (
+    Summary,
+    add,
+    empty_store,
+    random_elites,
+    random_empty_cells,
+    summarize,
+)
+from gloam.discounts import Diagnosis, diagnose
 from gloam.records import Batch, Proposal, Report, SearchState
 
 Evaluation = tuple[Float[Array, " batch"], Float[Array, "batch meas"], dict[str, Array]]
@@ -19,6 +29,7 @@ Evaluate = Callable[[Float[Array, "batch sol"]], Evaluation]
 
 # TensorFloat-32 would halve the digits of distances and covariances on a GPU.
 _precise = jax.default_matmul_precision("float32")
+_INSPECTED_CELLS = 20_000
 
 
 @_precise
@@ -37,10 +48,9 @@ def init(algorithm: Algorithm, key: PRNGKeyArray) -> SearchState:
 @_precise
 def ask(algorithm: Algorithm, state: SearchState) -> Proposal:
     """ASK: solutions to evaluate. Asking twice gives the same answer."""
-    key_elites, key_emitter = jax.random.split(_iteration_key(state, 0))
-    emitter = algorithm.emitter
-    elites = random_elites(state.store, emitter.elites_to_ask, emitter.x0, key=key_elites)
-    return emitter.ask(state.emitter, elites, key=key_emitter)
+    keys, emitter = _keys(state), algorithm.emitter
+    elites = random_elites(state.store, emitter.elites_to_ask, emitter.x0, key=keys.parents)
+    return emitter.ask(state.emitter, elites, key=keys.ask)
 
 
 @_precise
@@ -55,20 +65,24 @@ def tell(
 
     ``cells`` may be given when they were found outside the compiled program.
     """
-    key_elites, key_empty, key_train = jax.random.split(_iteration_key(state, 1), 3)
-    archive, emitter, discount = algorithm.archive, algorithm.emitter, algorithm.discount
+    keys, archive, emitter, discount = (
+        _keys(state),
+        algorithm.archive,
+        algorithm.emitter,
+        algorithm.discount,
+    )
     finished = state.iteration + 1
 
     batch = _batch(algorithm, proposal, evaluation, cells)
     scored = discount.score(state.discount, batch)
     store, added = add(state.store, batch)
-    elites = random_elites(store, emitter.elites_to_adapt, emitter.x0, key=key_elites)
+    elites = random_elites(store, emitter.elites_to_adapt, emitter.x0, key=keys.restarts)
     adapted = emitter.adapt(
         state.emitter, proposal, scored.improvements, added.improved, batch.valid, elites, finished
     )
-    empty, real = random_empty_cells(store, discount.empty_centers, key=key_empty)
+    empty, real = random_empty_cells(store, discount.empty_centers, key=keys.empty)
     centers = archive.centers_of(empty)
-    learned, fit = discount.train(state.discount, batch, scored, centers, real, key=key_train)
+    learned, fit = discount.train(state.discount, batch, scored, centers, real, key=keys.train)
 
     failed = jnp.sum(~batch.valid, dtype=jnp.int32)
     report = Report(fit, emitter.restarts(adapted), added.unique_cells, failed)
@@ -84,8 +98,37 @@ def step(
     return tell(algorithm, state, proposal, evaluate(proposal.solutions))
 
 
-def _iteration_key(state: SearchState, verb: int) -> PRNGKeyArray:
-    return jax.random.fold_in(jax.random.fold_in(state.key, state.iteration), verb)
+class Figures(eqx.Module):
+    """What is logged of a state."""
+
+    summary: Summary
+    diagnosis: Diagnosis
+
+
+@_precise
+def inspect(algorithm: Algorithm, state: SearchState) -> Figures:
+    """QD score, coverage and best of the archive, and the health of the discount."""
+    archive, store = algorithm.archive, state.store
+    # A few thousand cells say enough of a very large archive.
+    cells = jnp.arange(0, archive.cells, -(-archive.cells // _INSPECTED_CELLS), dtype=jnp.int32)
+    discounts = algorithm.discount.at_cells(state.discount, cells, archive.centers_of(cells))
+    objectives, occupied = store.objectives[cells], store.occupied[cells]
+    diagnosis = diagnose(discounts, objectives, occupied, archive.f_min)
+    return Figures(summarize(store, archive.f_min), diagnosis)
+
+
+class _Keys(NamedTuple):
+    """The randomness of one iteration, split once by name."""
+
+    parents: PRNGKeyArray
+    ask: PRNGKeyArray
+    restarts: PRNGKeyArray
+    empty: PRNGKeyArray
+    train: PRNGKeyArray
+
+
+def _keys(state: SearchState) -> _Keys:
+    return _Keys(*jax.random.split(jax.random.fold_in(state.key, state.iteration), 5))
 
 
 def _batch(

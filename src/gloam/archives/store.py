@@ -79,9 +79,10 @@ def random_elites(
         return jnp.zeros((0, fallback.shape[0]), fallback.dtype)
     filled = jnp.cumsum(store.occupied, dtype=jnp.int32)
     number = filled[-1]
-    draw = jax.random.randint(key, (count,), 0, jnp.maximum(number, 1))
+    # float32 has 24 bits: enough for a fair draw among far more elites than archives hold.
+    draw = jnp.floor(jax.random.uniform(key, (count,)) * number).astype(jnp.int32)
     # The cell of the r-th elite is the first whose running count exceeds r.
-    cell = jnp.searchsorted(filled, draw, side="right", method="scan_unrolled")
+    cell = jnp.searchsorted(filled, jnp.minimum(draw, number - 1), side="right")
     elites = store.solutions[jnp.minimum(cell, filled.shape[0] - 1)]
     return jnp.where(number > 0, elites, fallback)
 

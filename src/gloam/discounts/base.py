@@ -4,7 +4,8 @@ from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam.records import Batch, Fit, Scored
 
@@ -29,6 +30,12 @@ class Discount(eqx.Module):
         """State before the first iteration; ``real`` is false for padding among the centres."""
 
     @abstractmethod
+    def at_cells(
+        self, state: Any, cells: Int[Array, " n"], centers: Float[Array, "n meas"]
+    ) -> Float[Array, " n"]:
+        """The discount of some cells, for diagnosis and pictures; NaN where it has none."""
+
+    @abstractmethod
     def score(self, state: Any, batch: Batch) -> Scored:
         """Discount and improvement of each solution, by the state before this iteration."""
 
@@ -44,3 +51,11 @@ class Discount(eqx.Module):
         key: PRNGKeyArray,
     ) -> tuple[Any, Fit]:
         """Learn from the batch; ``empty`` is false for padding among the centres."""
+
+
+def untrained(batch: Batch) -> Fit:
+    """The report of a discount that trains nothing."""
+    nothing = jnp.zeros((0, batch.measures.shape[1]))
+    return Fit(
+        jnp.asarray(jnp.nan), jnp.zeros((), jnp.int32), nothing, nothing[:, 0], jnp.zeros(0, bool)
+    )

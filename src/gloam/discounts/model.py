@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.discounts.base import Discount
@@ -107,6 +107,12 @@ class DiscountModel(Discount):
     def discount(self, state: Trained, measures: Float[Array, "n meas"]) -> Float[Array, " n"]:
         """The discount function ``fhat`` at any measures."""
         return self._forward(state.params, self._scaled(measures))
+
+    def at_cells(
+        self, state: Trained, cells: Int[Array, " n"], centers: Float[Array, "n meas"]
+    ) -> Float[Array, " n"]:
+        """``fhat`` at the centres."""
+        return self.discount(state, centers)
 
     def score(self, state: Trained, batch: Batch) -> Scored:
         """Discount and improvement ``f - fhat(m)`` of each solution."""

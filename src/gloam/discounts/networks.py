@@ -6,6 +6,7 @@ others start each seed with the weights they were built with.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Protocol, Self, runtime_checkable
 
 import equinox as eqx
@@ -49,17 +50,19 @@ class MLP(eqx.Module):
     ):
         sizes = [checks.integer("measures", measures, minimum=1)]
         sizes += [checks.integer("hidden", size, minimum=1) for size in hidden] + [1]
-        key = jax.random.key(0) if key is None else key
+        shapes = list(pairwise(sizes))
+        # One draw for all layers compiles in a fraction of the time of one for each.
+        draws = jax.random.uniform(
+            jax.random.key(0) if key is None else key,
+            (sum((fan_in + 1) * out for fan_in, out in shapes),),
+            minval=-1.0,
+        )
         self.weights, self.biases = [], []
-        for fan_in, out, layer in zip(
-            sizes, sizes[1:], jax.random.split(key, len(sizes) - 1), strict=False
-        ):
-            key_weight, key_bias = jax.random.split(layer)
-            limit = fan_in**-0.5
-            self.weights.append(
-                jax.random.uniform(key_weight, (fan_in, out), minval=-limit, maxval=limit)
-            )
-            self.biases.append(jax.random.uniform(key_bias, (out,), minval=-limit, maxval=limit))
+        for fan_in, out in shapes:
+            limit, end = fan_in**-0.5, fan_in * out
+            self.weights.append(limit * draws[:end].reshape(fan_in, out))
+            self.biases.append(limit * draws[end : end + out])
+            draws = draws[end + out :]
 
     def __call__(self, measures: Float[Array, " meas"]) -> Float[Array, ""]:
         """The discount at one point of (normalised) measure space."""

@@ -13,7 +13,7 @@ from jaxtyping import ArrayLike
 from gloam import checks, step
 from gloam._version import __version__
 from gloam.algorithms import Algorithm
-from gloam.archives import Elites, summarize
+from gloam.archives import Elites
 from gloam.drivers import codec, files
 from gloam.drivers.rows import metric_row, snapshot_arrays
 from gloam.records import Proposal, Report, SearchState
@@ -50,6 +50,9 @@ class Search:
 
         self._arrays = arrays
         self._init = jax.jit(lambda arrays, key: step.init(eqx.combine(arrays, static), key))
+        self._inspect = jax.jit(
+            lambda arrays, state: step.inspect(eqx.combine(arrays, static), state)
+        )
         self._ask = jax.jit(ask)
         self._tell = jax.jit(tell, donate_argnums=1)
         self._proposal: Proposal | None = None
@@ -117,10 +120,10 @@ class Search:
     @property
     def stats(self) -> dict[str, Any]:
         """The figures of the search as they are now; training figures are of the last `tell`."""
-        summary = summarize(self.state.store, self.algorithm.archive.f_min)
-        batch = self.algorithm.emitter.solutions
+        figures = self._inspect(self._arrays, self.state)
+        batch, summary = self.algorithm.emitter.solutions, figures.summary
         if self._report is not None:
-            return metric_row(self.seed, self.iteration, batch, self._report, summary)
+            return metric_row(self.seed, self.iteration, batch, self._report, figures)
         return {
             "seed": self.seed, "iteration": self.iteration, "evaluations": self.iteration * batch,
             "qd_score": float(summary.qd_score), "coverage": float(summary.coverage),

@@ -80,7 +80,8 @@ class RunFolder:
 
     def write_checkpoint(self, state: Any, *, seconds: float) -> None:
         """Write the state of the search (the metrics first: see `gloam.drivers.loop`)."""
-        arrays = codec.leaves(state) | {"seconds": np.asarray(seconds)}
+        arrays = codec.leaves(state)
+        arrays |= {"seconds": np.asarray(seconds), "iteration": np.asarray(state.iteration)}
         files.write_arrays(self.path / "checkpoint" / "state.npz", arrays)
 
     def read_checkpoint(self, like: Any) -> tuple[Any, float]:
@@ -88,6 +89,10 @@ class RunFolder:
         arrays = files.read_arrays(self.path / "checkpoint" / "state.npz")
         seconds = float(arrays.pop("seconds"))
         return codec.from_leaves(like, arrays), seconds
+
+    def read_checkpoint_iteration(self) -> int:
+        """Iterations finished at the last checkpoint."""
+        return int(files.read_arrays(self.path / "checkpoint" / "state.npz")["iteration"])
 
     def write_archive(self, elites: Elites, *, seed: int, alone: bool) -> None:
         """Write the elites of one seed."""

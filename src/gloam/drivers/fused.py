@@ -10,7 +10,7 @@ import numpy as np
 
 from gloam import checks, step
 from gloam.algorithms import Algorithm
-from gloam.archives import Elites, summarize
+from gloam.archives import Elites
 from gloam.drivers.rows import metric_row, snapshot_arrays
 from gloam.records import Report, SearchState
 
@@ -54,8 +54,8 @@ class Fused:
             if alone:
                 state = _map_seeds(lambda leaf: leaf[None], state)
                 report = jax.tree.map(lambda leaf: leaf[None], report)
-            summary = jax.vmap(lambda store: summarize(store, algorithm.archive.f_min))(state.store)
-            return state, (report, summary)
+            figures = jax.vmap(lambda state: step.inspect(algorithm, state), (_AXES,))(state)
+            return state, (report, figures)
 
         self._arrays = arrays
         self._begin = jax.jit(begin)
@@ -92,14 +92,14 @@ class Fused:
 
     def rows(self) -> list[dict[str, Any]]:
         """The figures of each seed after the last iteration."""
-        report, summary = self._latest
+        report, figures = self._latest
         return [
             metric_row(
                 seed,
                 self.iteration,
                 self.batch,
                 jax.tree.map(lambda leaf, i=i: leaf[i], report),
-                jax.tree.map(lambda leaf, i=i: leaf[i], summary),
+                jax.tree.map(lambda leaf, i=i: leaf[i], figures),
             )
             for i, seed in enumerate(self.seeds)
         ]

@@ -63,7 +63,7 @@ class Result:
     """The elites, one `gloam.Elites` a seed."""
     metrics: pd.DataFrame
     """Columns seed, iteration, evaluations, qd_score, coverage, best, loss, epochs, restarts,
-    unique_cells, failed, seconds."""
+    unique_cells, failed, empty_discount, rank_correlation (see `Diagnosis`), seconds."""
     seeds: list[int]
     run_dir: Path | None
 
@@ -121,7 +121,7 @@ def drive(
     folder: RunFolder | None,
     *,
     title: str,
-    progress: bool,
+    progress: bool | Display,
     seconds: float = 0.0,
     metrics: pd.DataFrame | None = None,
 ) -> Result:
@@ -132,7 +132,7 @@ def drive(
         plan: How far, and what to keep.
         folder: Where to keep it; ``None`` keeps nothing on disk.
         title: Shown beside the progress bar.
-        progress: Whether to show the bar.
+        progress: Whether to show the bar, or another display.
         seconds: Time already spent by earlier sessions of the run.
         metrics: Their metrics. Rows past the driver's iteration are dropped: they were logged after
             the checkpoint and will be made again.
@@ -144,7 +144,8 @@ def drive(
     first_iteration = driver.iteration
     saved_at = time.perf_counter()
     pace = None
-    display: Display = Bar(title, plan.iterations, start=driver.iteration) if progress else Silent()
+    if isinstance(progress, bool):
+        progress = Bar(title, plan.iterations) if progress else Silent()
 
     def save() -> None:
         if folder is None:
@@ -156,7 +157,7 @@ def drive(
             folder.write_archive(elites, seed=seed, alone=alone)
         folder.write_checkpoint(driver.state, seconds=time.perf_counter() - began)
 
-    with _stop_signals() as stop, display:
+    with _stop_signals() as stop, progress as display:
         while driver.iteration < plan.iterations:
             length = plan.next_stop(driver.iteration) - driver.iteration
             # The first stretch is one iteration: it compiles, and shows that the run works.

@@ -5,14 +5,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from gloam.archives import Summary
 from gloam.records import Fit, Report
+from gloam.step import Figures
 
 
 def metric_row(
-    seed: int, iteration: int, batch: int, report: Report, summary: Summary
+    seed: int, iteration: int, batch: int, report: Report, figures: Figures
 ) -> dict[str, Any]:
     """One row of the metrics table, without the time."""
+    summary, diagnosis = figures.summary, figures.diagnosis
     return {
         "seed": seed,
         "iteration": iteration,
@@ -25,6 +26,8 @@ def metric_row(
         "restarts": int(report.restarts),
         "unique_cells": int(report.unique_cells),
         "failed": int(report.failed),
+        "empty_discount": float(diagnosis.empty_discount),
+        "rank_correlation": float(diagnosis.rank_correlation),
     }
 
 

@@ -14,6 +14,7 @@ from gloam.drivers.folder import RunFolder
 from gloam.drivers.fused import Fused
 from gloam.drivers.host import Host
 from gloam.drivers.loop import Plan, Result, drive
+from gloam.drivers.progress import Display
 
 
 def run(
@@ -28,7 +29,7 @@ def run(
     checkpoint_every: int | None = None,
     checkpoint_seconds: float = 60.0,
     snapshots: Sequence[int] = (),
-    progress: bool = True,
+    progress: bool | Display = True,
 ) -> Result:
     """Search on the device, many seeds at once.
 
@@ -44,7 +45,7 @@ def run(
         checkpoint_every: Iterations between two checkpoints, besides those by time.
         checkpoint_seconds: Longest time between two checkpoints.
         snapshots: Iterations at which to keep what a picture of the discount function needs.
-        progress: Show a progress bar.
+        progress: Show a progress bar, or a display of your own.
 
     Returns:
         Archives and metrics of every seed.
@@ -77,7 +78,7 @@ def optimize(
     checkpoint_every: int | None = None,
     checkpoint_seconds: float = 60.0,
     snapshots: Sequence[int] = (),
-    progress: bool = True,
+    progress: bool | Display = True,
 ) -> Result:
     """Search with an evaluation in plain Python: NumPy, PyTorch, a simulator.
 
@@ -109,14 +110,14 @@ def optimize(
 
 
 def resume(
-    run_dir: str | os.PathLike, *, iterations: int | None = None, progress: bool = True
+    run_dir: str | os.PathLike, *, iterations: int | None = None, progress: bool | Display = True
 ) -> Result:
     """Continue the run in a folder, to the same bits as if it had never stopped.
 
     Args:
         run_dir: A folder that `run` wrote.
         iterations: A new total, to make a run longer.
-        progress: Show a progress bar.
+        progress: Show a progress bar, or a display of your own.
 
     Raises:
         ForeignError: The run evaluates a function of your own. Call `run` or `optimize` again with
@@ -156,10 +157,10 @@ def _conduct(
     plan: Plan,
     run_dir: str | os.PathLike | None,
     resume: bool,
-    progress: bool,
+    progress: bool | Display,
 ) -> Result:
     """Open the folder, begin or restore the search, and drive it to the end of its plan."""
-    title = f"{type(algorithm).__name__} on {getattr(domain, 'name', 'your function')}"
+    title = f"{type(algorithm).__name__} {getattr(domain, 'name', '')}".strip()
     if run_dir is None:
         driver.start()
         return drive(driver, plan, None, title=title, progress=progress)

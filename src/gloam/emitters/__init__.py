@@ -9,3 +9,4 @@ from gloam.emitters.rules import RestartEvery as RestartEvery
 from gloam.emitters.rules import RestartRule as RestartRule
 from gloam.emitters.rules import RestartWithoutImprovement as RestartWithoutImprovement
 from gloam.emitters.rules import SelectionRule as SelectionRule
+from gloam.emitters.variation import Variation as Variation

@@ -1,0 +1,45 @@
+# Everything runs in a .venv that these targets make. PYTHON chooses the interpreter (3.11 or newer).
+PYTHON ?= python3
+BIN := .venv/bin
+WORKERS ?= 2
+
+.PHONY: demo test lint bench docs clean
+
+demo: .venv/.installed
+	$(BIN)/gloam demo
+
+test: .venv/.test
+	$(BIN)/pytest -n $(WORKERS)
+
+lint: .venv/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+bench: .venv/.bench
+	$(BIN)/python benchmarks/against_pyribs.py
+
+# Renders the README's pictures from a fresh demo.
+docs: .venv/.installed
+	$(BIN)/gloam demo --out runs/docs
+	cp runs/docs/figures/discount.png runs/docs/figures/archive.png docs/images/
+
+.venv/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install -q -e .
+	touch $@
+
+.venv/.test: .venv/.installed
+	$(BIN)/pip install -q -e '.[test]'
+	touch $@
+
+.venv/.lint: .venv/.installed
+	$(BIN)/pip install -q -e '.[lint]'
+	touch $@
+
+.venv/.bench: .venv/.installed
+	$(BIN)/pip install -q -e '.[bench]'
+	touch $@
+
+clean:
+	rm -rf .venv runs .pytest_cache .ruff_cache .hypothesis

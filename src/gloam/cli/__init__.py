@@ -1,0 +1,59 @@
+"""The command line: `main` reads the arguments, runs a command and words its errors."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import tyro
+from rich.console import Console
+
+from gloam.checks import EvaluationError
+from gloam.cli.commands import Demo, Plot, Resume, Run
+from gloam.cli.paper import Paper, Report
+from gloam.drivers import Interrupted
+
+_Command = (
+    Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Run, tyro.conf.subcommand("run")]
+    | Annotated[Resume, tyro.conf.subcommand("resume")]
+    | Annotated[Plot, tyro.conf.subcommand("plot")]
+    | Annotated[Paper, tyro.conf.subcommand("paper")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
+)
+
+
+def main(args: list[str] | None = None) -> None:
+    """Quality-diversity search where the measure space is large. Begin with `gloam demo`."""
+    args = sys.argv[1:] if args is None else args
+    if args[:2] == ["paper", "report"]:
+        args = args[1:]
+    command: Any = tyro.cli(
+        _Command,  # pyright: ignore[reportArgumentType]
+        prog="gloam",
+        description=main.__doc__,
+        args=args,
+        config=(
+            tyro.conf.CascadeSubcommandArgs,
+            tyro.conf.OmitArgPrefixes,
+            tyro.conf.OmitSubcommandPrefixes,
+        ),
+    )
+    _keep_compiled_programs()
+    console = Console(stderr=True)
+    try:
+        command()
+    except (ValueError, OSError, EvaluationError) as error:
+        console.print(f"[red]error:[/red] {error}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except Interrupted as stopped:
+        console.print(str(stopped), highlight=False, soft_wrap=True)
+        sys.exit(130)
+
+
+def _keep_compiled_programs() -> None:
+    """Let a second run of the same settings start without compiling."""
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(home / "gloam" / "compiled"))

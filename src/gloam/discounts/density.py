@@ -1,0 +1,158 @@
+"""Density Descent Search's discount: a kernel density of the measures seen, lower is better."""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from gloam import checks
+from gloam.discounts.base import Discount, untrained
+from gloam.records import Batch, Fit, Scored
+
+
+class BufferPolicy(eqx.Module):
+    """Which measures a full buffer keeps."""
+
+    @abstractmethod
+    def slots(
+        self, size: int, seen: Int[Array, ""], rank: Int[Array, " batch"], *, key: PRNGKeyArray
+    ) -> Int[Array, " batch"]:
+        """Slot for each new row, ``size`` or more to leave it out.
+
+        Args:
+            size: Slots of the buffer.
+            seen: Rows seen before this batch.
+            rank: Number of the row in this batch, from 0, failed rows not counted.
+            key: Randomness.
+        """
+
+
+class KeepLast(BufferPolicy):
+    """The last ``size`` measures: a ring."""
+
+    def slots(
+        self, size: int, seen: Int[Array, ""], rank: Int[Array, " batch"], *, key: PRNGKeyArray
+    ) -> Int[Array, " batch"]:
+        """Slots in turn; of a batch longer than the ring only the end is kept."""
+        return jnp.where(rank > jnp.max(rank) - size, (seen + rank) % size, size)
+
+
+class Reservoir(BufferPolicy):
+    """A uniform sample of all measures ever seen (algorithm R), as in pyribs' DDS."""
+
+    def slots(
+        self, size: int, seen: Int[Array, ""], rank: Int[Array, " batch"], *, key: PRNGKeyArray
+    ) -> Int[Array, " batch"]:
+        """Fill up first; then row number t enters a random slot with probability size / t."""
+        number = seen + rank
+        # Uniform in [0, number]; a draw below size is the slot to replace.
+        share = jax.random.uniform(key, rank.shape)
+        draw = jnp.floor(share * (number + 1).astype(jnp.float32)).astype(jnp.int32)
+        return jnp.where(number < size, number, draw)
+
+
+class DensityState(eqx.Module):
+    """The buffer of measures, and how many rows were seen in all."""
+
+    buffer: Float[Array, "size meas"]
+    seen: Int[Array, ""]
+
+
+class KernelDensity(Discount):
+    """Gaussian kernel density over a buffer of measures; solutions in low density rank first.
+
+    The density is pyribs': ``mean_i exp(-|m - b_i|^2 / 2h^2) / (h sqrt(2 pi))``, zero while the
+    buffer is empty. In more than one dimension a normalised density differs from it by a constant
+    factor, which changes no ranking. It matters for the limit 1e-12 below which a ranking counts as
+    flat: far from all measures seen, densities fall below it and the emitter restarts.
+
+    Args:
+        measures: Number of measures.
+        bandwidth: Standard deviation ``h`` of the kernel.
+        buffer_size: Measures kept.
+        policy: Which of them; `Reservoir` by default.
+    """
+
+    measures: int = eqx.field(static=True)
+    bandwidth: float = eqx.field(static=True)
+    buffer_size: int = eqx.field(static=True)
+    policy: BufferPolicy
+
+    def __init__(
+        self,
+        measures: int,
+        *,
+        bandwidth: float,
+        buffer_size: int = 10_000,
+        policy: BufferPolicy | None = None,
+    ):
+        self.measures = checks.integer("measures", measures, minimum=1)
+        self.bandwidth = checks.number("bandwidth", bandwidth, above=0.0)
+        self.buffer_size = checks.integer("buffer_size", buffer_size, minimum=1)
+        self.policy = Reservoir() if policy is None else policy
+        checks.instance("policy", self.policy, BufferPolicy, "Use Reservoir() or KeepLast().")
+
+    @property
+    def initial_centers(self) -> int:
+        """None."""
+        return 0
+
+    @property
+    def empty_centers(self) -> int:
+        """None."""
+        return 0
+
+    def init(
+        self, centers: Float[Array, "n meas"], real: Bool[Array, " n"], *, key: PRNGKeyArray
+    ) -> DensityState:
+        """An empty buffer."""
+        return DensityState(jnp.zeros((self.buffer_size, self.measures)), jnp.zeros((), jnp.int32))
+
+    def density(self, state: DensityState, points: Float[Array, "n meas"]) -> Float[Array, " n"]:
+        """The kernel density at any measures."""
+        h = self.bandwidth
+        points, buffer = points / h, state.buffer / h
+        squared = (
+            jnp.sum(jnp.square(points), axis=1)[:, None]
+            + jnp.sum(jnp.square(buffer), axis=1)
+            - 2 * points @ buffer.T
+        )
+        filled = jnp.arange(self.buffer_size) < state.seen
+        kernel = jnp.where(filled, jnp.exp(-0.5 * jnp.maximum(squared, 0.0)), 0.0)
+        number = jnp.clip(state.seen, 1, self.buffer_size)
+        return jnp.sum(kernel, axis=1) / (number * h * jnp.sqrt(2 * jnp.pi))
+
+    def at_cells(
+        self, state: DensityState, cells: Int[Array, " n"], centers: Float[Array, "n meas"]
+    ) -> Float[Array, " n"]:
+        """None: a density has no relation to objectives."""
+        return jnp.full(cells.shape, jnp.nan)
+
+    def score(self, state: DensityState, batch: Batch) -> Scored:
+        """Density at each solution's measures; its negative is the improvement."""
+        density = self.density(state, batch.measures)
+        return Scored(density, -density)
+
+    def train(
+        self,
+        state: DensityState,
+        batch: Batch,
+        scored: Scored,
+        centers: Float[Array, "n meas"],
+        empty: Bool[Array, " n"],
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[DensityState, Fit]:
+        """Put the batch's measures into the buffer."""
+        size = batch.valid.shape[0]
+        rank = jnp.cumsum(batch.valid, dtype=jnp.int32) - 1
+        slot = self.policy.slots(self.buffer_size, state.seen, rank, key=key)
+        slot = jnp.where(batch.valid, slot, self.buffer_size)
+        # Two rows may draw one slot, and the order of a scatter is undefined: the last row wins.
+        row = jnp.arange(size, dtype=jnp.int32)
+        last = jnp.full((self.buffer_size,), -1, jnp.int32).at[slot].max(row, mode="drop")
+        buffer = jnp.where((last >= 0)[:, None], batch.measures[last], state.buffer)
+        seen = state.seen + jnp.sum(batch.valid, dtype=jnp.int32)
+        return DensityState(buffer, seen), untrained(batch)

@@ -1,0 +1,99 @@
+"""Emitters without memory: they vary random elites (MAP-Elites)."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from gloam import checks
+from gloam.emitters.base import Emitter
+from gloam.records import Proposal
+
+
+class Variation(Emitter):
+    """Noise around random elites: ``x' = x1 + sigma N(0,I) + line_sigma N(0,1) (x2 - x1)``.
+
+    Without ``line_sigma`` it is MAP-Elites' Gaussian variation, with it the iso+line operator.
+    While the archive is empty, ``x0`` stands for the elites.
+
+    Args:
+        x0: Starting solution.
+        sigma: Standard deviation of the isotropic noise.
+        line_sigma: Standard deviation along the line to a second elite.
+        batch_size: Solutions per iteration.
+        lower, upper: Optional box of the solutions, into which they are clipped.
+    """
+
+    x0: Float[Array, " sol"]
+    sigma: float = eqx.field(static=True)
+    line_sigma: float = eqx.field(static=True)
+    batch_size: int = eqx.field(static=True)
+    lower: Float[Array, " sol"] | None
+    upper: Float[Array, " sol"] | None
+
+    def __init__(
+        self,
+        x0: Any,
+        sigma: float,
+        *,
+        line_sigma: float = 0.0,
+        batch_size: int = 540,
+        lower: checks.Bounds | None = None,
+        upper: checks.Bounds | None = None,
+    ):
+        start = checks.finite_array("x0", x0, ndim=1, fix="Give one starting solution.")
+        self.x0 = jnp.asarray(start)
+        self.sigma = checks.number("sigma", sigma, above=0.0)
+        self.line_sigma = checks.number("line_sigma", line_sigma, at_least=0.0)
+        self.batch_size = checks.integer("batch_size", batch_size, minimum=1)
+        low, high = checks.solution_bounds(lower, upper, start)
+        self.lower = None if low is None else jnp.asarray(low)
+        self.upper = None if high is None else jnp.asarray(high)
+
+    @property
+    def solutions(self) -> int:
+        """Solutions proposed in each iteration."""
+        return self.batch_size
+
+    @property
+    def elites_to_ask(self) -> int:
+        """One for each solution; two when they vary along lines."""
+        return self.batch_size * (2 if self.line_sigma > 0 else 1)
+
+    @property
+    def elites_to_adapt(self) -> int:
+        """None: nothing restarts."""
+        return 0
+
+    def init(self) -> None:
+        """Nothing to remember."""
+
+    def ask(self, state: None, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
+        """Vary the elites."""
+        key_noise, key_line = jax.random.split(key)
+        first = elites[: self.batch_size]
+        solutions = first + self.sigma * jax.random.normal(key_noise, first.shape)
+        if self.line_sigma > 0:
+            along = self.line_sigma * jax.random.normal(key_line, (self.batch_size, 1))
+            solutions += along * (elites[self.batch_size :] - first)
+        if self.lower is not None:
+            solutions = jnp.clip(solutions, self.lower, self.upper)
+        return Proposal(solutions, None)
+
+    def adapt(
+        self,
+        state: None,
+        proposal: Proposal,
+        improvements: Float[Array, " batch"],
+        improved: Bool[Array, " batch"],
+        valid: Bool[Array, " batch"],
+        elites: Float[Array, "n sol"],
+        finished: Int[Array, ""],
+    ) -> None:
+        """Nothing to learn."""
+
+    def restarts(self, state: None) -> Int[Array, ""]:
+        """None ever."""
+        return jnp.zeros((), jnp.int32)

@@ -1,0 +1,64 @@
+"""The report of a study: tables and figures in its folder `report/`."""
+
+import os
+from pathlib import Path
+
+from gloam.drivers.files import write_bytes
+from gloam.experiments import tables
+from gloam.experiments.study import Study
+
+
+def write_report(path: str | os.PathLike, *, figures: bool = True, pdf: bool = True) -> list[Path]:
+    """Write ``report/``: Markdown, CSV, LaTeX and figures of what the study has so far.
+
+    Args:
+        path: The study folder.
+        figures: Whether to draw, too.
+        pdf: Whether figures are also written as PDF.
+
+    Returns:
+        The files written, the Markdown first.
+    """
+    study = Study.read(path)
+    out = study.path / "report"
+    trials = tables.final_trials(study)
+    results = tables.results(trials)
+    parts = {
+        "results": ("Results", tables.readable(results)),
+        "anova": ("Welch's one-way ANOVA", tables.anova_table(trials)),
+        "pairwise-qd-score": (
+            "Games-Howell comparisons of the QD score",
+            tables.pairwise_table(trials, "qd_score"),
+        ),
+        "pairwise-coverage": (
+            "Games-Howell comparisons of coverage",
+            tables.pairwise_table(trials, "coverage"),
+        ),
+        "wallclock": ("Wallclock, seconds", tables.wallclock(results)),
+    }
+    written = []
+
+    def write(name: str, text: str) -> None:
+        write_bytes(out / name, text.encode())
+        written.append(out / name)
+
+    sections = [
+        f"# {len(study.domains)} domains, {len(study.algorithms)} algorithms, "
+        f"{study.trials} trials of {study.iterations:,} iterations\n",
+        "Mean and standard error; the paper's figures are quoted as the paper's. "
+        "`s` is the wallclock of all trials of a cell together, compilation included.\n",
+    ]
+    for heading, table in parts.values():
+        if len(table):
+            sections.append(f"## {heading}\n\n{tables.as_markdown(table)}")
+    write("report.md", "\n".join(sections))
+    write("trials.csv", trials.to_csv(index=False))
+    write("results.csv", results.to_csv(index=False))
+    for name, (_, table) in parts.items():
+        if len(table):
+            write(f"{name}.tex", tables.as_latex(table))
+    if figures:
+        from gloam.plots.study import study_figures  # matplotlib takes a second to import  # pyright: ignore
+
+        written += study_figures(study, pdf=pdf)
+    return written

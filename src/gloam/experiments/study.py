@@ -1,0 +1,183 @@
+"""A study: algorithms by domains, each cell one run folder; finished cells are kept."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import pandas as pd
+
+from gloam import checks
+from gloam.algorithms import Algorithm
+from gloam.domains import Arm, Domain, LinearProjection
+from gloam.drivers import RunFolder, run
+from gloam.drivers.files import write_json
+from gloam.drivers.progress import Display
+from gloam.emitters import BasicRestart, RestartEvery
+from gloam.experiments.presets import ALGORITHMS, paper_algorithm
+
+DOMAINS = (
+    "2d-lp-sphere", "10d-lp-sphere", "20d-lp-sphere", "50d-lp-sphere", "2d-lp-rastrigin",
+    "10d-lp-rastrigin", "2d-lp-flat", "10d-lp-flat", "arm",
+)  # fmt: skip
+
+# The paper's ablations of DMS (appendix D): variants by name, with what they change.
+ABLATIONS: dict[str, dict[str, dict[str, Any]]] = {
+    "alpha": {f"dms-alpha-{a:g}": {"alpha": a} for a in (0.0, 0.001, 0.01, 0.1, 1.0)},
+    "empty": {f"dms-empty-{n}": {"empty_points": n} for n in (0, 10, 100, 1000)},
+    "restart": {
+        "dms-restart-basic": {"restart": BasicRestart()},
+        "dms-restart-100": {"restart": RestartEvery(100)},
+    },
+}
+
+# Share of the device's memory that the states of one program may take; the rest is for temporaries.
+_STATE_SHARE = 0.25
+_CPU_BYTES = 8 * 2**30
+
+
+def domain_named(name: str, centroids: str | os.PathLike | None = None) -> Domain:
+    """A domain of the paper by its short name.
+
+    Args:
+        name: One of `DOMAINS`.
+        centroids: Folder with ``lp_{k}d.npy``, the paper's own centroids; without it gloam's own
+            are made once and cached.
+    """
+    checks.expect(name in DOMAINS, "domain", f"one of {', '.join(DOMAINS)}", repr(name))
+    if name == "arm":
+        return Arm()
+    size, _, objective = name.split("-")
+    measures = int(size[:-1])
+    file = None if centroids is None or measures == 2 else Path(centroids) / f"lp_{measures}d.npy"
+    return LinearProjection(measures, objective, centroids=file)  # pyright: ignore[reportArgumentType]
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One algorithm on one domain, all trials."""
+
+    domain: str
+    algorithm: str
+    path: Path
+
+    def folders(self) -> list[RunFolder]:
+        """The run folders of the cell: one, or one for each group of seeds."""
+        if RunFolder(self.path).holds_run:
+            return [RunFolder(self.path)]
+        return [RunFolder(part) for part in sorted(self.path.glob("part-*"))]
+
+    def metrics(self) -> pd.DataFrame:
+        """Metrics of all trials so far."""
+        tables = [folder.read_metrics() for folder in self.folders()]
+        tables = [table for table in tables if len(table)]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """What a study runs, and where.
+
+    Args:
+        path: The study folder; cells are in ``path/DOMAIN/ALGORITHM``.
+        domains: Some of `DOMAINS`.
+        algorithms: Names of algorithms, or of the variants of an ablation.
+        trials: Seeds 0, 1, ... of every cell.
+        iterations: Of every trial.
+        centroids: See `domain_named`.
+        log_every: Iterations between two rows of metrics.
+    """
+
+    path: Path
+    domains: tuple[str, ...] = DOMAINS
+    algorithms: tuple[str, ...] = tuple(ALGORITHMS)
+    trials: int = 20
+    iterations: int = 10_000
+    centroids: str | None = None
+    log_every: int = 50
+
+    def __post_init__(self) -> None:
+        for domain in self.domains:
+            checks.expect(domain in DOMAINS, "domains", f"some of {', '.join(DOMAINS)}",
+                          repr(domain))  # fmt: skip
+        known = [*ALGORITHMS, *(name for some in ABLATIONS.values() for name in some)]
+        for algorithm in self.algorithms:
+            checks.expect(algorithm in known, "algorithms", f"some of {', '.join(known)}",
+                          repr(algorithm))  # fmt: skip
+        checks.integer("trials", self.trials, minimum=1)
+        checks.integer("iterations", self.iterations, minimum=1)
+
+    def cells(self) -> Iterator[Cell]:
+        """All cells, domain by domain."""
+        for domain in self.domains:
+            for algorithm in self.algorithms:
+                yield Cell(domain, algorithm, self.path / domain / algorithm)
+
+    def finished(self, cell: Cell) -> bool:
+        """True when every trial of the cell has run to its end."""
+        metrics = cell.metrics()
+        if not len(metrics):
+            return False
+        done = metrics[metrics["iteration"] >= self.iterations]
+        return set(range(self.trials)) <= set(done["seed"])
+
+    def write(self) -> None:
+        """Remember the study in its folder."""
+        content = dataclasses.asdict(self) | {"path": "."}
+        write_json(self.path / "study.json", content)
+
+    @staticmethod
+    def read(path: str | os.PathLike) -> "Study":
+        """The study in a folder."""
+        file = checks.existing_file("study", Path(path) / "study.json",
+                                    "Give the folder that `gloam paper --out` wrote.")  # fmt: skip
+        content = json.loads(file.read_text()) | {"path": Path(path)}
+        for name in ("domains", "algorithms"):
+            content[name] = tuple(content[name])
+        return Study(**content)
+
+
+def build_cell(study: Study, cell: Cell) -> tuple[Domain, Algorithm]:
+    """The domain and the algorithm of a cell."""
+    domain = domain_named(cell.domain, study.centroids)
+    for variants in ABLATIONS.values():
+        if cell.algorithm in variants:
+            return domain, paper_algorithm("dms", domain, **variants[cell.algorithm])
+    return domain, paper_algorithm(cell.algorithm, domain)
+
+
+def run_cell(study: Study, cell: Cell, display: Display | bool) -> None:
+    """Run, continue or skip one cell: all seeds as one program, or in groups that fit."""
+    if study.finished(cell):
+        return
+    domain, algorithm = build_cell(study, cell)
+    seeds = list(range(study.trials))
+    size = seeds_that_fit(algorithm, len(seeds))
+    groups = [seeds[start : start + size] for start in range(0, len(seeds), size)]
+    quarters = [max(1, study.iterations * part // 100) for part in (1, 10, 50, 100)]
+    for number, group in enumerate(groups):
+        path = cell.path if len(groups) == 1 else cell.path / f"part-{number:02d}"
+        run(
+            domain, algorithm, seeds=group, iterations=study.iterations, run_dir=path, resume=True,
+            log_every=study.log_every, checkpoint_seconds=120.0, progress=display,
+            snapshots=sorted(set(quarters)),
+        )  # fmt: skip
+
+
+def seeds_that_fit(algorithm: Algorithm, wanted: int) -> int:
+    """How many seeds one program may hold on this device."""
+    from gloam import step
+
+    state: Any = jax.eval_shape(lambda key: step.init(algorithm, key), jax.random.key(0))
+    size = sum(leaf.size * 4 for leaf in jax.tree.leaves(state))
+    memory = (jax.devices()[0].memory_stats() or {}).get("bytes_limit", _CPU_BYTES)
+    return max(1, min(wanted, int(memory * _STATE_SHARE // size)))
+
+
+def ablation(name: str) -> Sequence[str]:
+    """The variants of an ablation."""
+    checks.expect(name in ABLATIONS, "ablation", f"one of {', '.join(ABLATIONS)}", repr(name))
+    return tuple(ABLATIONS[name])
