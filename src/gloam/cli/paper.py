@@ -28,7 +28,7 @@ class Paper:
     domains: tuple[str, ...] = DOMAINS
     """Domains, as in 10d-lp-sphere."""
     algorithms: tuple[str, ...] = tuple(ALGORITHMS)
-    """Algorithms."""
+    """Algorithms; with -pyribs behind it, on pyribs' variant of CMA-ES."""
     ablation: Literal["alpha", "empty", "restart"] | None = None
     """Run the variants of one of the paper's ablations of DMS instead of the algorithms."""
     trials: int = 20

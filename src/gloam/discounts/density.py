@@ -1,5 +1,6 @@
 """Density Descent Search's discount: a kernel density of the measures seen, lower is better."""
 
+import math
 from abc import abstractmethod
 
 import equinox as eqx
@@ -63,10 +64,10 @@ class DensityState(eqx.Module):
 class KernelDensity(Discount):
     """Gaussian kernel density over a buffer of measures; solutions in low density rank first.
 
-    The density is pyribs': ``mean_i exp(-|m - b_i|^2 / 2h^2) / (h sqrt(2 pi))``, zero while the
-    buffer is empty. In more than one dimension a normalised density differs from it by a constant
-    factor, which changes no ranking. It matters for the limit 1e-12 below which a ranking counts as
-    flat: far from all measures seen, densities fall below it and the emitter restarts.
+    The density is ``mean_i N(m; b_i, h^2 I)``, zero while the buffer is empty. Its scale matters: a
+    ranking whose values differ by less than 1e-12 counts as flat, and then the emitter restarts. In
+    ten or more measures, with the paper's bandwidths, every density is so small that emitters restart
+    from random elites in every iteration. The paper's figures show that its experiment did so, too.
 
     Args:
         measures: Number of measures.
@@ -112,8 +113,7 @@ class KernelDensity(Discount):
 
     def density(self, state: DensityState, points: Float[Array, "n meas"]) -> Float[Array, " n"]:
         """The kernel density at any measures."""
-        h = self.bandwidth
-        points, buffer = points / h, state.buffer / h
+        points, buffer = points / self.bandwidth, state.buffer / self.bandwidth
         squared = (
             jnp.sum(jnp.square(points), axis=1)[:, None]
             + jnp.sum(jnp.square(buffer), axis=1)
@@ -122,7 +122,8 @@ class KernelDensity(Discount):
         filled = jnp.arange(self.buffer_size) < state.seen
         kernel = jnp.where(filled, jnp.exp(-0.5 * jnp.maximum(squared, 0.0)), 0.0)
         number = jnp.clip(state.seen, 1, self.buffer_size)
-        return jnp.sum(kernel, axis=1) / (number * h * jnp.sqrt(2 * jnp.pi))
+        peak = (math.sqrt(2 * math.pi) * self.bandwidth) ** -self.measures
+        return jnp.sum(kernel, axis=1) / number * peak
 
     def at_cells(
         self, state: DensityState, cells: Int[Array, " n"], centers: Float[Array, "n meas"]

@@ -15,7 +15,7 @@ from gloam._version import __version__
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.drivers import codec, files
-from gloam.drivers.rows import metric_row, snapshot_arrays
+from gloam.drivers.rows import metric_rows, snapshot_arrays
 from gloam.records import Proposal, Report, SearchState
 
 
@@ -123,7 +123,8 @@ class Search:
         figures = self._inspect(self._arrays, self.state)
         batch, summary = self.algorithm.emitter.solutions, figures.summary
         if self._report is not None:
-            return metric_row(self.seed, self.iteration, batch, self._report, figures)
+            with_axis = jax.tree.map(lambda leaf: np.asarray(leaf)[None], (self._report, figures))
+            return metric_rows([self.seed], self.iteration, batch, *with_axis)[0]
         return {
             "seed": self.seed, "iteration": self.iteration, "evaluations": self.iteration * batch,
             "qd_score": float(summary.qd_score), "coverage": float(summary.coverage),

@@ -11,7 +11,7 @@ import numpy as np
 from gloam import checks, step
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
-from gloam.drivers.rows import metric_row, snapshot_arrays
+from gloam.drivers.rows import metric_rows, snapshot_arrays
 from gloam.records import Report, SearchState
 
 # Every part of a state has an axis of seeds but the iteration, which all seeds share. So conditions
@@ -92,17 +92,7 @@ class Fused:
 
     def rows(self) -> list[dict[str, Any]]:
         """The figures of each seed after the last iteration."""
-        report, figures = self._latest
-        return [
-            metric_row(
-                seed,
-                self.iteration,
-                self.batch,
-                jax.tree.map(lambda leaf, i=i: leaf[i], report),
-                jax.tree.map(lambda leaf, i=i: leaf[i], figures),
-            )
-            for i, seed in enumerate(self.seeds)
-        ]
+        return metric_rows(self.seeds, self.iteration, self.batch, *self._latest)
 
     def archives(self) -> list[Elites]:
         """The elites of each seed."""

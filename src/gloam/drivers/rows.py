@@ -9,26 +9,29 @@ from gloam.records import Fit, Report
 from gloam.step import Figures
 
 
-def metric_row(
-    seed: int, iteration: int, batch: int, report: Report, figures: Figures
-) -> dict[str, Any]:
-    """One row of the metrics table, without the time."""
+def metric_rows(
+    seeds: list[int], iteration: int, batch: int, report: Report, figures: Figures
+) -> list[dict[str, Any]]:
+    """Rows of the metrics table, without the time; every leaf has a leading axis of seeds."""
     summary, diagnosis = figures.summary, figures.diagnosis
-    return {
-        "seed": seed,
-        "iteration": iteration,
-        "evaluations": iteration * batch,
-        "qd_score": float(summary.qd_score),
-        "coverage": float(summary.coverage),
-        "best": float(summary.best),
-        "loss": float(report.fit.loss),
-        "epochs": int(report.fit.epochs),
-        "restarts": int(report.restarts),
-        "unique_cells": int(report.unique_cells),
-        "failed": int(report.failed),
-        "empty_discount": float(diagnosis.empty_discount),
-        "rank_correlation": float(diagnosis.rank_correlation),
+    columns = {
+        "qd_score": summary.qd_score,
+        "coverage": summary.coverage,
+        "best": summary.best,
+        "loss": report.fit.loss,
+        "epochs": report.fit.epochs,
+        "restarts": report.restarts,
+        "unique_cells": report.unique_cells,
+        "failed": report.failed,
+        "empty_discount": diagnosis.empty_discount,
+        "rank_correlation": diagnosis.rank_correlation,
     }
+    lists = {name: np.asarray(values).tolist() for name, values in columns.items()}
+    return [
+        {"seed": seed, "iteration": iteration, "evaluations": iteration * batch}
+        | {name: values[i] for name, values in lists.items()}
+        for i, seed in enumerate(seeds)
+    ]
 
 
 def snapshot_arrays(objectives: Any, discount: Any, fit: Fit) -> dict[str, np.ndarray]:

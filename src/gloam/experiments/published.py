@@ -45,15 +45,20 @@ _FIGURES = {
         (7458.67, 2.56, 75.60, 0.03), (7411.10, 2.56, 75.42, 0.03)),
 }  # fmt: skip
 
+_PYRIBS = ("dms", "cma-mae", "dds")
+
 PUBLISHED: dict[tuple[str, str], Published] = {
     (domain, algorithm): Published(*figures)
     for domain, row in _FIGURES.items()
-    for algorithm, figures in zip(_ORDER, row, strict=True)
+    for name, figures in zip(_ORDER, row, strict=True)
+    for algorithm in ((name, f"{name}-pyribs") if name in _PYRIBS else (name,))
 }
 
 TITLES = {
     "dms": "DMS", "cma-mae": "CMA-MAE", "dds": "DDS", "map-elites-line": "MAP-Elites (line)",
-    "map-elites": "MAP-Elites", "2d-lp-sphere": "2D LP (Sphere)",
+    "map-elites": "MAP-Elites", "dms-pyribs": "DMS (pyribs' CMA-ES)",
+    "cma-mae-pyribs": "CMA-MAE (pyribs' CMA-ES)", "dds-pyribs": "DDS (pyribs' CMA-ES)",
+    "2d-lp-sphere": "2D LP (Sphere)",
     "10d-lp-sphere": "10D LP (Sphere)", "20d-lp-sphere": "20D LP (Sphere)",
     "50d-lp-sphere": "50D LP (Sphere)", "2d-lp-rastrigin": "2D LP (Rastrigin)",
     "10d-lp-rastrigin": "10D LP (Rastrigin)", "2d-lp-flat": "2D LP (Flat)",

@@ -33,6 +33,13 @@ ABLATIONS: dict[str, dict[str, dict[str, Any]]] = {
         "dms-restart-100": {"restart": RestartEvery(100)},
     },
 }
+# Everything a study can name: the algorithm it is, and what it changes in the paper's settings.
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = (
+    {name: (name, {}) for name in ALGORITHMS}
+    # The paper's figures were made with pyribs' CMA-ES; see `gloam.emitters.cma_es.update`.
+    | {f"{name}-pyribs": (name, {"pyribs_covariance": True}) for name in ("dms", "cma-mae", "dds")}
+    | {name: ("dms", changes) for some in ABLATIONS.values() for name, changes in some.items()}
+)
 
 # Share of the device's memory that the states of one program may take; the rest is for temporaries.
 _STATE_SHARE = 0.25
@@ -103,9 +110,8 @@ class Study:
         for domain in self.domains:
             checks.expect(domain in DOMAINS, "domains", f"some of {', '.join(DOMAINS)}",
                           repr(domain))  # fmt: skip
-        known = [*ALGORITHMS, *(name for some in ABLATIONS.values() for name in some)]
         for algorithm in self.algorithms:
-            checks.expect(algorithm in known, "algorithms", f"some of {', '.join(known)}",
+            checks.expect(algorithm in VARIANTS, "algorithms", f"some of {', '.join(VARIANTS)}",
                           repr(algorithm))  # fmt: skip
         checks.integer("trials", self.trials, minimum=1)
         checks.integer("iterations", self.iterations, minimum=1)
@@ -143,10 +149,8 @@ class Study:
 def build_cell(study: Study, cell: Cell) -> tuple[Domain, Algorithm]:
     """The domain and the algorithm of a cell."""
     domain = domain_named(cell.domain, study.centroids)
-    for variants in ABLATIONS.values():
-        if cell.algorithm in variants:
-            return domain, paper_algorithm("dms", domain, **variants[cell.algorithm])
-    return domain, paper_algorithm(cell.algorithm, domain)
+    algorithm, changes = VARIANTS[cell.algorithm]
+    return domain, paper_algorithm(algorithm, domain, **changes)
 
 
 def run_cell(study: Study, cell: Cell, display: Display | bool) -> None:
