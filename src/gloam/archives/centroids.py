@@ -11,6 +11,8 @@ from jaxtyping import Array, Float
 from gloam import checks
 from gloam.archives.neighbors import most_similar
 
+_BLOCK = 2048
+
 
 def kmeans_centroids(
     cells: int,
@@ -20,7 +22,7 @@ def kmeans_centroids(
     *,
     seed: int = 0,
     samples: int | None = None,
-    iterations: int = 20,
+    iterations: int = 10,
     cache: str | os.PathLike | None = None,
 ) -> np.ndarray:
     """Centroids that divide a box into ``cells`` cells of about equal volume.
@@ -65,21 +67,24 @@ def _lloyd(
     points: Float[Array, "n meas"], cells: int, iterations: int
 ) -> Float[Array, "cells meas"]:
     """Move each centroid to the mean of its points, ``iterations`` times."""
+    # Blocks bound the memory; the last one is filled up with points that weigh nothing.
+    blocks = -(-points.shape[0] // _BLOCK)
+    padding = blocks * _BLOCK - points.shape[0]
+    weight = jnp.concatenate([jnp.ones(points.shape[0]), jnp.zeros(padding)])
+    filled = jnp.concatenate([points, jnp.zeros((padding, points.shape[1]))])
 
     @jax.jit
     def improve(centroids: Float[Array, "cells meas"]) -> Float[Array, "cells meas"]:
         origin = jnp.mean(centroids, axis=0)
         offsets = 0.5 * jnp.sum(jnp.square(centroids - origin), axis=1)
-
-        def own(part: Float[Array, "part meas"]):
-            return most_similar(part, centroids, origin, offsets)
-
-        owner = jax.lax.map(own, points, batch_size=4096)
-        count = jnp.zeros(cells).at[owner].add(1.0)
-        total = jnp.zeros_like(centroids).at[owner].add(points)
-        mean = total / jnp.maximum(count, 1.0)[:, None]
+        owner = jax.lax.map(
+            lambda block: most_similar(block, centroids, origin, offsets),
+            filled.reshape(blocks, _BLOCK, -1),
+        ).reshape(-1)
+        count = jnp.zeros(cells).at[owner].add(weight)
+        total = jnp.zeros_like(centroids).at[owner].add(filled * weight[:, None])
         # A centroid that owns no point stays where it is.
-        return jnp.where(count[:, None] > 0, mean, centroids)
+        return jnp.where(count[:, None] > 0, total / jnp.maximum(count, 1.0)[:, None], centroids)
 
     centroids = points[:cells]
     for _ in range(iterations):

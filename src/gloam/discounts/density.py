@@ -66,8 +66,8 @@ class KernelDensity(Discount):
 
     The density is ``mean_i N(m; b_i, h^2 I)``, zero while the buffer is empty. Its scale matters: a
     ranking whose values differ by less than 1e-12 counts as flat, and then the emitter restarts. In
-    ten or more measures, with the paper's bandwidths, every density is so small that emitters restart
-    from random elites in every iteration. The paper's figures show that its experiment did so, too.
+    ten or more measures, with the paper's bandwidths, every density is that small, and emitters
+    restart from random elites in every iteration (docs/results shows that this is the paper's DDS).
 
     Args:
         measures: Number of measures.
