@@ -3,8 +3,10 @@
 import os
 from pathlib import Path
 
+from gloam.drivers import RunFolder
 from gloam.drivers.files import write_bytes
 from gloam.experiments import tables
+from gloam.experiments.published import title
 from gloam.experiments.study import Study
 
 
@@ -58,7 +60,17 @@ def write_report(path: str | os.PathLike, *, figures: bool = True, pdf: bool = T
         if len(table):
             write(f"{name}.tex", tables.as_latex(table))
     if figures:
-        from gloam.plots.study import study_figures  # matplotlib takes a second to import  # pyright: ignore
+        from gloam.plots.study import study_figures  # matplotlib takes a second to import
 
-        written += study_figures(study, pdf=pdf)
+        written += study_figures(_folders(study), out, pdf=pdf)
     return written
+
+
+def _folders(study: Study) -> dict[str, dict[str, list[RunFolder]]]:
+    """Run folders with results, by titles of domain and algorithm."""
+    found: dict[str, dict[str, list[RunFolder]]] = {}
+    for cell in study.cells():
+        parts = [part for part in cell.folders() if len(part.read_metrics())]
+        if parts:
+            found.setdefault(title(cell.domain), {})[title(cell.algorithm)] = parts
+    return found
