@@ -20,7 +20,20 @@ def expect(condition: bool, name: str, expected: str, got: object, fix: str = ""
     ValueError: sigma0: expected a number > 0, got -1.0. Try 0.5.
     """
     if not condition:
-        raise ValueError(f"{name}: expected {expected}, got {got}.{' ' + fix if fix else ''}")
+        raise ValueError(_wording(name, expected, got, fix))
+
+
+def _wording(name: str, expected: str, got: object, fix: str) -> str:
+    return f"{name}: expected {expected}, got {got}.{' ' + fix if fix else ''}"
+
+
+def _float32(name: str, value: Any, expected: str, fix: str) -> np.ndarray:
+    try:
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is then refused
+            return np.asarray(value, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        got = f"{type(value).__name__} ({error})"
+        raise ValueError(_wording(name, expected, got, fix)) from None
 
 
 def integer(name: str, value: Any, *, minimum: int, fix: str = "") -> int:
@@ -46,12 +59,7 @@ def number(
 
 def finite_array(name: str, value: Any, *, ndim: int, fix: str = "") -> np.ndarray:
     """``value`` as a finite float32 array of ``ndim`` axes, none of them empty."""
-    try:
-        array = np.asarray(value, dtype=np.float32)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{name}: expected an array of numbers, got {type(value).__name__} ({error}). {fix}"
-        ) from None
+    array = _float32(name, value, "an array of numbers", fix)
     expect(array.ndim == ndim, name, f"an array of {ndim} axes", f"shape {array.shape}", fix)
     expect(array.size > 0, name, "at least one number", f"shape {array.shape}", fix)
     bad = int(np.count_nonzero(~np.isfinite(array)))
@@ -63,10 +71,7 @@ def bounds(lower: Bounds, upper: Bounds, dimensions: int) -> tuple[np.ndarray, n
     """Measure bounds as two float32 vectors; a scalar serves every dimension."""
     both = []
     for name, value in (("lower", lower), ("upper", upper)):
-        array = np.asarray(value, dtype=np.float32)
-        fits = array.ndim == 0 or array.shape == (dimensions,)
-        expect(fits, name, f"a scalar or {dimensions} numbers", f"shape {array.shape}",
-               "Give one bound for each measure.")  # fmt: skip
+        array = _scalar_or_vector(name, value, dimensions, "Give one bound for each measure.")
         expect(bool(np.isfinite(array).all()), name, "finite bounds", array.tolist())
         both.append(np.broadcast_to(array, (dimensions,)).copy())
     expect(bool((both[0] < both[1]).all()), "lower, upper", "lower < upper in every dimension",
@@ -74,12 +79,22 @@ def bounds(lower: Bounds, upper: Bounds, dimensions: int) -> tuple[np.ndarray, n
     return both[0], both[1]
 
 
+def _scalar_or_vector(name: str, value: Any, dimensions: int, fix: str) -> np.ndarray:
+    expected = f"a scalar or {dimensions} numbers"
+    array = _float32(name, value, expected, fix)
+    fits = array.ndim == 0 or array.shape == (dimensions,)
+    expect(fits, name, expected, f"shape {array.shape}", fix)
+    return array
+
+
 def solution_bounds(lower: Bounds | None, upper: Bounds | None, x0: np.ndarray):
     """Box of the solution space as two float32 vectors (infinite where open), or ``None`` twice."""
     if lower is None and upper is None:
         return None, None
-    low = np.broadcast_to(np.asarray(-np.inf if lower is None else lower, np.float32), x0.shape)
-    high = np.broadcast_to(np.asarray(np.inf if upper is None else upper, np.float32), x0.shape)
+    fix = "Give one bound for each number of a solution."
+    low = _scalar_or_vector("lower", -np.inf if lower is None else lower, x0.size, fix)
+    high = _scalar_or_vector("upper", np.inf if upper is None else upper, x0.size, fix)
+    low, high = np.broadcast_to(low, x0.shape), np.broadcast_to(high, x0.shape)
     expect(bool((low < high).all()), "solution bounds", "lower < upper in every dimension",
            f"{lower} and {upper}")  # fmt: skip
     inside = bool(((low <= x0) & (x0 <= high)).all())

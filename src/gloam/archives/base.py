@@ -52,4 +52,8 @@ def field_specs(fields: FieldSpecs | None) -> dict[str, jax.ShapeDtypeStruct]:
             shape = (spec,) if isinstance(spec, int) else tuple(spec)
             spec = jax.ShapeDtypeStruct(shape, jnp.float32)
         specs[name] = spec
+    for name in specs:  # a table names the numbers of an array name_0, name_1, ...
+        stem, _, number = name.rpartition("_")
+        clash = number.isdigit() and stem in ("measures", "solution", *specs)
+        checks.expect(not clash, "fields", f"names other than columns of '{stem}'", repr(name))
     return specs

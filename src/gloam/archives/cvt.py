@@ -61,7 +61,7 @@ class CVTArchive(Archive):
                       repr(metric))  # fmt: skip
         low, high = array.min(axis=0), array.max(axis=0)
         # A measure that never varies has no extent of its own; any positive one will do.
-        high = np.where(high > low, high, low + 1)
+        high = np.where(high > low, high, low + np.maximum(1, 1e-3 * np.abs(low)))
         low, high = checks.bounds(
             low if lower is None else lower, high if upper is None else upper, array.shape[1]
         )

@@ -63,7 +63,7 @@ class GridArchive(Archive):
 
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
         """The cell of each row of measures."""
-        shape = jnp.asarray(self.shape)
+        shape = jnp.asarray(self.shape, jnp.float32)
         position = (measures - self.lower) / (self.upper - self.lower) * shape
         # Clip before the cast: a float beyond the integers would wrap.
         place = jnp.clip(jnp.floor(position), 0, shape - 1).astype(jnp.int32)
@@ -71,5 +71,6 @@ class GridArchive(Archive):
 
     def centers_of(self, cells: Int[Array, " n"]) -> Float[Array, "n meas"]:
         """The centre of each cell in measure space."""
-        place = jnp.stack(jnp.unravel_index(cells, self.shape), axis=-1)
-        return self.lower + (place + 0.5) / jnp.asarray(self.shape) * (self.upper - self.lower)
+        place = jnp.stack(jnp.unravel_index(cells, self.shape), axis=-1).astype(jnp.float32)
+        shares = (place + 0.5) / jnp.asarray(self.shape, jnp.float32)
+        return self.lower + shares * (self.upper - self.lower)

@@ -80,7 +80,8 @@ def random_elites(
     filled = jnp.cumsum(store.occupied, dtype=jnp.int32)
     number = filled[-1]
     # float32 has 24 bits: enough for a fair draw among far more elites than archives hold.
-    draw = jnp.floor(jax.random.uniform(key, (count,)) * number).astype(jnp.int32)
+    place = jax.random.uniform(key, (count,)) * number.astype(jnp.float32)
+    draw = jnp.floor(place).astype(jnp.int32)
     # The cell of the r-th elite is the first whose running count exceeds r.
     cell = jnp.searchsorted(filled, jnp.minimum(draw, number - 1), side="right")
     elites = store.solutions[jnp.minimum(cell, filled.shape[0] - 1)]

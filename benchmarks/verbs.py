@@ -1,0 +1,143 @@
+"""What each verb of an iteration costs: every one compiled alone, on inputs from a real search."""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from contenders import GloamFused, Neighbours
+from gloam import step
+from gloam.algorithms import Algorithm
+from gloam.archives import add, random_elites, random_empty_cells
+from gloam.emitters.cma_es import lazy_gap
+from gloam.records import Batch
+from problems import Problem, add_problem_arguments, checked_problems, markdown, whole
+
+
+class Stopwatch:
+    """Compiles verbs of one algorithm and notes the median milliseconds of a call of each."""
+
+    def __init__(self, algorithm: Algorithm, repeats: int):
+        self.arrays, self.static = eqx.partition(algorithm, eqx.is_array)
+        self.repeats = repeats
+        self.milliseconds: dict[str, float] = {}
+
+    def __call__(self, name: str, verb: Callable, *inputs: Any, donate: bool = False) -> Any:
+        """Time ``verb(algorithm, *inputs)`` and return what it gives.
+
+        All arrays must come as inputs: what a verb only closes over is a constant of its program,
+        and the compiler would work it out beforehand.
+
+        Args:
+            name: The line of the table.
+            verb: The function to compile.
+            inputs: Its arguments after the algorithm.
+            donate: Let it write into its first input, as the drivers do. Otherwise a verb that
+                changes the archive is charged for a copy that no search makes.
+        """
+
+        def program(arrays: Any, first: Any, rest: Any) -> Any:
+            with jax.default_matmul_precision("float32"):
+                return verb(eqx.combine(arrays, self.static), first, *rest)
+
+        compiled = jax.jit(program, donate_argnums=1 if donate else ())
+        first, *rest = inputs
+        times, result = [], None
+        for _ in range(self.repeats + 1):
+            mine = jax.block_until_ready(jax.tree.map(jnp.copy, first))
+            start = time.perf_counter()
+            result = jax.block_until_ready(compiled(self.arrays, mine, rest))
+            times.append(1000 * (time.perf_counter() - start))
+        self.milliseconds[name] = statistics.median(times[1:])  # the first one compiles
+        return result
+
+
+def adapt(
+    algorithm: Algorithm, emitter: Any, proposal: Any, scored: Any, added: Any, batch: Batch,
+    store: Any, finished: Any, key: Any,
+) -> Any:  # fmt: skip
+    """ADAPT as `step.tell` does it, with the elites for restarts."""
+    own = algorithm.emitter
+    elites = random_elites(store, own.elites_to_adapt, own.x0, key=key)
+    return own.adapt(
+        emitter, proposal, scored.improvements, added.improved, batch.valid, elites, finished
+    )
+
+
+def train(
+    algorithm: Algorithm, discount: Any, batch: Batch, scored: Any, store: Any, key: Any
+) -> Any:
+    """TRAIN as `step.tell` does it, with the draw of empty cells."""
+    empty, real = random_empty_cells(store, algorithm.discount.empty_centers, key=key)
+    centers = algorithm.archive.centers_of(empty)
+    return algorithm.discount.train(discount, batch, scored, centers, real, key=key)
+
+
+def costs(problem: Problem, iterations: int, repeats: int) -> dict[str, float]:
+    """Milliseconds of each verb after ``iterations`` iterations."""
+    fused = GloamFused(problem, seed=0)
+    fused.advance(iterations)
+    # The state of its only seed; the iteration has no axis of seeds.
+    state = jax.tree.map(lambda leaf: jnp.copy(leaf[0] if leaf.ndim else leaf), fused.driver.state)
+    gap, key = lazy_gap(problem.solution, problem.batch_size), jax.random.key(1)
+    watch = Stopwatch(problem.dms, repeats)
+
+    proposal = watch("ask", step.ask, state)
+    objectives, measures = watch("evaluate", lambda _, x: problem.domain(x), proposal.solutions)
+    cells = watch("index", lambda a, m: a.archive.index_of(m), measures)
+    valid = jnp.ones(cells.shape, bool)
+    batch = Batch(proposal.solutions, objectives, measures, cells, valid, {})
+    scored = watch("score", lambda a, s, b: a.discount.score(s, b), state.discount, batch)
+    store, added = watch("add", lambda _, s, b: add(s, b), state.store, batch, donate=True)
+    often, seldom = "adapt", f"adapt, factorising (1 in {gap})"
+    for name, finished in ((often, gap * 1001 + 1), (seldom, gap * 1001)):
+        watch(name, adapt, state.emitter, proposal, scored, added, batch, store,
+              jnp.int32(finished), key, donate=True)  # fmt: skip
+    watch("train", train, state.discount, batch, scored, store, key, donate=True)
+
+    found = dict(watch.milliseconds)
+    found["sum of the verbs"] = sum(found.values()) - found[often] - found[seldom]
+    found["sum of the verbs"] += ((gap - 1) * found[often] + found[seldom]) / gap
+    stretches = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        fused.advance(20)
+        stretches.append(1000 * (time.perf_counter() - start) / 20)
+    found["whole step, fused"] = statistics.median(stretches)
+    watch("a call that does nothing", lambda _, s: s.iteration + 1, state)
+    return found | watch.milliseconds
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description="Milliseconds of each verb of one iteration of DMS on LP Sphere, as a Markdown "
+        "table. Verbs are compiled one by one and called with the inputs of a search that has run "
+        "for a while; each figure is a median. Verbs that are called alone also pay for the call, "
+        "which the last line shows; in the fused program nobody does.",
+        epilog="Example: verbs.py --measures 10 --repeats 200. Quote figures only from a machine "
+        "with nothing else to do.",
+    )
+    add_problem_arguments(parser, [2, 10, 50])
+    parser.add_argument("--iterations", type=whole(1), default=100, metavar="N",
+                        help="iterations before the verbs are timed (100)")  # fmt: skip
+    parser.add_argument("--repeats", type=whole(1), default=100, metavar="N",
+                        help="calls of each verb (100)")  # fmt: skip
+    options = parser.parse_args()
+    neighbours = Neighbours()
+    problems = checked_problems(options)
+    columns = [costs(problem, options.iterations, options.repeats) for problem in problems]
+    rows = [[name, *(f"{column[name]:.3f}" for column in columns)] for name in columns[0]]
+    print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}, milliseconds\n")
+    print(markdown(["verb", *(f"{k}D" for k in options.measures)], rows))
+    print(f"\n{neighbours}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

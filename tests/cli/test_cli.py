@@ -1,0 +1,70 @@
+"""The command line as a user types it."""
+
+import pytest
+
+import gloam
+from gloam.cli import main
+
+
+def run(*arguments):
+    main([str(argument) for argument in arguments])
+
+
+def test_run_resume_and_plot(tmp_path, capsys):
+    out = tmp_path / "run"
+    run("run", "dms", "lp", "--solution", 10, "--iterations", 4, "--seeds", 2, "--seed", 5,
+        "--emitters", 2, "--batch-size", 6, "--restart", "3", "--out", out, "--quiet")  # fmt: skip
+    shown = capsys.readouterr().out
+    assert "QD score" in shown
+    assert f"gloam plot {out}" in shown
+    folder = gloam.RunFolder(out)
+    assert folder.read_settings()["seeds"] == [5, 6]
+    assert folder.read_part("algorithm").emitter.restart == gloam.emitters.RestartEvery(3)
+    run("resume", out, "--iterations", 6, "--quiet")
+    assert folder.read_metrics()["iteration"].max() == 6
+    capsys.readouterr()
+    run("plot", out)
+    for line in capsys.readouterr().out.split():
+        assert line.endswith(".png")
+        assert (tmp_path / line).stat().st_size > 5000
+
+
+def test_the_paper_is_the_default(tmp_path):
+    run("run", "map-elites-line", "arm", "--iterations", 1, "--out", tmp_path / "r", "--quiet")
+    emitter = gloam.RunFolder(tmp_path / "r").read_part("algorithm").emitter
+    assert (emitter.sigma, emitter.line_sigma, emitter.batch_size) == (0.1, 0.2, 540)
+
+
+def test_demo_leaves_pictures(tmp_path, capsys):
+    run("demo", "--iterations", 25, "--out", tmp_path / "demo")
+    shown = capsys.readouterr().out
+    for name in ("curves.png", "archive.png", "discount.png"):
+        assert str(tmp_path / "demo" / "figures" / name) in shown
+        assert (tmp_path / "demo" / "figures" / name).is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "dms", "lp", "--measures", "7"], "solution: expected a multiple of the 7"),
+        (["run", "dms", "arm", "--restart", "often"], "restart: expected basic, no-improvement"),
+        (["run", "cma-mae", "arm", "--alpha", "2"], "alpha: expected a finite number >= 0"),
+        (["run", "dms", "lp", "--centroids", "no.npy"], "centroids: expected an existing file"),
+        (["resume", "nowhere"], "run folder: expected a folder with config.json"),
+        (["plot", "nowhere"], "run folder: expected a folder with config.json"),
+    ],
+)
+def test_errors_are_one_line_and_exit_2(arguments, message, tmp_path, capsys):
+    more = ["--out", str(tmp_path / "x")] if arguments[0] == "run" else []
+    with pytest.raises(SystemExit) as stop:
+        main([*arguments, *more])
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["", "run", "run dms lp", "resume", "plot", "demo", "paper"])
+def test_every_command_explains_itself(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([*command.split(), "--help"])
+    assert stop.value.code == 0
+    assert "usage: gloam" in capsys.readouterr().out

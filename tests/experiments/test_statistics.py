@@ -1,0 +1,80 @@
+"""Welch's ANOVA and Games-Howell against pingouin, on a fixed data set."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gloam.experiments.statistics import games_howell, welch_anova
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    pingouin = pytest.importorskip("pingouin")
+
+# Five groups of unequal sizes, means and spreads, as a domain of the paper has.
+GROUPS = {
+    name: np.random.default_rng(seed).normal(mean, spread, number)
+    for seed, (name, mean, spread, number) in enumerate(
+        [
+            ("dms", 70.0, 1.0, 20), ("cma-mae", 69.5, 4.0, 20), ("dds", 50.0, 9.0, 15),
+            ("line", 69.8, 0.3, 20), ("me", 41.0, 2.0, 5),
+        ]
+    )
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def table():
+    rows = [(name, value) for name, values in GROUPS.items() for value in values]
+    return pd.DataFrame(rows, columns=["group", "value"])
+
+
+def column(frame, *names):
+    """pingouin renamed its columns between versions."""
+    return frame[next(name for name in names if name in frame)]
+
+
+def test_welch_anova_equals_pingouins(table):
+    theirs = pingouin.welch_anova(data=table, dv="value", between="group")
+    ours = welch_anova(GROUPS)
+    assert np.isclose(ours.f, column(theirs, "F")[0], rtol=1e-9)
+    assert np.isclose(ours.between, column(theirs, "ddof1")[0])
+    assert np.isclose(ours.within, column(theirs, "ddof2")[0], rtol=1e-9)
+    assert np.isclose(ours.p, column(theirs, "p_unc", "p-unc")[0], rtol=1e-6)
+
+
+def test_games_howell_equals_pingouins(table):
+    theirs = pingouin.pairwise_gameshowell(data=table, dv="value", between="group")
+    ours = games_howell(GROUPS)
+    assert len(theirs) == 10
+    for i, row in theirs.iterrows():
+        mine = ours[row["A"], row["B"]]
+        assert np.isclose(mine.difference, row["diff"], rtol=1e-9)
+        # SciPy integrates the studentized range numerically, to about 1e-8.
+        assert np.isclose(mine.p, column(theirs, "pval", "p_tukey", "p_corr")[i], atol=1e-6)
+
+
+def test_signs_are_antisymmetric_and_say_who_is_greater():
+    signs = {pair: comparison.sign for pair, comparison in games_howell(GROUPS).items()}
+    assert signs["dms", "me"] == ">"
+    assert signs["me", "dms"] == "<"
+    assert signs["dms", "cma-mae"] == signs["cma-mae", "dms"] == "-"
+
+
+def test_the_paper_form_names_the_degrees_of_freedom():
+    assert str(welch_anova(GROUPS)).startswith("F(4, ")
+    assert str(welch_anova(GROUPS)).endswith("p < 0.001")
+
+
+def test_groups_that_do_not_vary_are_compared_exactly():
+    same = {"a": np.ones(3), "b": np.ones(3), "c": np.full(3, 2.0)}
+    assert welch_anova(same) is None
+    compared = games_howell(same)
+    assert compared["a", "b"].sign == "-"
+    assert compared["c", "a"].sign == ">"
+
+
+def test_too_few_trials_are_refused():
+    with pytest.raises(ValueError, match="groups: expected at least two groups"):
+        welch_anova({"a": np.ones(1), "b": np.ones(4)})

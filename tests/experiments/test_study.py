@@ -1,0 +1,110 @@
+"""`gloam paper` from end to end: what is finished stays, what is missing is run, the report."""
+
+import os
+
+import pandas as pd
+import pytest
+
+import gloam
+from gloam.cli import main
+from gloam.experiments import Study
+from gloam.experiments.study import ABLATIONS, VARIANTS, build_cell, seeds_that_fit
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """The command of the documentation, run once for all tests here."""
+    out = tmp_path_factory.mktemp("study")
+    command = [
+        "paper", "--domains", "2d-lp-flat", "--algorithms", "dms", "map-elites",
+        "--trials", "2", "--iterations", "200", "--out", str(out),
+    ]  # fmt: skip
+    main(command)
+    return out, command
+
+
+def test_the_report_has_tables_and_figures(study):
+    out, _ = study
+    report = (out / "report" / "report.md").read_text()
+    for expected in ("2D LP (Flat)", "MAP-Elites", "7,902.05 ± 35.68", "Welch", "Games-Howell"):
+        assert expected in report
+    results = pd.read_csv(out / "report" / "results.csv")
+    assert list(results["algorithm"]) == ["dms", "map-elites"]
+    assert (results["trials"] == 2).all()
+    # On the flat objective the QD score is 10,000 times the coverage (here in per cent).
+    assert (abs(results["qd_score"] - 100 * results["coverage"]) < 1).all()
+    for name in ("curves-2d-lp--flat", "heatmaps-2d-lp--flat", "discount-2d-lp--flat-dms"):
+        assert (out / "report" / f"{name}.png").stat().st_size > 10_000
+        assert (out / "report" / f"{name}.pdf").is_file()
+    assert r"\toprule" in (out / "report" / "results.tex").read_text()
+
+
+def test_finished_cells_are_not_run_again(study, monkeypatch):
+    out, command = study
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("state.npz")}
+    monkeypatch.setattr(
+        "gloam.experiments.study.run", lambda *a, **k: pytest.fail("a finished cell was run")
+    )
+    main([*command, "--no-figures"])
+    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("state.npz")}
+    assert len(before) == 2
+
+
+def test_a_longer_study_continues_its_cells(study, tmp_path):
+    out, command = study
+    copy = tmp_path / "copy"
+    os.system(f"cp -r {out} {copy}")
+    command = [*command[:-1], str(copy)]
+    command[command.index("200")] = "210"
+    main([*command, "--no-figures"])
+    metrics = gloam.RunFolder(copy / "2d-lp-flat" / "dms").read_metrics()
+    assert metrics["iteration"].max() == 210
+    whole = gloam.RunFolder(out / "2d-lp-flat" / "dms").read_metrics()
+    pd.testing.assert_frame_equal(metrics[metrics["iteration"] <= 200], whole)
+
+
+def test_dms_reports_its_health(study):
+    metrics = gloam.RunFolder(study[0] / "2d-lp-flat" / "dms").read_metrics()
+    last = metrics[metrics["iteration"] == 200]
+    # Over seeds 0 to 4 at 200 iterations: 0.02 to 0.06, and 0.49 to 0.61.
+    assert (last["empty_discount"] < 0.15).all()
+    assert (last["rank_correlation"] > 0.3).all()
+    assert (last["epochs"] >= 1).all()
+
+
+def test_every_variant_can_be_built(tmp_path):
+    study = Study(tmp_path, ("2d-lp-sphere",), tuple(VARIANTS), 1, 1)
+    built = {cell.algorithm: build_cell(study, cell)[1] for cell in study.cells()}
+    assert [built[name].discount.alpha for name in ABLATIONS["alpha"]] == [0, 0.001, 0.01, 0.1, 1]
+    assert [built[name].discount.empty_points for name in ABLATIONS["empty"]] == [0, 10, 100, 1000]
+    assert built["cma-mae-pyribs"].emitter.pyribs_covariance
+
+
+def test_seeds_are_split_when_the_device_is_small(monkeypatch, tmp_path):
+    study = Study(tmp_path, ("2d-lp-sphere",), ("dms",), 20, 1)
+    _, algorithm = build_cell(study, next(study.cells()))
+    assert seeds_that_fit(algorithm, 20) == 20
+    # A state of this search is about 5.5 MB: solutions, 15 covariances and factors, the network.
+    monkeypatch.setattr("gloam.experiments.study._CPU_BYTES", 4 * 7 * 5_500_000)
+    assert 5 <= seeds_that_fit(algorithm, 20) <= 9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--domains", "3d-chess"], "domains: expected some of 2d-lp-sphere"),
+        (["--algorithms", "nsga"], "algorithms: expected some of dms"),
+        (["--trials", "0"], "trials: expected a whole number >= 1"),
+    ],
+)
+def test_wrong_studies_are_refused(arguments, message, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["paper", "--out", str(tmp_path), *arguments])
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_report_without_a_study_says_so(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["paper", "report", str(tmp_path)])
+    assert "study: expected an existing file" in capsys.readouterr().err

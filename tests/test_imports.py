@@ -1,0 +1,163 @@
+"""Imports point one way. The table is the rule; the tests hold the source to it."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import gloam
+
+SOURCE = Path(gloam.__file__).parent
+
+_BASE = {"records", "checks"}
+_PIECES = {"emitters", "archives", "discounts"}
+_CORE = _BASE | _PIECES | {"algorithms", "step", "_version"}
+
+# What each room (a folder or a file directly in `gloam`) may import of gloam besides itself. A
+# name with a dot allows that module alone. The pieces do not know one another: what one needs of
+# another, `step` hands over.
+ALLOWED = {
+    "_version": set(),
+    "checks": set(),
+    "records": {"checks"},
+    "emitters": _BASE,
+    "archives": _BASE,
+    "discounts": _BASE,
+    "algorithms": _BASE | _PIECES,
+    "step": {"algorithms", "archives", "discounts", "records"},
+    "datasets": _BASE | {"archives"},
+    "domains": _BASE | {"archives", "datasets"},
+    "drivers": _CORE | {"domains", "datasets"},
+    # Figures come from run folders: what reads them is allowed, what runs searches is not.
+    "plots": _CORE | {"datasets", "drivers.folder", "drivers.codec"},
+    "experiments": _CORE | {"domains", "datasets", "drivers", "plots"},
+    "interop": _CORE | {"drivers"},
+    "explorer": _CORE | {"domains", "datasets", "drivers", "plots", "experiments"},
+    "cli": _CORE | {"domains", "datasets", "drivers", "plots", "experiments", "explorer"},
+    "__init__": _CORE | {"domains", "datasets", "drivers", "plots", "experiments", "interop"},
+    "__main__": {"cli"},
+}
+
+
+def files():
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def dotted(file: Path) -> str:
+    """``archives.store`` for ``archives/store.py``, ``archives`` for its ``__init__``."""
+    parts = file.relative_to(SOURCE).with_suffix("").parts
+    if len(parts) > 1 and parts[-1] == "__init__":
+        parts = parts[:-1]
+    return ".".join(parts)
+
+
+def source(module: str) -> Path | None:
+    """The file of a module, a package's being its ``__init__``."""
+    place = SOURCE.joinpath(*module.split("."))
+    candidates = (place.with_suffix(".py"), place / "__init__.py")
+    return next((file for file in candidates if file.is_file()), None)
+
+
+def home(module: str, name: str) -> str:
+    """The module that ``from gloam.{module} import {name}`` leads to.
+
+    A name that a package passes on counts as that of the module it comes from, so that the public
+    surface of a room does not hide which of its files is used.
+    """
+    if source(f"{module}.{name}".removeprefix("__init__.")):
+        return f"{module}.{name}".removeprefix("__init__.")
+    file = source(module)
+    if file is not None and file.name == "__init__.py":
+        for node in ast.parse(file.read_text()).body:
+            if not isinstance(node, ast.ImportFrom) or not node.module:
+                continue
+            passed_on = {alias.asname or alias.name for alias in node.names}
+            if node.module.startswith("gloam.") and name in passed_on:
+                return node.module.removeprefix("gloam.")
+    return module
+
+
+def imported(text: str, module: str, is_package: bool) -> set[str]:
+    """Modules of gloam that a source text imports, anywhere in it, without the leading ``gloam.``.
+
+    ``import gloam`` itself counts as ``__init__``.
+    """
+    found = set()
+    inside = ["gloam", *([] if module == "__init__" else module.split("."))]
+    package = inside if is_package else inside[:-1]
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+            ours = [name for name in names if name.split(".")[0] == "gloam"]
+            found |= {name.removeprefix("gloam").lstrip(".") or "__init__" for name in ours}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            start = [*base, *(node.module.split(".") if node.module else [])]
+            if start[0] == "gloam":
+                room = ".".join(start[1:]) or "__init__"
+                found |= {home(room, alias.name) for alias in node.names}
+    return found
+
+
+def forbidden(room: str, imports: set[str]) -> set[str]:
+    allowed = ALLOWED[room] | {room}
+    return {
+        name
+        for name in imports
+        if not any(name == other or name.startswith(other + ".") for other in allowed)
+    }
+
+
+def test_every_room_is_in_the_table():
+    rooms = {dotted(file).split(".")[0] for file in files()}
+    assert rooms >= {"step", "records", "checks"} | _PIECES
+    assert rooms <= set(ALLOWED), f"say what {rooms - set(ALLOWED)} may import, in ALLOWED"
+
+
+@pytest.mark.parametrize("file", files(), ids=dotted)
+def test_imports_point_one_way(file):
+    module = dotted(file)
+    imports = imported(file.read_text(), module, file.name == "__init__.py")
+    wrong = forbidden(module.split(".")[0], imports)
+    assert not wrong, f"gloam.{module} may not import {sorted(wrong)}: see ALLOWED"
+
+
+def test_the_table_itself_has_no_circle():
+    left = {room: {name.split(".")[0] for name in ALLOWED[room]} for room in ALLOWED}
+    while left:
+        free = {room for room, needs in left.items() if not needs & set(left)}
+        assert free, f"a circle among {sorted(left)}"
+        left = {room: needs for room, needs in left.items() if room not in free}
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "wrong"),
+    [
+        ("emitters.batch", "from gloam.archives.store import add", {"archives.store"}),
+        ("emitters.batch", "from gloam.archives import add", {"archives.store"}),
+        ("emitters.batch", "import gloam.discounts.model as model", {"discounts.model"}),
+        ("emitters.batch", "from gloam import archives", {"archives"}),
+        ("emitters.batch", "from ..archives.store import add", {"archives.store"}),
+        ("emitters.batch", "from .. import archives", {"archives"}),
+        ("emitters.batch", "def f():\n    from gloam.step import ask", {"step"}),
+        ("emitters.batch", "import gloam", {"__init__"}),
+        ("emitters.batch", "from gloam import nothing_of_that_name", {"__init__"}),
+        ("emitters.batch", "from gloam import *", {"__init__"}),
+        ("records", "from gloam.emitters.base import Emitter", {"emitters.base"}),
+        ("checks", "from gloam import records", {"records"}),
+        ("step", "from gloam.emitters.base import Emitter", {"emitters.base"}),
+        ("algorithms.dms", "import gloam.drivers.fused", {"drivers.fused"}),
+        ("domains.arm", "import gloam.plots", {"plots"}),
+        ("plots.curves", "import gloam.drivers", {"drivers"}),
+        ("plots.curves", "from gloam.drivers import Search", {"drivers.ask_tell"}),
+        ("plots.curves", "from gloam.drivers import fused", {"drivers.fused"}),
+        ("plots.curves", "from gloam.drivers.folder import RunFolder", set()),
+        ("plots.curves", "from gloam.drivers import RunFolder, codec", set()),
+        ("emitters.batch", "from gloam.emitters import cma_es\nfrom . import rules", set()),
+        ("emitters.batch", "from gloam import checks, records\nimport jax", set()),
+        ("emitters.batch", "import gloamy\nfrom gloamy.archives import add", set()),
+    ],
+)
+def test_what_the_rule_forbids_is_found(module, text, wrong):
+    room = module.split(".")[0]
+    assert forbidden(room, imported(text, module, is_package=False)) == wrong
