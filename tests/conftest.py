@@ -1,8 +1,15 @@
 import os
 from pathlib import Path
 
-import pytest
-from hypothesis import Phase, settings
+# The tests measure no speed, and half of the time of a compilation goes into optimising.
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
+# They compile the same small programs again and again: all workers share one cache of them.
+_CACHE = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+
+import pytest  # noqa: E402
+from hypothesis import Phase, settings  # noqa: E402
 
 # A compiled function's first call may take seconds; the same examples come in every run. A failing
 # example is shrunk but not explained, which would take minutes.

@@ -29,7 +29,7 @@ ALLOWED = {
     "domains": _BASE | {"archives", "datasets"},
     "drivers": _CORE | {"domains", "datasets"},
     # Figures come from run folders: what reads them is allowed, what runs searches is not.
-    "plots": _CORE | {"datasets", "drivers.folder", "drivers.codec"},
+    "plots": _CORE | {"datasets", "drivers.folder", "drivers.codec", "drivers.files"},
     "experiments": _CORE | {"domains", "datasets", "drivers", "plots"},
     "interop": _CORE | {"drivers"},
     "explorer": _CORE | {"domains", "datasets", "drivers", "plots", "experiments"},

@@ -59,13 +59,6 @@ class CVTArchive(Archive):
                                     fix="Give one row of measures for each cell.")  # fmt: skip
         checks.expect(metric in ("euclidean", "cosine"), "metric", "'euclidean' or 'cosine'",
                       repr(metric))  # fmt: skip
-        low, high = array.min(axis=0), array.max(axis=0)
-        # A measure that never varies has no extent of its own; any positive one will do.
-        high = np.where(high > low, high, low + np.maximum(1, 1e-3 * np.abs(low)))
-        low, high = checks.bounds(
-            low if lower is None else lower, high if upper is None else upper, array.shape[1]
-        )
-        self.lower, self.upper = jnp.asarray(low), jnp.asarray(high)
         self.cells = array.shape[0]
         self.metric = metric
         self.f_min = checks.number("f_min", f_min)
@@ -80,6 +73,13 @@ class CVTArchive(Archive):
         else:
             origin = array.mean(axis=0, dtype=np.float64).astype(np.float32)
             offsets = 0.5 * np.square(array - origin, dtype=np.float64).sum(axis=1)
+        low, high = array.min(axis=0), array.max(axis=0)
+        # A measure that never varies has no extent of its own; any positive one will do.
+        high = np.where(high > low, high, low + np.maximum(1, 1e-3 * np.abs(low)))
+        low, high = checks.bounds(
+            low if lower is None else lower, high if upper is None else upper, array.shape[1]
+        )
+        self.lower, self.upper = jnp.asarray(low), jnp.asarray(high)
         self.centroids = jnp.asarray(array)
         self.origin = jnp.asarray(origin)
         self.offsets = jnp.asarray(offsets, jnp.float32)

@@ -28,7 +28,7 @@ def empty_store(
     """A store with no elites."""
     return Store(
         jnp.zeros((cells, solution)),
-        jnp.full((cells,), -jnp.inf),
+        jnp.full((cells,), -jnp.inf, jnp.float32),
         jnp.zeros((cells, measures)),
         {name: jnp.zeros((cells, *spec.shape), spec.dtype) for name, spec in fields.items()},
     )

@@ -45,11 +45,14 @@ def fit(
     size = inputs.shape[0]
     batches = -(-size // batch_size)
     padding = batches * batch_size - size
-    total = jnp.sum(real, dtype=jnp.float32)
+    total = jnp.sum(real, dtype=jnp.int32)
+    inputs = jnp.where(real[:, None], inputs, 0.0)  # a NaN times zero is a NaN
 
     def loss_of(params: Any, x: Array, y: Array, weight: Array) -> Float[Array, ""]:
         error = jnp.square(forward(params, x) - y)
-        return jnp.sum(jnp.where(weight, error, 0.0)) / jnp.maximum(jnp.sum(weight), 1)
+        return jnp.sum(jnp.where(weight, error, 0.0)) / jnp.maximum(
+            jnp.sum(weight, dtype=jnp.float32), 1.0
+        )
 
     def descend(trained: Trained, minibatch: tuple[Array, Array, Array]):
         x, y, weight = minibatch
@@ -64,7 +67,7 @@ def fit(
 
         # A minibatch of padding alone is no step at all: Adam's moments must not decay.
         trained, loss = jax.lax.cond(jnp.any(weight), move, stay, trained)
-        return trained, loss * jnp.sum(weight)
+        return trained, loss * jnp.sum(weight, dtype=jnp.float32)
 
     def epoch(carry: tuple[Array, Array, Trained]) -> tuple[Array, Array, Trained]:
         number, _, trained = carry
@@ -76,7 +79,7 @@ def fit(
         x = inputs[order].reshape(batches, batch_size, -1)
         y = targets[order].reshape(batches, batch_size)
         trained, losses = jax.lax.scan(descend, trained, (x, y, kept.reshape(batches, -1)))
-        return number + 1, jnp.sum(losses) / jnp.maximum(total, 1.0), trained
+        return number + 1, jnp.sum(losses) / jnp.maximum(total, 1).astype(jnp.float32), trained
 
     def unfinished(carry: tuple[Array, Array, Trained]) -> Bool[Array, ""]:
         number, loss, _ = carry
