@@ -130,7 +130,10 @@ def test_a_network_of_the_users_own_is_handed_over_again(tmp_path):
 
 def test_equinox_networks_are_remembered(tmp_path):
     archive = gloam.GridArchive((5, 5), -1, 1)
-    network = eqx.nn.MLP(2, "scalar", 8, 1, key=jax.random.key(0))
+    # Equinox's own default of the last activation is a lambda, which has no name to store.
+    network = eqx.nn.MLP(
+        2, "scalar", 8, 1, final_activation=jax.nn.identity, key=jax.random.key(0)
+    )  # fmt: skip
     algorithm = gloam.DMS(archive, np.zeros(3), 0.2, emitters=2, batch_size=6, network=network)
     search = gloam.Search(algorithm, 0)
     search.save(tmp_path / "mlp.npz")

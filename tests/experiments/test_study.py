@@ -66,9 +66,9 @@ def test_a_longer_study_continues_its_cells(study, tmp_path):
 def test_dms_reports_its_health(study):
     metrics = gloam.RunFolder(study[0] / "2d-lp-flat" / "dms").read_metrics()
     last = metrics[metrics["iteration"] == 200]
-    # Over seeds 0 to 4 at 200 iterations: 0.02 to 0.06, and 0.49 to 0.61.
-    assert (last["empty_discount"] < 0.15).all()
-    assert (last["rank_correlation"] > 0.3).all()
+    # Over seeds 0 to 7 at 200 iterations: 0.20 to 0.27, and 0.63 to 0.75.
+    assert (last["empty_discount"] < 0.4).all()
+    assert (last["rank_correlation"] > 0.45).all()
     assert (last["epochs"] >= 1).all()
 
 
