@@ -30,19 +30,21 @@ def most_similar(
     cells, batch = centroids.shape[0], points.shape[0]
     lanes = _lanes(cells)
     blocks = -(-cells // lanes)
-    points = points - origin
+    # Centroids on rows and points on columns: the selects below run along the longer axis.
+    columns = (points - origin).T
 
     def look(block: Int[Array, ""], best: tuple[Array, Array]) -> tuple[Array, Array]:
         # The last block ends at the last centroid and may overlap the one before it.
         start = jnp.minimum(block * lanes, cells - lanes)
         some = jax.lax.dynamic_slice_in_dim(centroids, start, lanes) - origin
-        score = points @ some.T - jax.lax.dynamic_slice_in_dim(offsets, start, lanes)
+        offset = jax.lax.dynamic_slice_in_dim(offsets, start, lanes)
+        score = some @ columns - offset[:, None]
         value, where = best
         better = score > value
         return jnp.where(better, score, value), jnp.where(better, start, where)
 
-    first = (jnp.full((batch, lanes), -jnp.inf), jnp.zeros((batch, lanes), jnp.int32))
+    first = (jnp.full((lanes, batch), -jnp.inf), jnp.zeros((lanes, batch), jnp.int32))
     value, where = jax.lax.fori_loop(0, blocks, look, first)
-    index = where + jnp.arange(lanes, dtype=jnp.int32)
-    top = jnp.max(value, axis=1, keepdims=True)
-    return jnp.min(jnp.where(value == top, index, cells - 1), axis=1)
+    index = where + jnp.arange(lanes, dtype=jnp.int32)[:, None]
+    top = jnp.max(value, axis=0)
+    return jnp.min(jnp.where(value == top, index, cells - 1), axis=0)
