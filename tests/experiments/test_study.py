@@ -1,6 +1,6 @@
 """`gloam paper` from end to end: what is finished stays, what is missing is run, the report."""
 
-import os
+import shutil
 
 import pandas as pd
 import pytest
@@ -53,7 +53,7 @@ def test_finished_cells_are_not_run_again(study, monkeypatch):
 def test_a_longer_study_continues_its_cells(study, tmp_path):
     out, command = study
     copy = tmp_path / "copy"
-    os.system(f"cp -r {out} {copy}")
+    shutil.copytree(out, copy)
     command = [*command[:-1], str(copy)]
     command[command.index("200")] = "210"
     main([*command, "--no-figures"])
