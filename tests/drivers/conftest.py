@@ -1,4 +1,3 @@
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -38,7 +37,3 @@ def dms():
 def assert_same_bits(one: gloam.Elites, other: gloam.Elites) -> None:
     for name in ("solutions", "objectives", "measures"):
         np.testing.assert_array_equal(getattr(one.store, name), getattr(other.store, name))
-
-
-def traced(solutions):
-    return evaluate(jnp.asarray(solutions))
