@@ -14,7 +14,7 @@ test: .venv/.test
 lint: .venv/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 bench: .venv/.bench
 	$(BIN)/python benchmarks/against_pyribs.py
