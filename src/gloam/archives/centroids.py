@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from gloam import checks
-from gloam.archives.neighbors import most_similar
+from gloam.archives.neighbors import lanes, most_similar
 
 _BLOCK = 2048
 
@@ -68,28 +68,28 @@ def _lloyd(
 ) -> Float[Array, "cells meas"]:
     """Move each centroid to the mean of its points, ``iterations`` times."""
     # Blocks bound the memory; the last one is filled up with points that weigh nothing.
-    blocks = -(-points.shape[0] // _BLOCK)
-    padding = blocks * _BLOCK - points.shape[0]
+    padding = -points.shape[0] % _BLOCK
     weight = jnp.concatenate([jnp.ones(points.shape[0]), jnp.zeros(padding)])
     filled = jnp.concatenate([points, jnp.zeros((padding, points.shape[1]))])
-
-    @jax.jit
-    def improve(centroids: Float[Array, "cells meas"]) -> Float[Array, "cells meas"]:
-        origin = jnp.mean(centroids, axis=0)
-        offsets = 0.5 * jnp.sum(jnp.square(centroids - origin), axis=1)
-        owner = jax.lax.map(
-            lambda block: most_similar(block, centroids, origin, offsets),
-            filled.reshape(blocks, _BLOCK, -1),
-        ).reshape(-1)
-        count = jnp.zeros(cells).at[owner].add(weight)
-        total = jnp.zeros_like(centroids).at[owner].add(filled * weight[:, None])
-        # A centroid that owns no point stays where it is.
-        return jnp.where(count[:, None] > 0, total / jnp.maximum(count, 1.0)[:, None], centroids)
-
     centroids = points[:cells]
     for _ in range(iterations):
-        centroids = improve(centroids)
+        centroids = _improved(centroids, filled, weight)
     return centroids
+
+
+@jax.jit
+def _improved(
+    centroids: Float[Array, "cells meas"], points: Float[Array, "n meas"], weight: Float[Array, " n"]
+) -> Float[Array, "cells meas"]:
+    origin = jnp.mean(centroids, axis=0)
+    offsets = 0.5 * jnp.sum(jnp.square(centroids - origin), axis=1)
+    search = lanes(centroids, origin, offsets)
+    blocks = points.reshape(-1, _BLOCK, points.shape[1])
+    owner = jax.lax.map(lambda block: most_similar(search, block), blocks).reshape(-1)
+    count = jnp.zeros(centroids.shape[0]).at[owner].add(weight)
+    total = jnp.zeros_like(centroids).at[owner].add(points * weight[:, None])
+    # A centroid that owns no point stays where it is.
+    return jnp.where(count[:, None] > 0, total / jnp.maximum(count, 1.0)[:, None], centroids)
 
 
 def _write(path: Path, array: np.ndarray) -> None:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from gloam import checks
 from gloam.archives.base import Archive, FieldSpecs, field_specs
-from gloam.archives.neighbors import most_similar
+from gloam.archives.neighbors import Lanes, lanes, most_similar
 
 
 class CVTArchive(Archive):
@@ -39,8 +39,7 @@ class CVTArchive(Archive):
     f_min: float = eqx.field(static=True)
     fields: dict[str, jax.ShapeDtypeStruct] = eqx.field(static=True)
     centroids: Float[Array, "cells meas"]
-    origin: Float[Array, " meas"]
-    offsets: Float[Array, " cells"]
+    lanes: Lanes
 
     def __init__(
         self,
@@ -81,12 +80,11 @@ class CVTArchive(Archive):
         )
         self.lower, self.upper = jnp.asarray(low), jnp.asarray(high)
         self.centroids = jnp.asarray(array)
-        self.origin = jnp.asarray(origin)
-        self.offsets = jnp.asarray(offsets, jnp.float32)
+        self.lanes = lanes(self.centroids, jnp.asarray(origin), jnp.asarray(offsets, jnp.float32))
 
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
         """The cell of each row of measures."""
-        return most_similar(measures, self.centroids, self.origin, self.offsets)
+        return most_similar(self.lanes, measures)
 
     def centers_of(self, cells: Int[Array, " n"]) -> Float[Array, "n meas"]:
         """The centre of each cell in measure space."""

@@ -43,8 +43,7 @@ def fit(
         of epochs.
     """
     size = inputs.shape[0]
-    batches = -(-size // batch_size)
-    padding = batches * batch_size - size
+    padding = -size % batch_size
     total = jnp.sum(real, dtype=jnp.int32)
     inputs = jnp.where(real[:, None], inputs, 0.0)  # a NaN times zero is a NaN
 
@@ -54,32 +53,29 @@ def fit(
             jnp.sum(weight, dtype=jnp.float32), 1.0
         )
 
-    def descend(trained: Trained, minibatch: tuple[Array, Array, Array]):
-        x, y, weight = minibatch
-
-        def move(trained: Trained) -> tuple[Trained, Float[Array, ""]]:
-            loss, gradient = jax.value_and_grad(loss_of)(trained.params, x, y, weight)
-            updates, memory = optimizer.update(gradient, trained.optimizer, trained.params)
-            return Trained(optax.apply_updates(trained.params, updates), memory), loss
-
-        def stay(trained: Trained) -> tuple[Trained, Float[Array, ""]]:
-            return trained, jnp.zeros(())
-
-        # A minibatch of padding alone is no step at all: Adam's moments must not decay.
-        trained, loss = jax.lax.cond(jnp.any(weight), move, stay, trained)
-        return trained, loss * jnp.sum(weight, dtype=jnp.float32)
-
     def epoch(carry: tuple[Array, Array, Trained]) -> tuple[Array, Array, Trained]:
         number, _, trained = carry
         # Real rows in random order first, padding last: the batches are those of the real rows.
         ticket = jax.random.uniform(jax.random.fold_in(key, number), (size,))
         order = jnp.argsort(jnp.where(real, ticket, 2.0))
         order = jnp.concatenate([order, jnp.full((padding,), order[-1])])
-        kept = jnp.arange(batches * batch_size) < total
-        x = inputs[order].reshape(batches, batch_size, -1)
-        y = targets[order].reshape(batches, batch_size)
-        trained, losses = jax.lax.scan(descend, trained, (x, y, kept.reshape(batches, -1)))
-        return number + 1, jnp.sum(losses) / jnp.maximum(total, 1).astype(jnp.float32), trained
+        x, y = inputs[order], targets[order]
+
+        def descend(batch: Int[Array, ""], carry: tuple[Array, Trained]) -> tuple[Array, Trained]:
+            total_loss, trained = carry
+            start = batch * batch_size
+            some_x = jax.lax.dynamic_slice_in_dim(x, start, batch_size)
+            some_y = jax.lax.dynamic_slice_in_dim(y, start, batch_size)
+            weight = start + jnp.arange(batch_size) < total
+            loss, gradient = jax.value_and_grad(loss_of)(trained.params, some_x, some_y, weight)
+            updates, memory = optimizer.update(gradient, trained.optimizer, trained.params)
+            trained = Trained(optax.apply_updates(trained.params, updates), memory)
+            return total_loss + loss * jnp.sum(weight, dtype=jnp.float32), trained
+
+        # Minibatches of padding alone are left out: Adam's moments would decay in them.
+        first = (jnp.zeros(()), trained)
+        loss, trained = jax.lax.fori_loop(0, -(-total // batch_size), descend, first)
+        return number + 1, loss / jnp.maximum(total, 1).astype(jnp.float32), trained
 
     def unfinished(carry: tuple[Array, Array, Trained]) -> Bool[Array, ""]:
         number, loss, _ = carry
