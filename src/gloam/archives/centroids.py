@@ -79,7 +79,9 @@ def _lloyd(
 
 @jax.jit
 def _improved(
-    centroids: Float[Array, "cells meas"], points: Float[Array, "n meas"], weight: Float[Array, " n"]
+    centroids: Float[Array, "cells meas"],
+    points: Float[Array, "n meas"],
+    weight: Float[Array, " n"],
 ) -> Float[Array, "cells meas"]:
     origin = jnp.mean(centroids, axis=0)
     offsets = 0.5 * jnp.sum(jnp.square(centroids - origin), axis=1)

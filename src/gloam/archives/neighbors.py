@@ -4,8 +4,8 @@ A point's nearest centroid has the largest ``(p - o).(c - o) - |c - o|^2 / 2``, 
 ``o``; the centroids' mean keeps numbers small, so that float32 loses fewer bits. All these scores
 are one matrix product. On a CPU the search for each column's largest then costs more than the
 product (``argmax`` eight times as much), so it is done in two steps that never carry an index
-along: the largest score of every *lane* of 40 centroids, by nothing but ``maximum`` over blocks that
-stay in cache, and then the 40 centroids of the best lane once more.
+along: the largest score of every *lane* of 40 centroids, by nothing but ``maximum`` over blocks
+that stay in cache, and then the 40 centroids of the best lane once more.
 """
 
 import equinox as eqx

@@ -140,7 +140,7 @@ class DiscountModel(Discount):
 
     @property
     def _optimizer(self) -> optax.GradientTransformation:
-        return optax.adam(self.learning_rate, b1=0.9, b2=0.999)
+        return optax.flatten(optax.adam(self.learning_rate, b1=0.9, b2=0.999))
 
     def _scaled(self, measures: Float[Array, "n meas"]) -> Float[Array, "n meas"]:
         return 2.0 * (measures - self.lower) / (self.upper - self.lower) - 1.0

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from gloam import checks
 from gloam.emitters import cma_es
 from gloam.emitters.base import Emitter
+from gloam.emitters.noise import normals
 from gloam.emitters.rules import BasicRestart, MuSelection, RestartRule, SelectionRule
 from gloam.records import Proposal
 
@@ -109,7 +110,7 @@ class CmaEmitters(Emitter):
         gaussians = state.gaussians
 
         def draw(key: PRNGKeyArray):
-            noise = jax.random.normal(key, (self.emitters, self.each, self.x0.shape[0]))
+            noise = normals(key, (self.emitters, self.each, self.x0.shape[0]))
             steps = jnp.einsum("ebj,eij->ebi", noise, gaussians.factor)
             return noise, gaussians.mean[:, None] + gaussians.sigma[:, None, None] * steps
 

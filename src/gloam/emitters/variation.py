@@ -3,12 +3,12 @@
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.emitters.base import Emitter
+from gloam.emitters.noise import normals
 from gloam.records import Proposal
 
 
@@ -72,12 +72,12 @@ class Variation(Emitter):
 
     def ask(self, state: None, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
         """Vary the elites."""
-        key_noise, key_line = jax.random.split(key)
         first = elites[: self.batch_size]
-        solutions = first + self.sigma * jax.random.normal(key_noise, first.shape)
+        # The last column is for the lines.
+        noise = normals(key, (self.batch_size, first.shape[1] + 1))
+        solutions = first + self.sigma * noise[:, :-1]
         if self.line_sigma > 0:
-            along = self.line_sigma * jax.random.normal(key_line, (self.batch_size, 1))
-            solutions += along * (elites[self.batch_size :] - first)
+            solutions += self.line_sigma * noise[:, -1:] * (elites[self.batch_size :] - first)
         if self.lower is not None:
             solutions = jnp.clip(solutions, self.lower, self.upper)
         return Proposal(solutions, None)
