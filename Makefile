@@ -17,7 +17,7 @@ lint: .venv/.lint
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 bench: .venv/.bench
-	$(BIN)/python benchmarks/against_pyribs.py
+	$(BIN)/gloam bench
 
 # Renders the README's pictures from a fresh demo.
 docs: .venv/.installed

@@ -22,7 +22,7 @@ from ribs.archives import CVTArchive, DensityArchive, GridArchive
 from ribs.emitters import EvolutionStrategyEmitter
 from ribs.schedulers import Scheduler
 
-from problems import Problem
+from gloam.benchmark.problem import Problem
 
 SIZE = 100
 BANDWIDTH = {2: 25.6, 10: 5.12, 20: 2.56, 50: 1.024}
@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, help="append a row at every 500 iterations")
     args = parser.parse_args()
 
-    problem, scheduler, start = Problem(args.measures), search(args), time.perf_counter()
+    problem, scheduler, start = Problem("cma-mae", args.measures), search(args), time.perf_counter()
     for iteration in range(1, args.iterations + 1):
         objectives, measures = problem.evaluate(scheduler.ask())
         if args.objective == "flat":

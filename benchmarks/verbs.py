@@ -5,19 +5,23 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import pandas as pd
 
-from contenders import GloamFused, Neighbours
 from gloam import step
 from gloam.algorithms import Algorithm
 from gloam.archives import add, random_elites, random_empty_cells
+from gloam.benchmark.compare import Neighbours
+from gloam.benchmark.contenders import GloamFused
+from gloam.benchmark.problem import Problem
 from gloam.emitters.cma_es import lazy_gap
+from gloam.experiments.tables import as_markdown
 from gloam.records import Batch
-from problems import Problem, add_problem_arguments, checked_problems, markdown, whole
 
 
 class Stopwatch:
@@ -85,8 +89,8 @@ def costs(problem: Problem, iterations: int, repeats: int) -> dict[str, float]:
     fused.advance(iterations)
     # The state of its only seed; the iteration has no axis of seeds.
     state = jax.tree.map(lambda leaf: jnp.copy(leaf[0] if leaf.ndim else leaf), fused.driver.state)
-    gap, key = lazy_gap(problem.solution, problem.batch_size), jax.random.key(1)
-    watch = Stopwatch(problem.dms, repeats)
+    gap, key = lazy_gap(len(problem.x0), 36), jax.random.key(1)
+    watch = Stopwatch(problem.ours, repeats)
 
     proposal = watch("ask", step.ask, state)
     objectives, measures = watch("evaluate", lambda _, x: problem.domain(x), proposal.solutions)
@@ -123,19 +127,24 @@ def main() -> int:
         epilog="Example: verbs.py --measures 10 --repeats 200. Quote figures only from a machine "
         "with nothing else to do.",
     )
-    add_problem_arguments(parser, [2, 10, 50])
-    parser.add_argument("--iterations", type=whole(1), default=100, metavar="N",
+    parser.add_argument("--measures", type=int, nargs="+", default=[2, 10, 50], metavar="K",
+                        help="numbers of measures (2 10 50)")  # fmt: skip
+    parser.add_argument("--centroids", type=Path, metavar="FOLDER", help="folder with lp_{K}d.npy")
+    parser.add_argument("--iterations", type=int, default=100, metavar="N",
                         help="iterations before the verbs are timed (100)")  # fmt: skip
-    parser.add_argument("--repeats", type=whole(1), default=100, metavar="N",
+    parser.add_argument("--repeats", type=int, default=100, metavar="N",
                         help="calls of each verb (100)")  # fmt: skip
     options = parser.parse_args()
     neighbours = Neighbours()
-    problems = checked_problems(options)
-    columns = [costs(problem, options.iterations, options.repeats) for problem in problems]
-    rows = [[name, *(f"{column[name]:.3f}" for column in columns)] for name in columns[0]]
+    problems = [Problem("dms", k, options.centroids) for k in options.measures]
+    columns = {
+        f"{problem.measures}D": costs(problem, options.iterations, options.repeats)
+        for problem in problems
+    }
+    table = pd.DataFrame(columns).map("{:.3f}".format).rename_axis("verb").reset_index()
     print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}, milliseconds\n")
-    print(markdown(["verb", *(f"{k}D" for k in options.measures)], rows))
-    print(f"\n{neighbours}")
+    print(as_markdown(table))
+    print(neighbours)
     return 0
 
 

@@ -31,9 +31,11 @@ ALLOWED = {
     # Figures come from run folders: what reads them is allowed, what runs searches is not.
     "plots": _CORE | {"datasets", "drivers.folder", "drivers.codec", "drivers.files"},
     "experiments": _CORE | {"domains", "datasets", "drivers", "plots"},
+    "benchmark": _CORE | {"domains", "drivers", "experiments"},
     "interop": _CORE | {"drivers"},
     "explorer": _CORE | {"domains", "datasets", "drivers", "plots", "experiments"},
-    "cli": _CORE | {"domains", "datasets", "drivers", "plots", "experiments", "explorer"},
+    "cli": _CORE
+    | {"domains", "datasets", "drivers", "plots", "experiments", "explorer", "benchmark"},
     "__init__": _CORE | {"domains", "datasets", "drivers", "plots", "experiments", "interop"},
     "__main__": {"cli"},
 }

@@ -1,5 +1,8 @@
 """The command line as a user types it."""
 
+import sys
+
+import pandas as pd
 import pytest
 
 import gloam
@@ -68,3 +71,16 @@ def test_every_command_explains_itself(command, capsys):
         main([*command.split(), "--help"])
     assert stop.value.code == 0
     assert "usage: gloam" in capsys.readouterr().out
+
+
+def test_bench_writes_a_table_a_csv_and_a_picture(tmp_path, capsys, monkeypatch):
+    # Without peers: the comparison of gloam's two drivers is enough to see the whole command.
+    monkeypatch.setitem(sys.modules, "gloam.benchmark.pyribs", None)
+    monkeypatch.setitem(sys.modules, "gloam.benchmark.qdax", None)
+    main(["bench", "--algorithms", "map-elites-line", "--measures", "2", "--repeats", "1",
+          "--seconds", "0.01", "--warm-up", "3", "--out", str(tmp_path)])  # fmt: skip
+    printed = capsys.readouterr().out
+    assert "pyribs is missing" in printed
+    assert "| map-elites-line | 2 | gloam fused |" in printed
+    assert {path.name for path in tmp_path.iterdir()} == {"bench.md", "bench.csv", "bench.png"}
+    assert len(pd.read_csv(tmp_path / "bench.csv")) == 2

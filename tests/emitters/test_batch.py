@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gloam.emitters import (
+    CMAES,
     CmaEmitters,
     FilterSelection,
     MuSelection,
@@ -195,7 +196,7 @@ def test_an_emitter_without_valid_rows_restarts(worn):
 def test_pyribs_covariance_is_passed_on(worn):
     state, proposal = worn
     values = values_of(proposal)
-    after = adapt(emitters_of(pyribs_covariance=True), state, proposal, values)
+    after = adapt(emitters_of(strategy=CMAES(pyribs_covariance=True)), state, proposal, values)
     like_pyribs = jax.jit(partial(cma_es.update, pyribs_covariance=True))
     for number in range(EMITTERS):
         order = np.argsort(-values[number])

@@ -77,7 +77,7 @@ def test_every_variant_can_be_built(tmp_path):
     built = {cell.algorithm: build_cell(study, cell)[1] for cell in study.cells()}
     assert [built[name].discount.alpha for name in ABLATIONS["alpha"]] == [0, 0.001, 0.01, 0.1, 1]
     assert [built[name].discount.empty_points for name in ABLATIONS["empty"]] == [0, 10, 100, 1000]
-    assert built["cma-mae-pyribs"].emitter.pyribs_covariance
+    assert built["cma-mae-pyribs"].emitter.strategy.pyribs_covariance
 
 
 def test_seeds_are_split_when_the_device_is_small(monkeypatch, tmp_path):

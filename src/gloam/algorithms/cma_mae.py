@@ -6,7 +6,7 @@ from gloam import checks
 from gloam.algorithms.base import Algorithm
 from gloam.archives import Archive
 from gloam.discounts import Discount, Thresholds
-from gloam.emitters import CmaEmitters, Emitter, RestartRule, SelectionRule
+from gloam.emitters import CmaEmitters, Emitter, RestartRule, SelectionRule, Strategy
 
 
 class CMAMAE(Algorithm):
@@ -17,7 +17,7 @@ class CMAMAE(Algorithm):
         x0: ``(sol,)`` starting solution.
         sigma0: Standard deviation of the first solutions, and after restarts.
         alpha: Archive learning rate: 1 explores only, 0 optimises only.
-        emitters, batch_size, restart, selection, lower, upper, pyribs_covariance: As in `DMS`.
+        emitters, batch_size, restart, selection, lower, upper, strategy: As in `DMS`.
 
     Example:
         >>> import gloam, numpy as np
@@ -43,12 +43,12 @@ class CMAMAE(Algorithm):
         selection: SelectionRule | None = None,
         lower: checks.Bounds | None = None,
         upper: checks.Bounds | None = None,
-        pyribs_covariance: bool = False,
+        strategy: Strategy | None = None,
     ):
         checks.instance("archive", archive, Archive, "Build a GridArchive or a CVTArchive.")
         self.archive = archive
         self.emitter = CmaEmitters(
             x0, sigma0, emitters=emitters, each=batch_size, restart=restart, selection=selection,
-            lower=lower, upper=upper, pyribs_covariance=pyribs_covariance,
+            lower=lower, upper=upper, strategy=strategy,
         )  # fmt: skip
         self.discount = Thresholds(archive.cells, alpha=alpha, f_min=archive.f_min)

@@ -6,7 +6,7 @@ from gloam import checks
 from gloam.algorithms.base import Algorithm
 from gloam.archives import Archive
 from gloam.discounts import BufferPolicy, Discount, KernelDensity
-from gloam.emitters import CmaEmitters, Emitter, RestartRule, SelectionRule
+from gloam.emitters import CmaEmitters, Emitter, RestartRule, SelectionRule, Strategy
 
 
 class DDS(Algorithm):
@@ -19,7 +19,7 @@ class DDS(Algorithm):
         bandwidth: Of the Gaussian kernel, in units of the measures.
         buffer_size: Measures that the density is made of.
         policy: Which measures those are; `gloam.discounts.Reservoir` by default.
-        emitters, batch_size, restart, selection, lower, upper, pyribs_covariance: As in `DMS`.
+        emitters, batch_size, restart, selection, lower, upper, strategy: As in `DMS`.
 
     Example:
         >>> import gloam, numpy as np
@@ -47,13 +47,13 @@ class DDS(Algorithm):
         selection: SelectionRule | None = None,
         lower: checks.Bounds | None = None,
         upper: checks.Bounds | None = None,
-        pyribs_covariance: bool = False,
+        strategy: Strategy | None = None,
     ):
         checks.instance("archive", archive, Archive, "Build a GridArchive or a CVTArchive.")
         self.archive = archive
         self.emitter = CmaEmitters(
             x0, sigma0, emitters=emitters, each=batch_size, restart=restart, selection=selection,
-            lower=lower, upper=upper, pyribs_covariance=pyribs_covariance,
+            lower=lower, upper=upper, strategy=strategy,
         )  # fmt: skip
         self.discount = KernelDensity(
             archive.measures, bandwidth=bandwidth, buffer_size=buffer_size, policy=policy

@@ -8,7 +8,7 @@ from gloam import checks
 from gloam.algorithms.base import Algorithm
 from gloam.archives import Archive
 from gloam.discounts import Discount, DiscountModel
-from gloam.emitters import CmaEmitters, Emitter, RestartRule, SelectionRule
+from gloam.emitters import CmaEmitters, Emitter, RestartRule, SelectionRule, Strategy
 
 
 class DMS(Algorithm):
@@ -30,7 +30,9 @@ class DMS(Algorithm):
         f_max: Largest objective you expect; scales the loss at which training stops.
         network: Any Equinox module from one row of measures to a number, instead of the MLP.
         learning_rate, train_batch_size, epochs, cutoff: Training, see `DiscountModel`.
-        pyribs_covariance: Use pyribs' variant of CMA-ES, with which the paper's figures were made.
+        strategy: What the emitters' Gaussians are made of: ``CMAES()``, ``SepCMAES()`` or
+            ``LMMAES()`` of `gloam.emitters`; by default the first for solutions of up to 1,000
+            numbers and the last beyond.
 
     Example:
         >>> import gloam, numpy as np
@@ -67,13 +69,13 @@ class DMS(Algorithm):
         train_batch_size: int = 32,
         epochs: int = 5,
         cutoff: float = 0.05,
-        pyribs_covariance: bool = False,
+        strategy: Strategy | None = None,
     ):
         checks.instance("archive", archive, Archive, "Build a GridArchive or a CVTArchive.")
         self.archive = archive
         self.emitter = CmaEmitters(
             x0, sigma0, emitters=emitters, each=batch_size, restart=restart, selection=selection,
-            lower=lower, upper=upper, pyribs_covariance=pyribs_covariance,
+            lower=lower, upper=upper, strategy=strategy,
         )  # fmt: skip
         self.discount = DiscountModel(
             archive.lower, archive.upper, alpha=alpha, f_min=archive.f_min, f_max=f_max,

@@ -10,6 +10,7 @@ import tyro
 from rich.console import Console
 
 from gloam.checks import EvaluationError
+from gloam.cli.bench import Bench
 from gloam.cli.commands import Demo, Plot, Resume, Run
 from gloam.cli.paper import Paper, Report
 from gloam.drivers import Interrupted
@@ -21,6 +22,7 @@ _Command = (
     | Annotated[Plot, tyro.conf.subcommand("plot")]
     | Annotated[Paper, tyro.conf.subcommand("paper")]
     | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
 
 

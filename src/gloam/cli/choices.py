@@ -11,7 +11,15 @@ from tyro.conf import subcommand
 
 from gloam.algorithms import Algorithm
 from gloam.domains import Arm, Domain, LinearProjection
-from gloam.emitters import BasicRestart, RestartEvery, RestartRule, RestartWithoutImprovement
+from gloam.emitters import (
+    CMAES,
+    LMMAES,
+    BasicRestart,
+    RestartEvery,
+    RestartRule,
+    RestartWithoutImprovement,
+    SepCMAES,
+)
 from gloam.experiments import paper_algorithm
 
 
@@ -63,8 +71,9 @@ class _CmaOptions:
     """CMA-ES instances."""
     batch_size: int | None = None
     """Solutions per instance and iteration."""
-    pyribs_covariance: bool | None = None
-    """Use pyribs' variant of CMA-ES, with which the paper's figures were made."""
+    strategy: Literal["full", "separable", "limited-memory", "pyribs"] | None = None
+    """The Gaussians: full CMA-ES (best up to 1,000 numbers), sep-CMA-ES, LM-MA-ES, or pyribs'
+    variant of CMA-ES, with which the paper's figures were made."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,6 +140,14 @@ AlgorithmChoice = (
 )
 
 
+_STRATEGIES = {
+    "full": CMAES(),
+    "separable": SepCMAES(),
+    "limited-memory": LMMAES(),
+    "pyribs": CMAES(pyribs_covariance=True),
+}
+
+
 def build_algorithm(choice: Any, domain: Domain) -> Algorithm:
     """The algorithm of a choice: the paper's settings but for the options that were given."""
     changes = {
@@ -138,6 +155,8 @@ def build_algorithm(choice: Any, domain: Domain) -> Algorithm:
         for field in dataclasses.fields(choice)
         if field.name != "domain" and getattr(choice, field.name) is not None
     }
+    if "strategy" in changes:
+        changes["strategy"] = _STRATEGIES[changes["strategy"]]
     if "restart" in changes:
         changes["restart"] = _restart(changes["restart"])
     return paper_algorithm(choice.name, domain, **changes)

@@ -9,4 +9,8 @@ from gloam.emitters.rules import RestartEvery as RestartEvery
 from gloam.emitters.rules import RestartRule as RestartRule
 from gloam.emitters.rules import RestartWithoutImprovement as RestartWithoutImprovement
 from gloam.emitters.rules import SelectionRule as SelectionRule
+from gloam.emitters.strategies import CMAES as CMAES
+from gloam.emitters.strategies import LMMAES as LMMAES
+from gloam.emitters.strategies import SepCMAES as SepCMAES
+from gloam.emitters.strategies import Strategy as Strategy
 from gloam.emitters.variation import Variation as Variation

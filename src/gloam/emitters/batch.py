@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
-from gloam.emitters import cma_es
 from gloam.emitters.base import Emitter
 from gloam.emitters.noise import normals
 from gloam.emitters.rules import BasicRestart, MuSelection, RestartRule, SelectionRule
+from gloam.emitters.strategies import Strategy, default_strategy
 from gloam.records import Proposal
 
 # Rounds of resampling before a solution is clipped into the box.
@@ -23,8 +23,8 @@ _FLAT = 1e-12
 class CmaEmittersState(eqx.Module):
     """The Gaussians of all emitters, and how often they were restarted."""
 
-    gaussians: cma_es.CmaState
-    """One `CmaState` whose arrays have a leading axis of emitters."""
+    gaussians: Any
+    """One state of the strategy whose arrays have a leading axis of emitters."""
     restarts: Int[Array, ""]
 
 
@@ -39,7 +39,8 @@ class CmaEmitters(Emitter):
         restart, selection: Rules, see `gloam.emitters`.
         lower, upper: Optional box of the solutions. Draws outside are repeated a fixed number of
             times, then clipped: a mean on the edge of the box cannot stall the search.
-        pyribs_covariance: See `cma_es.update`.
+        strategy: What each Gaussian is made of, see `gloam.emitters.strategies`: by default a full
+            covariance for solutions of up to 1,000 numbers, and LM-MA-ES beyond.
     """
 
     x0: Float[Array, " sol"]
@@ -50,7 +51,7 @@ class CmaEmitters(Emitter):
     selection: SelectionRule
     lower: Float[Array, " sol"] | None
     upper: Float[Array, " sol"] | None
-    pyribs_covariance: bool = eqx.field(static=True)
+    strategy: Strategy
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class CmaEmitters(Emitter):
         selection: SelectionRule | None = None,
         lower: checks.Bounds | None = None,
         upper: checks.Bounds | None = None,
-        pyribs_covariance: bool = False,
+        strategy: Strategy | None = None,
     ):
         start = checks.finite_array("x0", x0, ndim=1, fix="Give one starting solution.")
         self.x0 = jnp.asarray(start)
@@ -80,7 +81,10 @@ class CmaEmitters(Emitter):
         low, high = checks.solution_bounds(lower, upper, start)
         self.lower = None if low is None else jnp.asarray(low)
         self.upper = None if high is None else jnp.asarray(high)
-        self.pyribs_covariance = bool(pyribs_covariance)
+        self.strategy = default_strategy(len(start)) if strategy is None else strategy
+        checks.instance("strategy", self.strategy, Strategy,
+                        "Use CMAES(), SepCMAES() or LMMAES() of gloam.emitters.")  # fmt: skip
+        self.strategy.check(len(start), self.each)
 
     @property
     def solutions(self) -> int:
@@ -111,7 +115,7 @@ class CmaEmitters(Emitter):
 
         def draw(key: PRNGKeyArray):
             noise = normals(key, (self.emitters, self.each, self.x0.shape[0]))
-            steps = jnp.einsum("ebj,eij->ebi", noise, gaussians.factor)
+            steps = jax.vmap(self.strategy.steps)(gaussians, noise)
             return noise, gaussians.mean[:, None] + gaussians.sigma[:, None, None] * steps
 
         noise, solutions = draw(key)
@@ -167,20 +171,18 @@ class CmaEmitters(Emitter):
         # Stable: equal improvements rank by index.
         order = jnp.argsort(-values, axis=1, stable=True)
 
-        def one(gaussian, solutions, noise, order, parents):
-            return cma_es.update(gaussian, solutions, noise, order, parents,
-                                 pyribs_covariance=self.pyribs_covariance)  # fmt: skip
-
         solutions = proposal.solutions.reshape(*by_emitter, -1)
-        gaussians = jax.vmap(one)(state.gaussians, solutions, proposal.memory, order, parents)
-        gaussians = jax.lax.cond(
-            finished % cma_es.lazy_gap(self.x0.shape[0], self.each) == 0,
-            jax.vmap(cma_es.refactor), lambda same: same, gaussians,
-        )  # fmt: skip
+        gaussians = jax.vmap(self.strategy.update)(
+            state.gaussians, solutions, proposal.memory, order, parents
+        )
+        gap = self.strategy.gap(self.x0.shape[0], self.each)
+        if gap:
+            renew = jax.vmap(self.strategy.renew)
+            gaussians = jax.lax.cond(finished % gap == 0, renew, lambda same: same, gaussians)
 
         lowest = jnp.min(jnp.where(valid, values, jnp.inf), axis=1)
         flat = ~(jnp.max(values, axis=1) - lowest >= _FLAT)  # also when no row is valid
-        stop = flat | jax.vmap(cma_es.degenerate)(gaussians)
+        stop = flat | jax.vmap(self.strategy.degenerate)(gaussians)
         stop |= self.restart.due(finished, number_improved)
         gaussians = jax.tree.map(
             lambda fresh, old: jnp.where(stop.reshape(-1, *[1] * (old.ndim - 1)), fresh, old),
@@ -192,5 +194,5 @@ class CmaEmitters(Emitter):
         """Restarts of all emitters since the start of the search."""
         return state.restarts
 
-    def _fresh(self, means: Float[Array, "emitters sol"]) -> cma_es.CmaState:
-        return jax.vmap(cma_es.start, in_axes=(0, None))(means, self.sigma0)
+    def _fresh(self, means: Float[Array, "emitters sol"]) -> Any:
+        return jax.vmap(lambda mean: self.strategy.start(mean, self.sigma0))(means)

@@ -124,12 +124,9 @@ def update(
     mean_noise = weights @ noise
     shift = state.factor @ mean_noise  # (41), in units of sigma
 
-    path_sigma = (1 - c_sigma) * state.path_sigma
-    path_sigma += jnp.sqrt(c_sigma * (2 - c_sigma) * mu_eff) * mean_noise  # (43)
-    squared_length = jnp.sum(jnp.square(path_sigma))
-    # h_sigma stalls the rank-one path while sigma still grows fast.
-    expected = sol * (1 - (1 - c_sigma) ** (2 * generation.astype(jnp.float32)))
-    h_sigma = (squared_length / expected < 2 + 4 / (sol + 1)).astype(jnp.float32)
+    path_sigma, h_sigma, growth = step_size_path(
+        state.path_sigma, mean_noise, generation, c_sigma, mu_eff, pick(table.damping)
+    )
 
     step = shift * state.sigma if pyribs_covariance else shift
     path_c = (1 - c_c) * state.path_c
@@ -143,14 +140,31 @@ def update(
     rate_one = c_1 * c_1 if pyribs_covariance else c_1
     covariance = keep * state.covariance + rate_one * rank_one + c_mu * rank_mu  # (47)
 
-    # pycma's form of cumulative step-size adaptation: squared length, growth limited to e.
-    growth = c_sigma / pick(table.damping) * (squared_length / sol - 1) / 2
-    sigma = state.sigma * jnp.exp(jnp.minimum(1.0, growth))  # (44)
-
+    sigma = state.sigma * growth
     new = CmaState(mean, sigma, covariance, state.factor, path_sigma, path_c, generation)
     # Without parents nothing is learned, but the generation has passed.
     idle = eqx.tree_at(lambda s: s.generation, state, generation)
     return jax.tree.map(lambda a, b: jnp.where(parents > 0, a, b), new, idle)
+
+
+def step_size_path(
+    path: Float[Array, " sol"],
+    mean_noise: Float[Array, " sol"],
+    generation: Int[Array, ""],
+    c_sigma: Float[Array, ""],
+    mu_eff: Float[Array, ""],
+    damping: Float[Array, ""],
+) -> tuple[Float[Array, " sol"], Float[Array, ""], Float[Array, ""]]:
+    """Cumulative step-size adaptation: the new path, ``h_sigma``, and the factor sigma grows by."""
+    sol = path.shape[0]
+    path = (1 - c_sigma) * path + jnp.sqrt(c_sigma * (2 - c_sigma) * mu_eff) * mean_noise  # (43)
+    squared_length = jnp.sum(jnp.square(path))
+    # h_sigma stalls the rank-one path while sigma still grows fast.
+    expected = sol * (1 - (1 - c_sigma) ** (2 * generation.astype(jnp.float32)))
+    h_sigma = (squared_length / expected < 2 + 4 / (sol + 1)).astype(jnp.float32)
+    # pycma's form: squared length, growth limited to e.
+    growth = c_sigma / damping * (squared_length / sol - 1) / 2
+    return path, h_sigma, jnp.exp(jnp.minimum(1.0, growth))  # (44)
 
 
 def refactor(state: CmaState) -> CmaState:
@@ -168,7 +182,15 @@ def degenerate(state: CmaState) -> Bool[Array, ""]:
     """
     diagonal = jnp.diagonal(state.factor)
     condition = jnp.square(jnp.max(diagonal) / jnp.min(diagonal))
-    extent = state.sigma * jnp.sqrt(jnp.max(jnp.diagonal(state.covariance)))
-    sound = jnp.all(jnp.isfinite(state.mean)) & jnp.all(jnp.isfinite(state.covariance))
+    widest = jnp.max(jnp.diagonal(state.covariance))
+    sound = sound_extent(state.mean, state.sigma, widest) & jnp.all(jnp.isfinite(state.covariance))
     # Written so that a NaN anywhere makes the test fail.
-    return ~((condition < 1e14) & (extent > 1e-11) & (extent < 1e11) & sound)
+    return ~((condition < 1e14) & sound)
+
+
+def sound_extent(
+    mean: Float[Array, " sol"], sigma: Float[Array, ""], variance: Float[Array, ""]
+) -> Bool[Array, ""]:
+    """Whether the mean is finite and the Gaussian neither too narrow nor diverging; not for NaN."""
+    extent = sigma * jnp.sqrt(variance)
+    return jnp.all(jnp.isfinite(mean)) & (extent > 1e-11) & (extent < 1e11)

@@ -16,7 +16,7 @@ from gloam.domains import Arm, Domain, LinearProjection
 from gloam.drivers import RunFolder, run
 from gloam.drivers.files import write_json
 from gloam.drivers.progress import Display
-from gloam.emitters import BasicRestart, RestartEvery
+from gloam.emitters import CMAES, BasicRestart, RestartEvery
 from gloam.experiments.presets import ALGORITHMS, paper_algorithm
 
 DOMAINS = (
@@ -37,7 +37,10 @@ ABLATIONS: dict[str, dict[str, dict[str, Any]]] = {
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = (
     {name: (name, {}) for name in ALGORITHMS}
     # The paper's figures were made with pyribs' CMA-ES; see `gloam.emitters.cma_es.update`.
-    | {f"{name}-pyribs": (name, {"pyribs_covariance": True}) for name in ("dms", "cma-mae", "dds")}
+    | {
+        f"{name}-pyribs": (name, {"strategy": CMAES(pyribs_covariance=True)})
+        for name in ("dms", "cma-mae", "dds")
+    }
     | {name: ("dms", changes) for some in ABLATIONS.values() for name, changes in some.items()}
 )
 

@@ -1,0 +1,86 @@
+"""The command that times gloam beside its peers."""
+
+import dataclasses
+from pathlib import Path
+
+import pandas as pd
+
+from gloam.benchmark import ALGORITHMS, Comparison, Problem, measure
+from gloam.benchmark.compare import Neighbours, surroundings
+from gloam.drivers.files import write_bytes
+from gloam.experiments.tables import as_markdown
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """Time gloam beside pyribs and QDax: same problems, one process, taking turns.
+
+    First everyone does the same number of iterations, which warms them up and shows that they do
+    the same work; then they are timed in turns, so that a slow spell of the machine falls on all
+    of them. Quote figures only from a machine with nothing else to do. Peers that are not
+    installed are named and left out: pip install 'gloam[bench]' for pyribs.
+
+    Example: gloam bench --measures 2 --algorithms dms --repeats 3
+    """
+
+    out: Path = Path("runs/bench")
+    """Folder for bench.md, bench.csv and bench.png."""
+    algorithms: tuple[str, ...] = ALGORITHMS
+    """What to compare: dms, cma-mae, map-elites-line."""
+    measures: tuple[int, ...] = (2, 10, 50)
+    """Numbers of measures of LP Sphere: 2 is a grid, others are 10,000 centroids."""
+    centroids: Path | None = None
+    """Folder with lp_10d.npy and so on; without it gloam makes centroids, once."""
+    repeats: int = 5
+    """Timed stretches of each contender; the median is compared."""
+    seconds: float = 2.0
+    """Length of a stretch."""
+    warm_up: int = 200
+    """Iterations of everyone before, after which scores are compared."""
+    seed: int = 0
+    """Of everyone."""
+
+    def __call__(self) -> None:
+        """Measure, print and write."""
+        problems = [Problem(name, k, self.centroids)
+                    for name in self.algorithms for k in self.measures]  # fmt: skip
+        for problem in problems:
+            _ = problem.ours  # wrong arguments are told before anything is timed
+        neighbours = Neighbours()
+        comparison = measure(
+            problems, repeats=self.repeats, seconds=self.seconds, warm_up=self.warm_up,
+            seed=self.seed, tell=lambda text: print(text, flush=True),
+        )  # fmt: skip
+        text = _report(comparison, str(neighbours))
+        print(f"\n{text}")
+        write_bytes(self.out / "bench.md", text.encode())
+        frame = comparison.frame().assign(**surroundings(), others_cpu_share=neighbours.share)
+        write_bytes(self.out / "bench.csv", frame.to_csv(index=False).encode())
+        from gloam.plots.speed import speed  # matplotlib takes a second to import
+        from gloam.plots.style import save
+
+        picture = save(speed(comparison.frame()), self.out / "bench.png")
+        for path in (self.out / "bench.md", self.out / "bench.csv", picture):
+            print(path)
+
+
+def _report(comparison: Comparison, neighbours: str) -> str:
+    """The table and what to know about it."""
+    frame = comparison.frame()
+    table = pd.DataFrame(frame[["algorithm", "measures", "contender"]])
+    table["ms/iteration"] = frame["median_ms"].map("{:.2f}".format)
+    spread = zip(frame["min_ms"], frame["max_ms"], strict=True)
+    table["min - max"] = [f"{low:.2f} - {high:.2f}" for low, high in spread]
+    for peer in ("pyribs", "QDax"):
+        ratios = [
+            f"{x:.1f}" if x == x else "" for x in frame[f"times_{peer.lower()}"].astype(float)
+        ]
+        if any(ratios):
+            table[f"x {peer}"] = ratios
+    table["QD score"] = frame["qd_score"].map("{:.1f}".format)
+    around = ", ".join(f"{name} {value}" for name, value in surroundings().items())
+    same = "All did the same work."
+    if comparison.differences:
+        same = "\n".join(["Not the same work:", *(f"- {line}" for line in comparison.differences)])
+    notes = [around, *comparison.missing, same, neighbours]
+    return as_markdown(table) + "\n" + "\n".join(notes) + "\n"

@@ -1,0 +1,87 @@
+"""LM-MA-ES (Loshchilov, Glasmachers and Beyer, 2018), one instance: covariance by a few directions.
+
+Numbers in parentheses are lines of the paper's algorithm 1. Memory and time are linear in the size
+of the solution.
+"""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from gloam.emitters.cma_es import constants, sound_extent
+
+
+class LmState(eqx.Module):
+    """One Gaussian: mean, step size, and the directions that stretch its noise."""
+
+    mean: Float[Array, " sol"]
+    sigma: Float[Array, ""]
+    directions: Float[Array, "vectors sol"]
+    path_sigma: Float[Array, " sol"]
+    generation: Int[Array, ""]
+    """Updates since the last restart."""
+
+
+def start(mean: Float[Array, " sol"], sigma0: float, vectors: int | None = None) -> LmState:
+    """An isotropic Gaussian around ``mean``."""
+    sol = mean.shape[0]
+    vectors = 4 + int(3 * math.log(sol)) if vectors is None else vectors
+    return LmState(mean, jnp.asarray(sigma0, mean.dtype), jnp.zeros((vectors, sol)),
+                   jnp.zeros_like(mean), jnp.zeros((), jnp.int32))  # fmt: skip
+
+
+def steps(state: LmState, noise: Float[Array, "each sol"]) -> Float[Array, "each sol"]:
+    """Noise as steps from the mean, in units of sigma (8-10)."""
+    vectors, sol = state.directions.shape
+    rates = jnp.asarray(1 / (1.5 ** np.arange(vectors) * sol), jnp.float32)
+
+    def stretch(step: Array, one: tuple[Array, Array, Array]) -> tuple[Array, None]:
+        direction, rate, number = one
+        new = (1 - rate) * step + rate * jnp.outer(step @ direction, direction)
+        # A direction counts once it has learned something.
+        return jnp.where(number < state.generation, new, step), None
+
+    numbers = jnp.arange(vectors, dtype=jnp.int32)
+    return jax.lax.scan(stretch, noise, (state.directions, rates, numbers))[0]
+
+
+def update(
+    state: LmState,
+    solutions: Float[Array, "each sol"],
+    noise: Float[Array, "each sol"],
+    order: Int[Array, " each"],
+    parents: Int[Array, ""],
+) -> LmState:
+    """One update from solutions ranked by ``order``, best first; arguments as `cma_es.update`."""
+    each, sol = solutions.shape
+    vectors = state.directions.shape[0]
+    table = constants(sol, each)
+    weights = jnp.zeros(each).at[order].set(jnp.asarray(table.weights, jnp.float32)[parents])
+    mu_eff = jnp.asarray(table.mu_eff, jnp.float32)[parents]
+    generation = state.generation + 1
+
+    mean_noise = weights @ noise
+    c_sigma = 2 * each / sol
+    path_sigma = (1 - c_sigma) * state.path_sigma
+    path_sigma += jnp.sqrt(mu_eff * c_sigma * (2 - c_sigma)) * mean_noise  # (13)
+    c_c = jnp.asarray(each / (4.0 ** np.arange(vectors) * sol), jnp.float32)[:, None]
+    directions = (1 - c_c) * state.directions
+    directions += jnp.sqrt(mu_eff * c_c * (2 - c_c)) * mean_noise  # (15)
+    growth = c_sigma / 2 * (jnp.mean(jnp.square(path_sigma)) - 1)
+    sigma = state.sigma * jnp.exp(jnp.minimum(1.0, growth))  # (16), limited as in CMA-ES
+
+    new = LmState(weights @ solutions, sigma, directions, path_sigma, generation)
+    idle = eqx.tree_at(lambda s: s.generation, state, generation)
+    return jax.tree.map(lambda a, b: jnp.where(parents > 0, a, b), new, idle)
+
+
+def degenerate(state: LmState) -> Bool[Array, ""]:
+    """True when the Gaussian can no longer be searched with."""
+    # The directions stretch by at most a few times, so sigma alone tells the extent.
+    return ~(sound_extent(state.mean, state.sigma, jnp.ones(())) & jnp.all(
+        jnp.isfinite(state.directions)
+    ))  # fmt: skip

@@ -1,0 +1,62 @@
+"""Normal numbers: their distribution, their independence, their keys."""
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from gloam.emitters.noise import _sine_and_cosine, normals
+
+draw = jax.jit(normals, static_argnums=1)
+
+
+def test_they_are_standard_normal():
+    x = np.asarray(draw(jax.random.key(0), (400_000,)), np.float64)
+    # Fixed seed. The 1% limit of Kolmogorov and Smirnov is 1.63 / sqrt(n) = 0.0026.
+    assert stats.kstest(x, "norm").statistic < 0.0026
+    # Four standard errors of the first four moments.
+    error = 4 / np.sqrt(x.size)
+    assert abs(x.mean()) < error
+    assert abs((x**2).mean() - 1) < error * np.sqrt(2)
+    assert abs((x**3).mean()) < error * np.sqrt(15)
+    assert abs((x**4).mean() - 3) < error * np.sqrt(96)
+
+
+def test_tails_are_as_heavy_as_they_should_be():
+    x = np.abs(np.asarray(draw(jax.random.key(1), (1_000_000,))))
+    for limit in (2.0, 3.0, 4.0):
+        expected = 2 * stats.norm.sf(limit) * x.size
+        assert abs((x > limit).sum() - expected) < 4 * np.sqrt(expected)
+    assert x.max() < 5.8
+
+
+def test_both_numbers_of_a_pair_are_independent():
+    x = np.asarray(draw(jax.random.key(2), (2, 200_000)), np.float64)
+    error = 4 / np.sqrt(x.shape[1])
+    assert abs((x[0] * x[1]).mean()) < error
+    assert abs((x[0] ** 2 * x[1] ** 2).mean() - 1) < error * np.sqrt(8)
+    # All directions of the plane are equally likely.
+    angles = np.arctan2(x[0], x[1]) / (2 * np.pi) + 0.5
+    assert stats.kstest(angles, "uniform").statistic < 1.63 / np.sqrt(x.shape[1])
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 5), (2, 0)])
+def test_any_shape(shape):
+    x = draw(jax.random.key(3), shape)
+    assert x.shape == shape
+    assert np.isfinite(x).all()
+
+
+def test_a_key_gives_the_same_numbers_alone_and_in_a_batch():
+    keys = jax.random.split(jax.random.key(4), 3)
+    together = jax.vmap(lambda key: normals(key, (4, 5)))(keys)
+    for key, mine in zip(keys, together, strict=True):
+        np.testing.assert_allclose(draw(key, (4, 5)), mine, rtol=1e-6, atol=1e-7)
+    assert np.unique(together).size == together.size
+
+
+def test_sine_and_cosine_are_exact_to_float32():
+    angle = np.linspace(-np.pi / 4, np.pi / 4, 10_001)
+    sine, cosine = _sine_and_cosine(angle.astype(np.float32))
+    np.testing.assert_allclose(sine, np.sin(angle), atol=4e-7)
+    np.testing.assert_allclose(cosine, np.cos(angle), atol=2e-7)
