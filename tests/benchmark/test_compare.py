@@ -69,7 +69,7 @@ def test_everyone_is_warmed_up_alike_and_timed_in_turns(fakes):
     assert all(line.evaluations_per_iteration == 540 for line in result.lines)
     assert result.differences == []
     frame = result.frame()
-    assert list(frame["times_pyribs"])[0] == 1.0
+    assert frame["times_pyribs"][0] == 1.0
     ratio = frame["median_ms"][0] / frame["median_ms"][1]
     assert frame["times_pyribs"][1] == pytest.approx(ratio)
 
@@ -94,7 +94,7 @@ def test_a_missing_peer_is_named_and_the_rest_is_measured(monkeypatch, fakes):
 
 
 def test_wrong_arguments_are_explained():
-    with pytest.raises(ValueError, match="algorithm: expected one of dms.*got 'ga'"):
+    with pytest.raises(ValueError, match=r"algorithm: expected one of dms.*got 'ga'"):
         Problem("ga", 2)
     with pytest.raises(ValueError, match="repeats"):
         measure([], repeats=0)

@@ -1,4 +1,8 @@
-"""The fused driver: whole stretches of iterations in one compiled program, all seeds at once."""
+"""The fused driver: whole stretches of iterations in one compiled program, all seeds at once.
+
+With several devices the seeds are dealt out to them, and every device runs its own. Nothing passes
+between devices, because nothing passes between seeds.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,6 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, PartitionSpec
 
 from gloam import checks, step
 from gloam.algorithms import Algorithm
@@ -14,9 +19,19 @@ from gloam.archives import Elites
 from gloam.drivers.rows import metric_rows, snapshot_arrays
 from gloam.records import Report, SearchState
 
-# Every part of a state has an axis of seeds but the iteration, which all seeds share. So conditions
-# on the iteration stay conditions; on a batched number they would compute both branches.
-_AXES: Any = SearchState(0, None, 0, 0, 0, 0)  # pyright: ignore[reportArgumentType]
+
+def _by_seed(each: Any, shared: Any) -> Any:
+    """A state's parts: ``each`` where seeds have their own, ``shared`` for the iteration.
+
+    Because all seeds share the iteration, conditions on it stay conditions; on a batched number
+    they would compute both branches.
+    """
+    return SearchState(each, shared, each, each, each, each)
+
+
+_AXES = _by_seed(0, None)
+_BY_SEED, _SHARED = PartitionSpec("seeds"), PartitionSpec()
+_PLACES = _by_seed(_BY_SEED, _SHARED)
 
 
 class Fused:
@@ -31,7 +46,8 @@ class Fused:
         self.algorithm = algorithm
         self.batch = algorithm.emitter.solutions
         arrays, static = eqx.partition((domain, algorithm), eqx.is_array)
-        alone = len(seeds) == 1
+        devices = _devices_for(len(seeds))
+        alone = len(seeds) == len(devices)  # a device has one seed only
 
         def begin(arrays: Any, keys: Any) -> SearchState:
             _, algorithm = eqx.combine(arrays, static)
@@ -57,6 +73,12 @@ class Fused:
             figures = jax.vmap(lambda state: step.inspect(algorithm, state), (_AXES,))(state)
             return state, (report, figures)
 
+        if len(devices) > 1:
+            mesh = Mesh(np.array(devices), ("seeds",))
+            begin = jax.shard_map(begin, mesh=mesh, in_specs=(_SHARED, _BY_SEED),
+                                  out_specs=_PLACES, check_vma=False)  # fmt: skip
+            stretch = jax.shard_map(stretch, mesh=mesh, in_specs=(_SHARED, _PLACES, _SHARED),
+                                    out_specs=(_PLACES, _BY_SEED), check_vma=False)  # fmt: skip
         self._arrays = arrays
         self._begin = jax.jit(begin)
         # The number of iterations is an argument, so that no stretch compiles anew.
@@ -107,6 +129,12 @@ class Fused:
         report = jax.tree.map(lambda leaf: leaf[0], self._latest[0])
         discount = jax.tree.map(lambda leaf: leaf[0], self.state.discount)
         return snapshot_arrays(self.state.store.objectives[0], discount, report.fit)
+
+
+def _devices_for(seeds: int) -> list[Any]:
+    """As many devices as can have equal shares of the seeds."""
+    devices = jax.local_devices()
+    return devices[: max(n for n in range(1, len(devices) + 1) if seeds % n == 0)]
 
 
 def _keys(seeds: list[int]) -> Any:
