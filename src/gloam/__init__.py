@@ -4,6 +4,7 @@ The names here are the public surface; `gloam.step` shows how an iteration works
 """
 
 from gloam import archives as archives
+from gloam import datasets as datasets
 from gloam import discounts as discounts
 from gloam import domains as domains
 from gloam import emitters as emitters

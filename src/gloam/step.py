@@ -24,7 +24,8 @@ from gloam.archives import (
 from gloam.discounts import Diagnosis, diagnose
 from gloam.records import Batch, Proposal, Report, SearchState
 
-Evaluation = tuple[Float[Array, " batch"], Float[Array, "batch meas"], dict[str, Array]]
+# Objectives, measures and fields. Without objectives, closeness to the cell's centre is maximised.
+Evaluation = tuple[Float[Array, " batch"] | None, Float[Array, "batch meas"], dict[str, Array]]
 Evaluate = Callable[[Float[Array, "batch sol"]], Evaluation]
 
 # TensorFloat-32 would halve the digits of distances and covariances on a GPU.
@@ -136,9 +137,14 @@ def _batch(
 ) -> Batch:
     """The evaluated batch, its failed rows masked and set to zero."""
     objectives, measures, fields = evaluation
-    valid = jnp.isfinite(objectives) & jnp.all(jnp.isfinite(measures), axis=1)
-    objectives = jnp.where(valid, objectives, 0.0)
+    valid = jnp.all(jnp.isfinite(measures), axis=1)
+    if objectives is not None:
+        valid &= jnp.isfinite(objectives)
     measures = jnp.where(valid[:, None], measures, 0.0)
     if cells is None:
         cells = algorithm.archive.index_of(measures)
+    if objectives is None:
+        objectives = algorithm.archive.closeness(measures, cells)
+        valid &= jnp.isfinite(objectives)
+    objectives = jnp.where(valid, objectives, 0.0)
     return Batch(proposal.solutions, objectives, measures, cells, valid, fields)

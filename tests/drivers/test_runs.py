@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -72,8 +73,38 @@ def test_optimize_resumes_to_the_same_bits(dms, tmp_path):
 
 
 def test_optimize_says_what_an_evaluation_must_return(dms):
-    with pytest.raises(ValueError, match=r"evaluate: expected \(objectives, measures\)"):
+    with pytest.raises(ValueError, match=r"evaluate: expected measures, \(objectives, measures\)"):
+        gloam.optimize(lambda x: "far", dms, 1, progress=False)
+    with pytest.raises(ValueError, match=r"evaluate: .*got 4 values"):
+        gloam.optimize(lambda x: (x, x, x, x), dms, 1, progress=False)
+    with pytest.raises(ValueError, match=r"measures: expected shape .* got shape \(24,\)"):
         gloam.optimize(lambda x: x.sum(axis=1), dms, 1, progress=False)
+
+
+def test_measures_alone_maximise_closeness_in_both_drivers():
+    items = np.random.default_rng(0).uniform(-1, 1, (30, 4)).astype(np.float32)
+    algorithm = gloam.DMS(gloam.CVTArchive(items), np.zeros(4), 0.3, emitters=2, batch_size=6)
+    host = gloam.optimize(np.tanh, algorithm, 5, progress=False).archive
+    fused = gloam.run(jnp.tanh, algorithm, iterations=5, progress=False).archive
+    for elites in (host, fused):
+        error = np.square(elites.measures - items[elites.cells]).mean(axis=1)
+        np.testing.assert_allclose(elites.objectives, 1 - error, atol=1e-6)
+    np.testing.assert_array_equal(host.cells, fused.cells)
+    with_fields = gloam.CVTArchive(items, fields={"twice": (4,)})
+    algorithm = gloam.MAPElites(with_fields, np.zeros(4), 0.3, batch_size=6)
+    elites = gloam.optimize(lambda x: (x, {"twice": 2 * x}), algorithm, 3, progress=False).archive
+    np.testing.assert_allclose(elites.field("twice"), 2 * elites.measures)
+
+
+def test_closeness_by_angle_is_the_cosine():
+    items = np.array([[1.0, 0.0], [0.0, 2.0]], np.float32)
+    algorithm = gloam.MAPElites(gloam.CVTArchive(items, metric="cosine"), np.ones(2), 0.1,
+                                batch_size=3)  # fmt: skip
+    search = gloam.Search(algorithm)
+    search.ask()
+    search.tell(None, np.array([[3.0, 4.0], [5.0, 0.0], [0.0, 0.0]]))
+    assert search.archive.objectives.tolist() == pytest.approx([1.0, 0.8])
+    assert search.stats["failed"] == 1  # a row of zeros has no direction
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):

@@ -39,6 +39,15 @@ class Archive(eqx.Module):
     def centers_of(self, cells: Int[Array, " n"]) -> Float[Array, "n meas"]:
         """The centre of each cell in measure space."""
 
+    def closeness(
+        self, measures: Float[Array, "batch meas"], cells: Int[Array, " batch"]
+    ) -> Float[Array, " batch"]:
+        """How close measures come to the centres of their cells: 1 minus the mean squared error.
+
+        It is the objective of searches that evaluate measures only.
+        """
+        return 1.0 - jnp.mean(jnp.square(measures - self.centers_of(cells)), axis=1)
+
 
 def field_specs(fields: FieldSpecs | None) -> dict[str, jax.ShapeDtypeStruct]:
     """Extra fields as shapes with dtypes: a shape alone means float32."""

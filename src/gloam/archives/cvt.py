@@ -89,3 +89,13 @@ class CVTArchive(Archive):
     def centers_of(self, cells: Int[Array, " n"]) -> Float[Array, "n meas"]:
         """The centre of each cell in measure space."""
         return self.centroids[cells]
+
+    def closeness(
+        self, measures: Float[Array, "batch meas"], cells: Int[Array, " batch"]
+    ) -> Float[Array, " batch"]:
+        """How close measures come to the centres of their cells: 1 - MSE, or the cosine."""
+        if self.metric == "euclidean":
+            return super().closeness(measures, cells)
+        product = jnp.sum(measures * self.centers_of(cells), axis=1)
+        # The direction of a row of zeros is not defined: such a row counts as failed.
+        return product / jnp.linalg.norm(measures, axis=1)

@@ -4,8 +4,8 @@ A point's nearest centroid has the largest ``(p - o).(c - o) - |c - o|^2 / 2``, 
 ``o``; the centroids' mean keeps numbers small, so that float32 loses fewer bits. All these scores
 are one matrix product. On a CPU the search for each column's largest then costs more than the
 product (``argmax`` eight times as much), so it is done in two steps that never carry an index
-along: the largest score of every *lane* of 40 centroids, by nothing but ``maximum`` over blocks
-that stay in cache, and then the 40 centroids of the best lane once more.
+along: the largest score of every *lane* of some 40 centroids, by nothing but ``maximum`` over
+blocks that stay in cache, and then the centroids of the best lane once more.
 """
 
 import equinox as eqx
@@ -13,11 +13,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-_HEIGHT = 40
-
 
 class Lanes(eqx.Module):
-    """Centroids in the order of the search: lane ``l`` holds rows ``40 l`` to ``40 l + 39``.
+    """Centroids in the order of the search: a lane holds ``height`` consecutive rows.
 
     Consecutive rows in one lane, and lanes in order, make ties go to the lowest row.
     """
@@ -41,7 +39,7 @@ def lanes(
         offsets: ``|c - o|^2 / 2`` for Euclidean distance. Zero for unit vectors and cosine.
     """
     cells = centroids.shape[0]
-    height = min(_HEIGHT, cells)
+    height = _height(cells, centroids.shape[1])
     rows = jnp.concatenate([centroids - origin, -offsets[:, None]], axis=1)
     padding = -cells % height
     rows = jnp.concatenate([rows, jnp.repeat(rows[-1:], padding, axis=0)])
@@ -69,9 +67,23 @@ def most_similar(lanes: Lanes, points: Float[Array, "batch meas"]) -> Int[Array,
     number = jnp.arange(width, dtype=jnp.int32)[:, None]
     lane = jnp.min(jnp.where(best == jnp.max(best, axis=0), number, width - 1), axis=0)
 
+    if height == 1:
+        return lane
     scores = jnp.einsum("hbm,bm->bh", lanes.rows[:, lane], shifted)
     row = jnp.argmax(scores, axis=1).astype(jnp.int32)
     return jnp.minimum(height * lane + row, lanes.centroids - 1)
+
+
+def _height(cells: int, measures: int) -> int:
+    """Centroids in a lane.
+
+    The second step looks at this many for every point, and pays for each of their numbers; the
+    first pays for every lane. With few centroids a lane of its own for each is best.
+    """
+    if cells <= 2048:
+        return 1
+    few = min(40, max(8, 2048 // measures))
+    return max(few, -(-cells // 16_384))
 
 
 def _slices(height: int, width: int) -> int:

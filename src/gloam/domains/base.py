@@ -24,8 +24,11 @@ class Domain(eqx.Module):
     @abstractmethod
     def __call__(
         self, solutions: Float[Array, "batch sol"]
-    ) -> tuple[Float[Array, " batch"], Float[Array, "batch meas"]]:
-        """Objectives and measures of solutions."""
+    ) -> tuple[Float[Array, " batch"], Float[Array, "batch meas"]] | Float[Array, "batch meas"]:
+        """Objectives and measures of solutions.
+
+        Or measures alone, where the objective is closeness to the centre of the cell.
+        """
 
     @abstractmethod
     def archive(self) -> Archive:

@@ -67,7 +67,7 @@ class Search:
 
     def tell(
         self,
-        objectives: ArrayLike,
+        objectives: ArrayLike | None,
         measures: ArrayLike,
         *,
         cells: ArrayLike | None = None,
@@ -77,7 +77,8 @@ class Search:
 
         Args:
             objectives: ``(batch,)`` numbers to maximise. A row with NaN or infinity here or in its
-                measures counts as failed: it is left out, and the others count.
+                measures counts as failed: it is left out, and the others count. ``None`` maximises
+                closeness to the centre of the cell, see `gloam.archives.Archive.closeness`.
             measures: ``(batch, meas)`` measures.
             cells: ``(batch,)`` archive cells, when you have found them yourself.
             fields: The extra fields that the archive declares, ``(batch, ...)`` each.
@@ -88,7 +89,9 @@ class Search:
         checks.expect(self._proposal is not None, "tell", "a call of ask() before it", "none",
                       "Call ask(), evaluate its solutions, then tell().")  # fmt: skip
         archive, batch = self.algorithm.archive, self.algorithm.emitter.solutions
-        values = checks.rows("objectives", objectives, (batch,)).astype(np.float32)
+        values = None
+        if objectives is not None:
+            values = checks.rows("objectives", objectives, (batch,)).astype(np.float32)
         points = checks.rows("measures", measures, (batch, archive.measures)).astype(np.float32)
         checks.same_names("fields", archive.fields, fields)
         extras = {
@@ -100,7 +103,9 @@ class Search:
             inside = bool(((cells >= 0) & (cells < archive.cells)).all())
             checks.expect(inside, "cells", f"indices from 0 to {archive.cells - 1}",
                           f"{cells.min()} to {cells.max()}")  # fmt: skip
-        valid = np.isfinite(values) & np.isfinite(points).all(axis=1)
+        valid = np.isfinite(points).all(axis=1)
+        if values is not None:
+            valid &= np.isfinite(values)
         checks.some_valid(int(valid.sum()), batch)
         self.state, self._report = self._tell(
             self._arrays, self.state, self._proposal, (values, points, extras), cells

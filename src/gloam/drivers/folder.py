@@ -3,6 +3,7 @@
 config.json, config.npz    the algorithm, the domain and the settings of the run
 metrics.parquet            a row for each seed and logged iteration
 archive.npz                the elites (archive-SEED.npz when there are several seeds)
+dataset.npz                the items that the cells are, where a dataset was given
 checkpoint/state.npz       everything needed to go on
 snapshots/NNNNNNN.npz      discount and elites of the first seed at chosen iterations
 figures/                   pictures
@@ -18,6 +19,7 @@ import pandas as pd
 
 from gloam import checks
 from gloam.archives import Archive, Elites, Store
+from gloam.datasets import Dataset
 from gloam.drivers import codec, files
 
 
@@ -55,8 +57,10 @@ class RunFolder:
         """Write what the run is."""
         arrays: dict[str, np.ndarray] = {}
         content = dict(settings)
-        content["domain"] = codec.encode(domain, arrays)
+        # The algorithm first: whoever compares algorithms encodes nothing else, and the names of
+        # arrays count up.
         content["algorithm"] = codec.encode(algorithm, arrays)
+        content["domain"] = codec.encode(domain, arrays)
         files.write_arrays(self.path / "config.npz", arrays)
         files.write_json(self.path / "config.json", content)
 
@@ -68,6 +72,26 @@ class RunFolder:
         """The ``"algorithm"`` or the ``"domain"``, built anew."""
         arrays = files.read_arrays(self.path / "config.npz")
         return codec.decode(self.read_settings()[name], arrays)
+
+    def write_dataset(self, dataset: Dataset) -> None:
+        """Write the items that the cells are, with what shows them."""
+        arrays: dict[str, Any] = {"items": dataset.items, "names": np.asarray(dataset.names)}
+        arrays["shape"] = np.asarray(dataset.shape)
+        optional = {"labels": dataset.labels, "images": dataset.images, "bounds": dataset.bounds}
+        arrays |= {name: np.asarray(part) for name, part in optional.items() if part is not None}
+        files.write_arrays(self.path / "dataset.npz", arrays)
+
+    def read_dataset(self) -> Dataset:
+        """The items that the cells are."""
+        path = checks.existing_file("dataset", self.path / "dataset.npz",
+                                    "Pass dataset=... to gloam.run or gloam.optimize.")  # fmt: skip
+        arrays = files.read_arrays(path)
+        labels, bounds = arrays.get("labels"), arrays.get("bounds")
+        return Dataset(
+            arrays["items"], tuple(arrays["shape"].tolist()),
+            None if labels is None else labels.tolist(), arrays["names"].tolist(),
+            arrays.get("images"), None if bounds is None else (float(bounds[0]), float(bounds[1])),
+        )  # fmt: skip
 
     def write_metrics(self, table: pd.DataFrame) -> None:
         """Write the metrics."""

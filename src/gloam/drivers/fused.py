@@ -16,6 +16,7 @@ from jax.sharding import Mesh, PartitionSpec
 from gloam import checks, step
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
+from gloam.drivers.evaluation import evaluation_parts
 from gloam.drivers.rows import metric_rows, snapshot_arrays
 from gloam.records import Report, SearchState
 
@@ -57,7 +58,7 @@ class Fused:
             domain, algorithm = eqx.combine(arrays, static)
 
             def one(state: SearchState) -> tuple[SearchState, Report]:
-                return step.step(algorithm, _evaluation(domain), state)
+                return step.step(algorithm, lambda x: evaluation_parts(domain(x)), state)
 
             advance = one if alone else jax.vmap(one, in_axes=(_AXES,), out_axes=(_AXES, 0))
             if alone:  # one seed gains from not being a batch of one
@@ -147,30 +148,23 @@ def _map_seeds(function: Callable, state: SearchState) -> SearchState:
     return eqx.tree_at(lambda s: s.iteration, state, iteration)
 
 
-def _evaluation(domain: Callable) -> step.Evaluate:
-    """``domain`` with an empty dict of fields where it returns none."""
-
-    def evaluate(solutions: Any) -> Any:
-        objectives, measures, *fields = domain(solutions)
-        return objectives, measures, fields[0] if fields else {}
-
-    return evaluate
-
-
 def _check_evaluation(domain: Callable, algorithm: Algorithm) -> None:
     """Trace the domain once, without running it, and check what comes out."""
     batch, archive = algorithm.emitter.solutions, algorithm.archive
     solutions = jax.ShapeDtypeStruct((batch, algorithm.emitter.x0.shape[0]), jnp.float32)
     try:
-        objectives, measures, fields = jax.eval_shape(_evaluation(domain), solutions)
+        objectives, measures, fields = jax.eval_shape(
+            lambda rows: evaluation_parts(domain(rows)), solutions
+        )
     except Exception as error:
         raise ValueError(
             f"domain: expected a function that JAX can trace on solutions of shape "
             f"{solutions.shape}, got an error from it: {error}. For NumPy, PyTorch or a simulator "
             "use gloam.optimize, or ask and tell."
         ) from error
-    checks.expect(objectives.shape == (batch,), "objectives", f"shape {(batch,)}",
-                  f"shape {objectives.shape} from the domain")  # fmt: skip
+    if objectives is not None:
+        checks.expect(objectives.shape == (batch,), "objectives", f"shape {(batch,)}",
+                      f"shape {objectives.shape} from the domain")  # fmt: skip
     checks.expect(measures.shape == (batch, archive.measures), "measures",
                   f"shape {(batch, archive.measures)}, as the archive has",
                   f"shape {measures.shape} from the domain")  # fmt: skip

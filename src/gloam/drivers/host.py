@@ -10,6 +10,7 @@ from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.drivers.ask_tell import Search
+from gloam.drivers.evaluation import evaluation_parts
 from gloam.records import SearchState
 
 
@@ -44,13 +45,8 @@ class Host:
     def advance(self, iterations: int) -> None:
         """Ask, evaluate and tell some times."""
         for _ in range(iterations):
-            answer = self.evaluate(self.search.ask())
-            parts = len(answer) if isinstance(answer, (tuple, list)) else 0
-            checks.expect(parts in (2, 3), "evaluate",
-                          "(objectives, measures) or (objectives, measures, fields)",
-                          type(answer).__name__ if not parts else f"{parts} values")  # fmt: skip
-            objectives, measures, *fields = answer
-            self.search.tell(objectives, measures, **(fields[0] if fields else {}))
+            objectives, measures, fields = evaluation_parts(self.evaluate(self.search.ask()))
+            self.search.tell(objectives, measures, **fields)
         jax.block_until_ready(self.search.state.iteration)
 
     def rows(self) -> list[dict[str, Any]]:

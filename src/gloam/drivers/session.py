@@ -9,6 +9,7 @@ import numpy as np
 from gloam import checks
 from gloam._version import __version__
 from gloam.algorithms import Algorithm
+from gloam.datasets import Dataset
 from gloam.drivers import codec
 from gloam.drivers.folder import RunFolder
 from gloam.drivers.fused import Fused
@@ -29,6 +30,7 @@ def run(
     checkpoint_every: int | None = None,
     checkpoint_seconds: float = 60.0,
     snapshots: Sequence[int] = (),
+    dataset: Dataset | None = None,
     progress: bool | Display = True,
 ) -> Result:
     """Search on the device, many seeds at once.
@@ -36,6 +38,8 @@ def run(
     Args:
         domain: Maps solutions ``(batch, sol)`` to objectives ``(batch,)`` and measures
             ``(batch, meas)``, and optionally a dict of fields, in operations that JAX can trace.
+            It may return measures alone: then closeness to the centre of the cell (a dataset's
+            item) is maximised.
         algorithm: For instance `gloam.DMS`.
         seeds: The seeds, or how many of them (then 0, 1, ...).
         iterations: How many, in all.
@@ -45,6 +49,8 @@ def run(
         checkpoint_every: Iterations between two checkpoints, besides those by time.
         checkpoint_seconds: Longest time between two checkpoints.
         snapshots: Iterations at which to keep what a picture of the discount function needs.
+        dataset: The items that the archive's cells are (``dataset.archive()``), kept in the run
+            folder for galleries.
         progress: Show a progress bar, or a display of your own.
 
     Returns:
@@ -63,7 +69,7 @@ def run(
     """
     plan = Plan(iterations, log_every, checkpoint_every, checkpoint_seconds, tuple(snapshots))
     driver = Fused(domain, algorithm, seed_list(seeds))
-    return _conduct(driver, domain, algorithm, plan, run_dir, resume, progress)
+    return _conduct(driver, domain, algorithm, plan, run_dir, resume, dataset, progress)
 
 
 def optimize(
@@ -78,18 +84,21 @@ def optimize(
     checkpoint_every: int | None = None,
     checkpoint_seconds: float = 60.0,
     snapshots: Sequence[int] = (),
+    dataset: Dataset | None = None,
     progress: bool | Display = True,
 ) -> Result:
     """Search with an evaluation in plain Python: NumPy, PyTorch, a simulator.
 
     Args:
         evaluate: Maps solutions ``(batch, sol)`` to objectives ``(batch,)`` and measures
-            ``(batch, meas)``, and optionally a dict of fields. Rows of NaN count as failed.
+            ``(batch, meas)``, and optionally a dict of fields. Rows of NaN count as failed. It may
+            return measures alone: then closeness to the centre of the cell (a dataset's item) is
+            maximised.
         algorithm: For instance `gloam.DMS`.
         iterations: How many, in all.
         seed: The same seed gives the same search.
-        run_dir, resume, log_every, checkpoint_every, checkpoint_seconds, snapshots, progress: As in
-            `gloam.run`.
+        run_dir, resume, log_every, checkpoint_every, checkpoint_seconds, snapshots, dataset,
+            progress: As in `gloam.run`.
 
     Returns:
         The archive and the metrics.
@@ -106,7 +115,7 @@ def optimize(
     """
     plan = Plan(iterations, log_every, checkpoint_every, checkpoint_seconds, tuple(snapshots))
     driver = Host(evaluate, algorithm, seed)
-    return _conduct(driver, evaluate, algorithm, plan, run_dir, resume, progress)
+    return _conduct(driver, evaluate, algorithm, plan, run_dir, resume, dataset, progress)
 
 
 def resume(
@@ -157,10 +166,15 @@ def _conduct(
     plan: Plan,
     run_dir: str | os.PathLike | None,
     resume: bool,
+    dataset: Dataset | None,
     progress: bool | Display,
 ) -> Result:
     """Open the folder, begin or restore the search, and drive it to the end of its plan."""
     title = f"{type(algorithm).__name__} {getattr(domain, 'name', '')}".strip()
+    if dataset is not None:
+        same = algorithm.archive.cells == len(dataset)
+        checks.expect(same, "dataset", f"{algorithm.archive.cells} items, one for each cell",
+                      f"{len(dataset)}", "Build the archive by dataset.archive().")  # fmt: skip
     if run_dir is None:
         driver.start()
         return drive(driver, plan, None, title=title, progress=progress)
@@ -188,6 +202,8 @@ def _conduct(
         "snapshots": list(plan.snapshots),
     }  # fmt: skip
     folder.write_config(algorithm=algorithm, domain=domain, settings=settings)
+    if dataset is not None:
+        folder.write_dataset(dataset)
     return drive(
         driver, plan, folder, title=title, progress=progress, seconds=seconds, metrics=metrics
     )

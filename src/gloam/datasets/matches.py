@@ -1,0 +1,132 @@
+"""How well an archive serves a dataset: which item each elite stands for, and how close it comes.
+
+Plain coverage counts a cell as filled whatever came to lie in it. The figures here ask how far the
+elite is from the item it stands for.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Literal
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int
+
+from gloam import checks
+from gloam.archives import CVTArchive, Elites
+from gloam.datasets.dataset import Dataset
+
+_ORDERS = {"objective": False, "distance": True, "label": True, "item": True}
+
+
+class Matches:
+    """The elites of a filled archive beside the items that its cells are.
+
+    Args:
+        elites: What a search found, for instance ``result.archive``.
+        dataset: The items, in the order of the archive's cells.
+
+    Example:
+        >>> import gloam
+        >>> data = Dataset(np.array([[0.0, 0.0], [1.0, 1.0], [5.0, 5.0]]), labels=["a", "a", "b"])
+        >>> search = gloam.Search(gloam.MAPElites(data.archive(), np.zeros(2), 0.1, batch_size=2))
+        >>> _ = search.ask()
+        >>> search.tell(objectives=[1.0, 2.0], measures=[[0.0, 0.5], [1.0, 1.0]])
+        >>> matches = Matches(search.archive, data)
+        >>> matches.table()[["item", "label", "distance"]].values.tolist()
+        [[1, 'a', 0.0], [0, 'a', 0.5]]
+        >>> matches.coverage(within=0.1), matches.coverage()
+        (0.3333333333333333, 0.6666666666666666)
+    """
+
+    def __init__(self, elites: Elites, dataset: Dataset):
+        checks.instance("elites", elites, Elites, "Give result.archive or search.archive.")
+        checks.instance("archive", elites.archive, CVTArchive, "Use dataset.archive().")
+        checks.expect(
+            elites.archive.cells == len(dataset), "dataset",
+            f"{elites.archive.cells} items, one for each cell", f"{len(dataset)} items",
+            "Give the dataset that the archive was made of.",
+        )  # fmt: skip
+        self.elites = elites
+        self.dataset = dataset
+        self.metric: Literal["euclidean", "cosine"] = elites.archive.metric
+
+    @cached_property
+    def distances(self) -> Float[np.ndarray, " n"]:
+        """From each elite's measures to its item, by the archive's metric."""
+        return _distances(self.metric, self.elites.measures, self.dataset.items[self.elites.cells])
+
+    def table(self, by: Literal["objective", "distance", "label", "item"] = "objective",
+              ) -> pd.DataFrame:  # fmt: skip
+        """A row for each elite: item, name, label, objective, distance; the best first.
+
+        ``row`` is the elite's place in ``elites.solutions``.
+        """
+        checks.expect(by in _ORDERS, "by", f"one of {', '.join(_ORDERS)}", repr(by))
+        cells, labels = self.elites.cells, self.dataset.labels
+        table = pd.DataFrame({
+            "row": np.arange(len(cells)), "item": cells,
+            "name": [self.dataset.names[cell] for cell in cells],
+            "label": [None if labels is None else labels[cell] for cell in cells],
+            "objective": self.elites.objectives, "distance": self.distances,
+        })  # fmt: skip
+        columns = ["label", "distance"] if by == "label" else [by]
+        ordered = table.sort_values(columns, ascending=_ORDERS[by], kind="stable")
+        return ordered.reset_index(drop=True)
+
+    def coverage(self, within: float | None = None) -> float:
+        """Share of the items that have an elite, or one ``within`` a distance."""
+        if within is None:
+            return len(self.elites) / len(self.dataset)
+        return float((self.distances <= within).sum()) / len(self.dataset)
+
+    def coverage_by_label(self, within: float | None = None) -> pd.DataFrame:
+        """A row for each label: its items, how many have an elite, and the share."""
+        checks.expect(self.dataset.labels is not None, "labels", "a dataset with labels", "none")
+        near = np.ones(len(self.elites), bool) if within is None else self.distances <= within
+        filled = np.zeros(len(self.dataset), bool)
+        filled[self.elites.cells[near]] = True
+        table = pd.DataFrame({"label": self.dataset.labels, "filled": filled})
+        by_label = table.groupby("label")["filled"]
+        found = pd.DataFrame({"items": by_label.size(), "filled": by_label.sum()}).reset_index()
+        return found.assign(coverage=found["filled"] / found["items"])
+
+    def held_out(self, others: Dataset) -> pd.DataFrame:
+        """How well the elites serve items that the search never saw.
+
+        Returns:
+            A row for each item of ``others``: ``distance`` to the nearest elite (whose place is
+            ``row``), and ``floor``, its distance to the nearest item that the search did see: an
+            archive that met all of its own items exactly would come that close.
+        """
+        checks.expect(others.shape == self.dataset.shape, "others",
+                      f"items of shape {self.dataset.shape}", f"shape {others.shape}")  # fmt: skip
+        checks.expect(len(self.elites) > 0, "elites", "at least one elite", "none")
+        row = nearest(self.elites.measures, others.items, self.metric)
+        own = nearest(self.dataset.items, others.items, self.metric)
+        labels: Sequence[str | None] = others.labels or [None] * len(others)
+        return pd.DataFrame({
+            "name": others.names, "label": labels, "row": row,
+            "distance": _distances(self.metric, others.items, self.elites.measures[row]),
+            "floor": _distances(self.metric, others.items, self.dataset.items[own]),
+        })  # fmt: skip
+
+
+def nearest(
+    points: Float[np.ndarray, "n meas"], queries: Float[np.ndarray, "m meas"], metric: str
+) -> Int[np.ndarray, " m"]:
+    """Row of the nearest point to each query."""
+    if len(points) == 1:
+        return np.zeros(len(queries), int)
+    # A search over points is what an archive does to find cells.
+    archive = CVTArchive(points, metric=metric)  # pyright: ignore[reportArgumentType]
+    blocks = [queries[start : start + 4096] for start in range(0, len(queries), 4096)]
+    return np.concatenate([np.asarray(archive.index_of(jnp.asarray(block))) for block in blocks])
+
+
+def _distances(metric: str, points: np.ndarray, others: np.ndarray) -> np.ndarray:
+    if metric == "euclidean":
+        return np.linalg.norm(points - others, axis=1)
+    product = (points * others).sum(axis=1)
+    return 1 - product / (np.linalg.norm(points, axis=1) * np.linalg.norm(others, axis=1))

@@ -1,0 +1,176 @@
+"""Triangle arrangement: paint the images of a dataset with a few see-through triangles."""
+
+import os
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from gloam import checks
+from gloam.archives import Archive, CVTArchive
+from gloam.domains import painting
+from gloam.domains.base import Domain
+
+# Cross products up to here are whole numbers that float32 holds exactly.
+_LARGEST_SIDE = 2048
+
+
+class Triangles(Domain):
+    """Triangle arrangement (TA): the measures are the pixels, the cells are images of a dataset.
+
+    The objective is 1 minus the mean squared error between the picture and the nearest image. How
+    a solution becomes a picture: `gloam.domains.painting`.
+
+    Args:
+        centroids: ``(cells, pixels)`` images with values from 0 to 1, row by row (for colour
+            red, green and blue of each pixel together), or the path of a ``.npy`` file with them.
+        triangles: Number of triangles; each takes 8 numbers of a solution, 10 in colour.
+        canvas: Rows and columns of the images.
+        color: Paint in red, green and blue, not in grey.
+        x0: Where searches start; by default numbers drawn evenly from [0, 1) with ``seed``.
+        seed: Of the draw of ``x0``.
+        name: Short name of the problem, as in tables and file names.
+
+    Example:
+        >>> domain = Triangles(np.zeros((1, 4)), triangles=2, canvas=(2, 2))
+        >>> white = [0, 0, 0, 0, 0, 0, 1, 1]  # shrunk to a point: covers everything, half opaque
+        >>> domain(jnp.asarray([[0.0] * 8 + white])).tolist()
+        [[0.5, 0.5, 0.5, 0.5]]
+    """
+
+    triangles: int = eqx.field(static=True)
+    canvas: tuple[int, int] = eqx.field(static=True)
+    color: bool = eqx.field(static=True)
+    label: str = eqx.field(static=True)
+    start: Float[Array, " sol"]
+    images: CVTArchive
+
+    def __init__(
+        self,
+        centroids: Any,
+        *,
+        triangles: int = 30,
+        canvas: tuple[int, int] = (28, 28),
+        color: bool = False,
+        x0: Any = None,
+        seed: int = 0,
+        name: str = "triangles",
+    ):
+        self.triangles = checks.integer("triangles", triangles, minimum=1)
+        self.canvas = _sides("canvas", canvas, minimum=2)
+        checks.instance("color", color, bool)
+        self.color = color
+        checks.instance("name", name, str)
+        self.label = name
+        self.images = CVTArchive(_images(centroids, self.canvas, color), 0.0, 1.0)
+        seed = checks.integer("seed", seed, minimum=0)
+        if x0 is None:
+            x0 = np.random.default_rng(seed).random(self.solution)
+        x0 = checks.finite_array("x0", x0, ndim=1)
+        checks.expect(x0.size == self.solution, "x0", self._numbers, f"{x0.size} numbers")
+        self.start = jnp.asarray(x0)
+
+    @property
+    def name(self) -> str:
+        """As given, or ``triangles``."""
+        return self.label
+
+    @property
+    def solution(self) -> int:
+        """Numbers in a solution."""
+        return self.triangles * (10 if self.color else 8)
+
+    @property
+    def x0(self) -> Float[Array, " sol"]:
+        """As given, or drawn."""
+        return self.start
+
+    @property
+    def _numbers(self) -> str:
+        each = self.solution // self.triangles
+        return f"{self.solution} numbers ({self.triangles} triangles of {each})"
+
+    def __call__(self, solutions: Float[Array, "batch sol"]) -> Float[Array, "batch meas"]:
+        """Measures of solutions; the objective is the archive's ``closeness`` to them.
+
+        Measures alone, so that the nearest image is looked for once in an iteration, not twice.
+        """
+        pictures = painting.pixels(self._arrange(solutions, ndim=2), self.canvas)
+        # Triangles of a solution that is not finite are merely not painted: it must fail, though.
+        broken = ~jnp.all(jnp.isfinite(solutions), axis=1, keepdims=True)
+        return jnp.where(broken, jnp.nan, pictures.reshape(solutions.shape[0], -1))
+
+    def archive(self) -> Archive:
+        """A cell for every image, the nearest by Euclidean distance."""
+        return self.images
+
+    def render(
+        self,
+        solutions: Float[Array, "*batch sol"],
+        size: int | tuple[int, int] | None = None,
+    ) -> Float[Array, "*picture"]:
+        """Pictures of one solution or of a batch, with a last axis of colours if there are any.
+
+        Args:
+            solutions: ``(sol,)`` or ``(batch, sol)``.
+            size: Rows and columns of a picture, or the longer of the two; by default those of the
+                canvas. The paper's pictures are of size 280.
+        """
+        rows, columns = _size(size, self.canvas)
+        one = jnp.ndim(solutions) == 1
+        scene = self._arrange(solutions, ndim=1 if one else 2)
+        pictures = painting.pixels(scene, self.canvas, (rows, columns))
+        pictures = pictures if self.color else pictures[..., 0]
+        return pictures[0] if one else pictures
+
+    def svg(self, solution: Float[Array, " sol"]) -> str:
+        """One solution as the text of an SVG file."""
+        return painting.svg(self._arrange(solution, ndim=1), self.canvas)
+
+    def _arrange(self, solutions: Any, ndim: int) -> painting.Painting:
+        shape = jnp.shape(solutions)
+        axes = "one solution" if ndim == 1 else "rows"
+        checks.expect(len(shape) == ndim and shape[-1] == self.solution, "solutions",
+                      f"{axes} of {self._numbers}", f"shape {shape}")  # fmt: skip
+        rows = jnp.atleast_2d(jnp.asarray(solutions, jnp.float32))
+        return painting.arrange(rows, self.triangles, self.canvas)
+
+
+def _images(centroids: Any, canvas: tuple[int, int], color: bool) -> np.ndarray:
+    """The dataset as ``(cells, pixels)``, checked against the canvas."""
+    if isinstance(centroids, (str, os.PathLike)):
+        path = checks.existing_file("centroids", centroids, "Give an array or a .npy file.")
+        centroids = np.load(path, allow_pickle=False)
+    images = checks.finite_array("centroids", centroids, ndim=2,
+                                 fix="Give each image as one row of pixels.")  # fmt: skip
+    rows, columns = canvas
+    pixels = rows * columns * (3 if color else 1)
+    each = f"{rows} x {columns}" + (" x 3" if color else "")
+    checks.expect(images.shape[1] == pixels, "centroids", f"{pixels} pixels ({each}) a row",
+                  images.shape[1], "Set canvas and color to those of the images.")  # fmt: skip
+    low, high = float(images.min()), float(images.max())
+    checks.expect(low >= 0 and high <= 1, "centroids", "pixels from 0 to 1",
+                  f"{low:g} to {high:g}", "Divide bytes by 255.")  # fmt: skip
+    return images
+
+
+def _sides(name: str, value: Any, minimum: int) -> tuple[int, int]:
+    pair = isinstance(value, (tuple, list)) and len(value) == 2
+    checks.expect(pair, name, "(rows, columns)", repr(value))
+    rows, columns = (checks.integer(name, side, minimum=minimum) for side in value)
+    checks.expect(max(rows, columns) <= _LARGEST_SIDE, name,
+                  f"at most {_LARGEST_SIDE} rows and columns", repr(value))  # fmt: skip
+    return rows, columns
+
+
+def _size(size: Any, canvas: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of a picture; a single number is the longer side, and keeps the shape."""
+    if size is None:
+        return canvas
+    if isinstance(size, (tuple, list)):
+        return _sides("size", size, minimum=1)
+    longer = checks.integer("size", size, minimum=1)
+    rows, columns = (max(1, round(side * longer / max(canvas))) for side in canvas)
+    return rows, columns
