@@ -93,7 +93,8 @@ def labels(thresholds: Thresholds) -> str:
     for row in thresholds.labels:
         share = f"{row['within'][-1] / row['items']:.1%}"
         rows.append(
-            f'<tr data-label><th scope="row">{named(row["label"])}</th>'
+            f'<tr data-label><th scope="row" title="{named(row["label"])}">'
+            f"{named(row['label'])}</th>"
             f'<td>{row["items"]:,}</td><td>{share}</td><td class="js" data-share>{share}</td>'
             f'<td class="wide"><div class="meter" aria-hidden="true"><i style="width:{share}"></i>'
             f'<i style="width:{share}" data-bar></i></div></td></tr>'
