@@ -29,7 +29,7 @@ from gloam.records import Batch
 
 # Sums of up to some thousand products of numbers near 1, in another order.
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
-IMAGE_SHAPES = [(4, 4), (8, 8), (28, 28), (5, 7, 3), (4, 9, 2), (1, 6)]
+IMAGE_SHAPES = [(4, 4), (28, 28), (5, 7, 3), (1, 6)]
 
 
 @pytest.fixture(scope="session")
@@ -42,8 +42,9 @@ def uniform(shape, seed):
     return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
 
 
+@eqx.filter_jit
 def over_rows(network, rows):
-    return np.asarray(eqx.filter_jit(jax.vmap(network))(jnp.asarray(rows)))
+    return jax.vmap(network)(rows)
 
 
 def leaves(tree):
@@ -138,13 +139,11 @@ def test_weights_start_uniform_within_one_over_root_fan_in():
 
 @pytest.mark.parametrize(
     "network",
-    [CNN((5, 7, 3), channels=(3, 5), hidden=7), Frozen(jnp.tanh, measures=3)],
+    [CNN((5, 7, 3), channels=(3, 5), hidden=7), Frozen(jnp.tanh, MLP(3, (8,)), measures=3)],
     ids=["CNN", "Frozen"],
 )
 def test_a_key_gives_other_weights_of_the_same_shapes_and_always_the_same(network):
-    first, second, again = (
-        network.reinitialized(key=jax.random.key(seed)) for seed in (0, 1, 0)
-    )
+    first, second, again = (network.reinitialized(key=jax.random.key(seed)) for seed in (0, 1, 0))
     assert jax.tree.structure(first) == jax.tree.structure(network)
     assert_same_bits(first, again)
     for leaf, other, old in zip(leaves(first), leaves(second), leaves(network), strict=True):
@@ -208,4 +207,292 @@ def test_a_cnn_learns_which_way_lines_run(seed):
     for fit in range(4):
         state = trained(model, state, jax.random.key(fit))
     after = error_elsewhere(model, state)
-    print("ERR", seed, before, after)
+    # Always saying 0.5 is off by 0.25. Twelve seeds began off by 0.43 to 0.71 and ended by 0.003
+    # to 0.017.
+    assert before > 0.25
+    assert after < 0.05
+
+
+# A frozen part
+
+
+def big_and_small():
+    """A convolution of lines as embedding, and a small head."""
+    kernel = uniform((4, 1, 3, 3), seed=5)
+    embed = Stack(
+        [
+            Unflatten(0, (1, 8, 8)),
+            Convolution(jnp.asarray(kernel), None, (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
+            Rectifier(0.0),
+        ]
+    )
+    return Frozen(embed, MLP(4 * 6 * 6, (16,)), measures=64)
+
+
+def test_only_the_head_is_trained_and_remembered():
+    network = big_and_small()
+    model = model_of(network)
+    state = fresh(model, 0)
+    before = error_elsewhere(model, state)
+    head = jax.tree.structure(eqx.filter(network.head, eqx.is_array))
+    assert jax.tree.structure(state.params) == head
+    # Adam holds two numbers for each weight, and counts its steps.
+    weights = sum(leaf.size for leaf in leaves(network.head))
+    assert sum(leaf.size for leaf in leaves(state.optimizer)) == 2 * weights + 1
+
+    old = [np.array(leaf) for leaf in leaves(network.embed)]
+    for fit in range(4):
+        state = trained(model, state, jax.random.key(fit))
+    assert_same_bits(model.network.embed, old)
+    assert jax.tree.structure(state.params) == head
+    # Twelve seeds began off by 0.37 to 1.02 and ended by 0.005 to 0.011.
+    assert before > 0.25
+    assert error_elsewhere(model, state) < 0.05
+
+
+def test_the_model_with_a_frozen_part_is_head_after_embedding_of_scaled_measures():
+    network = big_and_small()
+    model = model_of(network)
+    state = fresh(model, 0)
+    images = stripes(5, 7, standing=True)
+    whole = eqx.tree_at(lambda n: n.head, network, eqx.combine(state.params, network.head))
+    kernel = np.asarray(network.embed.layers[1].weight)
+    weights, biases = state.params.weights, state.params.biases
+    expected = []
+    for image in np.asarray(images, np.float64):
+        x = (2 * image - 1).reshape(1, 8, 8)
+        x = np.maximum(slow_convolution(x, kernel, np.zeros(4)), 0).ravel()
+        x = np.maximum(x @ np.asarray(weights[0]) + np.asarray(biases[0]), 0)
+        expected.append((x @ np.asarray(weights[1]) + np.asarray(biases[1]))[0])
+    got = eqx.filter_jit(model.discount)(state, images)
+    np.testing.assert_allclose(got, expected, **CLOSE)
+    np.testing.assert_allclose(over_rows(whole, 2 * images - 1), expected, **CLOSE)
+
+
+def test_a_point_is_embedded_once_for_a_fit_and_not_in_every_epoch():
+    model = model_of(Frozen(jnp.tanh, measures=64))
+    centers, real = jnp.zeros((8, 64)), jnp.ones(8, bool)
+    program = jax.make_jaxpr(lambda key: model.init(centers, real, key=key))(jax.random.key(0))
+    loops = [part for part in program.eqns if part.primitive.name == "while"]
+    assert len(loops) == 1
+    assert " tanh " not in str(loops)
+    assert " tanh " in str(program)
+
+
+def test_no_gradient_reaches_the_frozen_part():
+    network = big_and_small()
+    gradient = eqx.filter_jit(eqx.filter_grad(lambda n: n(uniform(64, seed=1))))(network)
+    assert not any(np.any(leaf) for leaf in leaves(gradient.embed))
+    assert any(np.any(leaf) for leaf in leaves(gradient.head))
+
+
+def test_fresh_weights_for_the_head_leave_the_frozen_part():
+    network = big_and_small()
+    other = network.reinitialized(key=jax.random.key(3))
+    assert_same_bits(other.embed, network.embed)
+    assert not np.isin(other.head.weights[0], network.head.weights[0]).any()
+    fixed = Frozen(jnp.tanh, eqx.nn.Linear(3, 1, key=jax.random.key(0)), measures=3)
+    assert_same_bits(fixed.reinitialized(key=jax.random.key(3)), fixed)
+
+
+def test_the_default_head_fits_an_embedding_of_any_shape_and_kind():
+    def embed(row):
+        return jnp.stack([row, row]).astype(jnp.bfloat16)
+
+    network = Frozen(embed, measures=3)
+    assert network.head.weights[0].shape == (6, 128)
+    assert network.features(jnp.ones(3)).dtype == jnp.float32
+
+
+def test_weights_in_numpy_are_put_on_the_device_once():
+    network = Frozen(Linear(uniform((5, 3), seed=0), None), measures=3)  # pyright: ignore
+    assert isinstance(network.embed.weight, jax.Array)
+
+
+def test_a_run_folder_can_hold_these_networks():
+    for network in (big_and_small(), CNN((4, 6, 2), channels=(2, 3), hidden=4)):
+        arrays = {}
+        content = json.loads(json.dumps(codec.encode(network, arrays)))
+        again = codec.decode(content, arrays)
+        assert jax.tree.structure(again) == jax.tree.structure(network)
+        assert_same_bits(again, network)
+
+
+# Networks of PyTorch
+
+CONVOLUTIONS = [
+    {"stride": (2, 1), "padding": (1, 0)},
+    {"dilation": (2, 1), "padding": (2, 2)},
+    {"stride": (3, 2), "groups": 2},
+]
+
+
+@pytest.mark.parametrize("options", CONVOLUTIONS, ids=str)
+def test_a_convolution_is_what_slow_loops_give(options):
+    groups = options.get("groups", 1)
+    weight, bias = uniform((4, 2 // groups, 3, 2), seed=1), uniform(4, seed=2)
+    image = uniform((2, 9, 7), seed=3)
+    padding = tuple((size, size) for size in options.get("padding", (0, 0)))
+    layer = Convolution(
+        jnp.asarray(weight), jnp.asarray(bias), options.get("stride", (1, 1)), padding,
+        options.get("dilation", (1, 1)), groups,
+    )  # fmt: skip
+    loops = {name: value for name, value in options.items() if name != "groups"}
+    expected = slow_convolution(image, weight, bias, **loops)
+    np.testing.assert_allclose(eqx.filter_jit(layer)(image), expected, **CLOSE)
+
+
+def test_the_other_layers_are_what_their_formulas_give():
+    x = 3 * uniform((2, 3, 4), seed=0)
+    erf = np.vectorize(math.erf)
+    tanh = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+    weight, bias = uniform((5, 4), seed=1), uniform(5, seed=2)
+    for layer, expected in [
+        (Rectifier(0.0), np.maximum(x, 0)),
+        (Rectifier(0.2), np.where(x > 0, x, 0.2 * x)),
+        (Tanh(), np.tanh(x)),
+        (Gelu(False), x * (1 + erf(x / math.sqrt(2))) / 2),
+        (Gelu(True), x * (1 + tanh) / 2),
+        (Linear(jnp.asarray(weight), jnp.asarray(bias)), x @ weight.T + bias),
+        (Linear(jnp.asarray(weight), None), x @ weight.T),
+        (Flatten(0, -1), x.ravel()),
+        (Flatten(1, 2), x.reshape(2, 12)),
+        (Flatten(-3, -2), x.reshape(6, 4)),
+        (Unflatten(1, (3, 1)), x.reshape(2, 3, 1, 4)),
+        (Unflatten(-1, (2, -1)), x.reshape(2, 3, 2, 2)),
+        (Stack([Tanh(), Flatten(0, 1)]), np.tanh(x).reshape(6, 4)),
+    ]:
+        got = layer(jnp.asarray(x))
+        assert got.shape == expected.shape, layer
+        np.testing.assert_allclose(got, expected, err_msg=str(layer), **CLOSE)
+
+
+def test_a_stack_serves_as_network_and_starts_every_seed_with_its_weights():
+    weight = jnp.asarray(uniform((1, 64), seed=1))
+    model = model_of(Stack([Linear(weight, None), Tanh()]))
+    assert_same_bits(fresh(model, 0).params, fresh(model, 1).params)
+    assert_same_bits(fresh(model, 0).params, [weight])
+
+
+def torch_networks(nn):
+    relu = nn.ReLU(inplace=True)  # one object in two places
+    return {
+        "perceptron": nn.Sequential(nn.Linear(48, 9), relu, nn.Linear(9, 5), relu, nn.Tanh()),
+        "no bias": nn.Sequential(nn.Linear(48, 9, bias=False), nn.LeakyReLU(0.3)),
+        "doubles": nn.Sequential(nn.Linear(48, 9), nn.GELU("tanh"), nn.Linear(9, 1)).double(),
+        "nested": nn.Sequential(nn.Sequential(nn.Linear(48, 9), nn.GELU()), nn.Linear(9, 1)),
+        "images": nn.Sequential(
+            nn.Unflatten(1, (3, 4, 4)),
+            nn.Conv2d(3, 6, 3, stride=2, padding=1, groups=3),
+            nn.LeakyReLU(),
+            nn.Conv2d(6, 4, (2, 1), padding="same", dilation=(1, 2), bias=False),
+            nn.GELU(),
+            nn.Conv2d(4, 4, (1, 2), padding="valid"),
+            nn.Flatten(2),
+            nn.Linear(2, 3),
+            nn.Flatten(),
+            nn.Linear(12, 1),
+        ),
+    }
+
+
+# PyTorch warns that an even kernel costs it a copy; here the padding of its two sides differs.
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel:UserWarning")
+@pytest.mark.parametrize("name", ["perceptron", "no bias", "doubles", "nested", "images"])
+def test_a_converted_network_gives_what_pytorch_gives(torch, name):
+    torch.manual_seed(3)
+    module = torch_networks(torch.nn)[name]
+    rows = uniform((6, 48), seed=4)
+    tensor = torch.from_numpy(rows).to(next(module.parameters()).dtype)
+    expected = module(tensor).detach().numpy()
+    network = from_torch(module)
+    np.testing.assert_allclose(over_rows(network, rows), expected, rtol=0, atol=1e-5)
+    # The weights are copies: training in PyTorch goes on without them.
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.zero_()
+    np.testing.assert_allclose(over_rows(network, rows), expected, rtol=0, atol=1e-5)
+
+
+def test_what_cannot_be_converted_is_named(torch):
+    nn = torch.nn
+
+    class Doubled(nn.Linear):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    inner = nn.Sequential(nn.ReLU(), nn.BatchNorm1d(4))
+    hooked = nn.Linear(4, 4)
+    hooked.register_forward_hook(lambda *_: None)
+    circular = nn.Conv2d(1, 1, 3, padding=1, padding_mode="circular")
+    for module, message in [
+        (nn.Sequential(nn.Linear(4, 4), inner), r"module\[1\]\[1\]: .*got BatchNorm1d.*Linear, "),
+        (nn.Sequential(Doubled(4, 4)), r"module\[0\]: expected .*got Doubled"),
+        (nn.Sequential(hooked), r"module\[0\]: .*hooks, got Linear"),
+        (nn.Sequential(circular), r"module\[0\]: .*got padding_mode 'circular'"),
+        (nn.Sequential(nn.Flatten(0)), r"module\[0\]: .*got axis 0.*use axis 1"),
+        (nn.Linear(4, 1), r"module: expected a torch.nn.Sequential, got Linear"),
+        ("network.pt", r"module: expected a torch.nn.Sequential, got str"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            from_torch(module)
+
+
+def test_without_pytorch_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match=r"expected PyTorch .*pip install torch"):
+        from_torch(None)
+
+
+# Wrong shapes
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("shape", {"shape": 28}), ("shape", {"shape": (28,)}), ("shape", {"shape": (2, 2, 2, 2)}),
+        ("shape", {"shape": (0, 4)}), ("shape", {"shape": (4.0, 4)}), ("shape", {"shape": "4x4"}),
+        ("channels", {"channels": ()}), ("channels", {"channels": 16}),
+        ("channels", {"channels": (16, 0)}), ("hidden", {"hidden": 0}),
+        ("hidden", {"hidden": (64,)}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_wrong_sizes_of_a_cnn_are_refused_by_name(name, bad):
+    with pytest.raises(ValueError, match=rf"^{name}: expected .*, got "):
+        CNN(**({"shape": (4, 4)} | bad))
+
+
+def test_a_cnn_for_other_images_is_refused_by_the_model():
+    match = r"network: expected .* 64 measures, got CNN.*expected 100 numbers, .*\(10, 10, 1\)"
+    with pytest.raises(ValueError, match=match):
+        model_of(CNN((10, 10)))
+
+
+def first_of(row):
+    return float(row[0])
+
+
+@pytest.mark.parametrize(
+    ("message", "arguments"),
+    [
+        (r"embed: expected an Equinox module or a function, got str", ("clip", None)),
+        (r"embed: expected a network for 6 numbers.*got Linear.*from_torch",
+         (Linear(jnp.zeros((2, 5)), None), None)),
+        (r"embed: expected .*JAX can trace, got first_of", (first_of, None)),
+        (r"head: expected a network for 6 numbers.*got MLP", (jnp.tanh, MLP(5, (4,)))),
+        (r"head: expected one number, got shape \(2,\).*embedding of 6 numbers",
+         (jnp.tanh, Linear(jnp.zeros((2, 6)), None))),
+        (r"head: expected an Equinox module .*got function", (jnp.tanh, lambda row: row[0])),
+    ],
+    ids=["no function", "other input", "not traced", "other head", "2 outputs", "function"],
+)  # fmt: skip
+def test_parts_that_do_not_fit_are_refused(message, arguments):
+    with pytest.raises(ValueError, match=message):
+        Frozen(*arguments, measures=6)
+
+
+@pytest.mark.parametrize("measures", [0, 2.0, None])
+def test_the_measures_of_a_frozen_network_are_a_whole_number(measures):
+    with pytest.raises(ValueError, match=r"^measures: expected a whole number >= 1, got "):
+        Frozen(jnp.tanh, measures=measures)

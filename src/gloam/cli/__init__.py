@@ -12,11 +12,16 @@ from rich.console import Console
 from gloam.checks import EvaluationError
 from gloam.cli.bench import Bench
 from gloam.cli.commands import Demo, Plot, Resume, Run
+from gloam.cli.fill import Datasets, Fill, Gallery, New
 from gloam.cli.paper import Paper, Report
 from gloam.drivers import Interrupted
 
 _Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[New, tyro.conf.subcommand("new")]
+    | Annotated[Fill, tyro.conf.subcommand("fill")]
+    | Annotated[Gallery, tyro.conf.subcommand("gallery")]
+    | Annotated[Datasets, tyro.conf.subcommand("datasets")]
     | Annotated[Run, tyro.conf.subcommand("run")]
     | Annotated[Resume, tyro.conf.subcommand("resume")]
     | Annotated[Plot, tyro.conf.subcommand("plot")]

@@ -10,7 +10,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from gloam import checks
@@ -215,5 +214,5 @@ def _axis(name: str, axis: int) -> int:
 def _array(parameter: Any) -> Any:
     if parameter is None:
         return None
-    # A copy: the memory of PyTorch's may change under it.
-    return jnp.array(np.array(parameter.detach().cpu().float()))
+    # A copy, because training in PyTorch changes its own in place.
+    return jnp.array(parameter.detach().cpu().float().numpy(), copy=True)

@@ -48,7 +48,7 @@ class Frozen(eqx.Module):
     ):
         checks.expect(callable(embed), "embed", "an Equinox module or a function",
                       type(embed).__name__)  # fmt: skip
-        # Weights in NumPy would be constants of the program, as those of a function are.
+        # Weights in NumPy would travel to the device again with every call.
         self.embed = jax.tree.map(
             lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, embed
         )

@@ -20,6 +20,8 @@ from gloam.plots import style
 Pictures = Callable[[np.ndarray], np.ndarray]
 """From places in ``elites.solutions`` to uint8 pictures ``(n, height, width[, 3])``."""
 
+Order = Literal["objective", "distance", "label", "item"]
+
 _BATCH = 256
 _ORDERS = {
     "objective": "from the best objective to the worst",
@@ -40,7 +42,7 @@ def gallery(
     matches: Matches,
     pictures: Pictures,
     *,
-    by: Literal["objective", "distance", "label", "item"] = "objective",
+    by: Order = "objective",
     count: int = 60,
     title: str = "",
 ) -> Figure:
@@ -126,12 +128,12 @@ def elite_pictures(
     )  # fmt: skip
     # As the dataset itself shows its items.
     low, high = dataset.bounds or (float(dataset.items.min()), float(dataset.items.max()))
-    measures = elites.measures.reshape(-1, *dataset.shape)
-    return lambda rows: _bytes("measures", ((measures[rows] - low) / (high - low)).clip(0, 1))
+    pixels = ((elites.measures - low) * (255 / (high - low))).clip(0, 255)
+    measures = np.rint(pixels).astype(np.uint8).reshape(-1, *dataset.shape)
+    return lambda rows: measures[rows]
 
 
-def ordered(matches: Matches, by: Literal["objective", "distance", "label", "item"]
-            ) -> pd.DataFrame:  # fmt: skip
+def ordered(matches: Matches, by: Order) -> pd.DataFrame:
     """The table of ``matches``, of which there must be one at least."""
     checks.instance("matches", matches, Matches, "Build gloam.datasets.Matches(elites, dataset).")
     checks.expect(len(matches.elites) > 0, "elites", "at least one elite", "none")
@@ -189,10 +191,11 @@ def _bytes(name: str, values: Shaped[np.ndarray, "n *picture"]) -> np.ndarray:
         return values
     if values.dtype.kind == "f":
         # A little too bright is cut off; bytes kept as floats would be all white.
-        highest = float(np.max(values, initial=0.0))
+        values = np.nan_to_num(values)
+        highest = float(values.max(initial=0.0))
         checks.expect(highest <= 2, name, "floats from 0 to 1", f"up to {highest:g}",
                       "Divide by 255, or use uint8.")  # fmt: skip
-        values = np.nan_to_num(255 * values)
+        values = 255 * values
     return np.rint(np.clip(values, 0, 255)).astype(np.uint8)
 
 
@@ -246,7 +249,7 @@ def _layout(count: int, sides: int, shape: tuple[int, int]) -> _Layout:
         """How far from landscape, and how much of the sheet would stay empty."""
         wide, high = size(columns)
         full = math.ceil(count / columns) * columns
-        return abs(math.log(wide / high / _LANDSCAPE)) + 4 * (1 - count / full)
+        return abs(math.log(wide / high / _LANDSCAPE)) + 2 * (1 - count / full)
 
     columns = min(range(1, count + 1), key=badness)
     return _Layout(columns, height, width, pair, tile, font, line, (across, down), size(columns))

@@ -2,14 +2,18 @@
 
 import os
 from pathlib import Path
+from typing import Literal
 
 from gloam.algorithms import Algorithm
+from gloam.datasets import Dataset, Matches
 from gloam.discounts import DiscountModel
-from gloam.drivers import ForeignError, RunFolder
+from gloam.drivers import ForeignError, RunFolder, files
 from gloam.plots import style
 from gloam.plots.archive import archive_figure
 from gloam.plots.curves import curves
 from gloam.plots.discount import algorithm_of, discount_panels
+from gloam.plots.gallery import elite_pictures, gallery
+from gloam.plots.page import page
 
 
 def plot_run(
@@ -49,6 +53,40 @@ def plot_run(
         path = style.save(figure, folder.figures / f"{stem}.png", pdf=pdf)
         paths += [path, path.with_suffix(".pdf")] if pdf else [path]
     return paths
+
+
+def gallery_run(
+    run_dir: str | os.PathLike,
+    *,
+    by: Literal["objective", "distance", "label", "item"] = "objective",
+    count: int = 60,
+    held_out: Dataset | None = None,
+) -> list[Path]:
+    """Show a run on a dataset: ``figures/gallery.png`` and the page ``gallery.html``.
+
+    Args:
+        run_dir: A folder that `gloam.run` or `gloam.optimize` wrote with ``dataset=...``.
+        by: Order of the pairs in the picture.
+        count: Pairs in the picture.
+        held_out: Items that the search never saw; the page then says how well they are served.
+
+    Returns:
+        The two files.
+    """
+    folder = RunFolder(run_dir).must_hold_run()
+    dataset = folder.read_dataset()
+    matches = Matches(folder.read_archive(), dataset)
+    try:
+        domain = folder.read_part("domain")
+    except ForeignError:
+        domain = None
+    title = domain_name(folder)
+    small = elite_pictures(matches.elites, dataset, domain)
+    figure = gallery(matches, small, by=by, count=count, title=title)
+    table = None if held_out is None else matches.held_out(held_out)
+    text = page(matches, small, title=title, held_out=table)
+    files.write_bytes(folder.path / "gallery.html", text.encode())
+    return [style.save(figure, folder.figures / "gallery.png"), folder.path / "gallery.html"]
 
 
 def domain_name(folder: RunFolder) -> str:
