@@ -68,11 +68,11 @@ def test_coverage_is_told_for_each_label(corners):
     assert near["coverage"].tolist() == [0.0, 1.0, 0.0]
 
 
-@given(st.lists(st.floats(0, 2, width=32), min_size=9, max_size=9), st.floats(0, 3))
+@given(st.lists(st.floats(0, 2, width=32), min_size=3, max_size=3), st.floats(0, 3))
 def test_labels_make_up_the_coverage_of_all(offsets, within):
-    data = Dataset(np.arange(10.0)[:, None] * [1, 0], labels=list("aabbbbcccd"))
-    measures = data.items[:9] + np.array(offsets, np.float32)[:, None] * [0, 1]
-    found = Matches(elites_of(data.archive(), np.arange(9), np.ones(9), measures), data)
+    data = Dataset(np.arange(4.0)[:, None] * [1, 0], labels=list("aabb"))
+    measures = data.items[:3] + np.array(offsets, np.float32)[:, None] * [0, 1]
+    found = Matches(elites_of(data.archive(), np.arange(3), np.ones(3), measures), data)
     table = found.coverage_by_label(within)
     assert table["items"].sum() == len(data)
     assert table["filled"].sum() / len(data) == pytest.approx(found.coverage(within))
@@ -104,7 +104,7 @@ def test_equals_stay_in_the_order_of_the_items(by):
 
 
 def test_rows_are_places_among_the_elites():
-    data = Dataset(np.arange(6.0)[:, None])
+    data = Dataset(np.arange(40.0)[:, None])
     found = Matches(elites_of(data.archive(), [5, 2, 3], [0.1, 0.3, 0.2], [[5], [2], [3]]), data)
     table = found.table()
     assert table["item"].tolist() == [2, 3, 5]
@@ -162,7 +162,7 @@ def test_what_is_not_there_is_refused(corners):
     assert len(empty.table()) == 0
     with refused("elites: expected at least one elite, got none."):
         empty.held_out(corners.dataset)
-    plain = Dataset(np.arange(2.0)[:, None])
+    plain = Dataset(np.arange(40.0)[:, None])
     found = Matches(elites_of(plain.archive(), [0], [1.0], [[0]]), plain)
     with refused("labels: expected a dataset with labels, got none."):
         found.coverage_by_label()

@@ -12,8 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from gloam.algorithms import CMAMAE, DDS, DMS, Algorithm, MAPElites, MAPElitesLine
-from gloam.domains import Arm, Domain, LinearProjection
+from gloam.domains import Arm, Domain, LinearProjection, Triangles
 from gloam.emitters import RestartEvery
+
+_TRIANGLES = {"sigma0": 0.1, "emitters": 5, "restart": RestartEvery(50)}
 
 # By algorithm, then by column of the table: what the constructor takes besides archive and x0.
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
@@ -23,6 +25,8 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "20d-lp": {"sigma0": 0.5, "alpha": 0.1, "restart": RestartEvery(100)},
         "50d-lp": {"sigma0": 0.5, "alpha": 0.1, "restart": RestartEvery(100)},
         "arm": {"sigma0": 0.2, "alpha": 0.001},
+        "ta-mnist": {**_TRIANGLES, "alpha": 0.001},
+        "ta-fashion-mnist": {**_TRIANGLES, "alpha": 0.1},
     },
     "cma-mae": {
         "2d-lp": {"sigma0": 0.5, "alpha": 0.01},
@@ -30,6 +34,8 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "20d-lp": {"sigma0": 0.5, "alpha": 0.01},
         "50d-lp": {"sigma0": 0.5, "alpha": 0.01},
         "arm": {"sigma0": 0.2, "alpha": 0.01},
+        "ta-mnist": {**_TRIANGLES, "alpha": 0.001},
+        "ta-fashion-mnist": {**_TRIANGLES, "alpha": 0.1},
     },
     "dds": {
         "2d-lp": {"sigma0": 1.5, "bandwidth": 25.6},
@@ -44,6 +50,8 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "20d-lp": {"sigma": 0.5, "line_sigma": 0.2},
         "50d-lp": {"sigma": 0.5, "line_sigma": 0.2},
         "arm": {"sigma": 0.1, "line_sigma": 0.2},
+        "ta-mnist": {"sigma": 0.1, "line_sigma": 0.2, "batch_size": 180},
+        "ta-fashion-mnist": {"sigma": 0.1, "line_sigma": 0.2, "batch_size": 180},
     },
     "map-elites": {
         "2d-lp": {"sigma": 0.5},
@@ -51,6 +59,8 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "20d-lp": {"sigma": 0.5},
         "50d-lp": {"sigma": 0.5},
         "arm": {"sigma": 0.1},
+        "ta-mnist": {"sigma": 0.1, "batch_size": 180},
+        "ta-fashion-mnist": {"sigma": 0.1, "batch_size": 180},
     },
 }
 
@@ -75,8 +85,11 @@ def column(domain: Domain) -> str:
         return f"{nearest}d-lp"
     if isinstance(domain, Arm):
         return "arm"
+    if isinstance(domain, Triangles) and domain.name in SETTINGS["dms"]:
+        return domain.name
     raise ValueError(
-        f"domain: expected LinearProjection or Arm, got {type(domain).__name__}. "
+        "domain: expected LinearProjection, Arm, or Triangles named ta-mnist or "
+        f"ta-fashion-mnist, got {type(domain).__name__}. "
         "The paper has no settings for it: build the algorithm yourself."
     )
 
@@ -96,5 +109,11 @@ def paper_algorithm(name: str, domain: Domain, **changes: Any) -> Algorithm:
     """
     if name not in ALGORITHMS:
         raise ValueError(f"algorithm: expected one of {', '.join(ALGORITHMS)}, got {name!r}.")
-    settings = SETTINGS[name][column(domain)] | changes
+    place = column(domain)
+    if place not in SETTINGS[name]:
+        raise ValueError(
+            f"algorithm: expected one that the paper ran on {place}, got {name!r}. "
+            "Build the algorithm yourself."
+        )
+    settings = SETTINGS[name][place] | changes
     return ALGORITHMS[name](domain.archive(), domain.x0, **settings)

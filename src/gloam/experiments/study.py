@@ -12,17 +12,21 @@ import pandas as pd
 
 from gloam import checks
 from gloam.algorithms import Algorithm
-from gloam.domains import Arm, Domain, LinearProjection
+from gloam.domains import Arm, Domain, LinearProjection, Triangles
 from gloam.drivers import RunFolder, run
 from gloam.drivers.files import write_json
 from gloam.drivers.progress import Display
 from gloam.emitters import CMAES, BasicRestart, RestartEvery
-from gloam.experiments.presets import ALGORITHMS, paper_algorithm
+from gloam.experiments.presets import ALGORITHMS, SETTINGS, paper_algorithm
 
 DOMAINS = (
     "2d-lp-sphere", "10d-lp-sphere", "20d-lp-sphere", "50d-lp-sphere", "2d-lp-rastrigin",
     "10d-lp-rastrigin", "2d-lp-flat", "10d-lp-flat", "arm",
 )  # fmt: skip
+
+# On images of a dataset. They need the images as centroids, so that no study has them by default.
+IMAGE_DOMAINS = {"ta-mnist": "mnist_1000.npy", "ta-fashion-mnist": "fashion_mnist_1000.npy"}
+_KNOWN = (*DOMAINS, *IMAGE_DOMAINS)
 
 # The paper's ablations of DMS (appendix D): variants by name, with what they change.
 ABLATIONS: dict[str, dict[str, dict[str, Any]]] = {
@@ -53,11 +57,18 @@ def domain_named(name: str, centroids: str | os.PathLike | None = None) -> Domai
     """A domain of the paper by its short name.
 
     Args:
-        name: One of `DOMAINS`.
+        name: One of `DOMAINS` or `IMAGE_DOMAINS`.
         centroids: Folder with ``lp_{k}d.npy``, the paper's own centroids; without it gloam's own
-            are made once and cached.
+            are made once and cached. For image domains, with ``mnist_1000.npy`` and so on: rows of
+            784 pixels from 0 to 1.
     """
-    checks.expect(name in DOMAINS, "domain", f"one of {', '.join(DOMAINS)}", repr(name))
+    checks.expect(name in _KNOWN, "domain", f"one of {', '.join(_KNOWN)}", repr(name))
+    if name in IMAGE_DOMAINS:
+        checks.expect(centroids is not None, "centroids",
+                      f"a folder with {IMAGE_DOMAINS[name]}, the images of {name}", "none",
+                      "Give --centroids FOLDER.")  # fmt: skip
+        assert centroids is not None
+        return Triangles(Path(centroids) / IMAGE_DOMAINS[name], name=name)
     if name == "arm":
         return Arm()
     size, _, objective = name.split("-")
@@ -111,7 +122,7 @@ class Study:
 
     def __post_init__(self) -> None:
         for domain in self.domains:
-            checks.expect(domain in DOMAINS, "domains", f"some of {', '.join(DOMAINS)}",
+            checks.expect(domain in _KNOWN, "domains", f"some of {', '.join(_KNOWN)}",
                           repr(domain))  # fmt: skip
         for algorithm in self.algorithms:
             checks.expect(algorithm in VARIANTS, "algorithms", f"some of {', '.join(VARIANTS)}",
@@ -123,6 +134,8 @@ class Study:
         """All cells, domain by domain."""
         for domain in self.domains:
             for algorithm in self.algorithms:
+                if domain in IMAGE_DOMAINS and domain not in SETTINGS[VARIANTS[algorithm][0]]:
+                    continue  # the paper could not run DDS on images
                 yield Cell(domain, algorithm, self.path / domain / algorithm)
 
     def finished(self, cell: Cell) -> bool:

@@ -54,8 +54,8 @@ def page(
             ones are shrunk to 112.
         title: Heading of the page.
         limit: How many pairs to show at most, spread evenly from the best objective to the worst;
-            the figures count all. 2,000 pairs of 28 x 28 gray pixels make a page of 3 to 6 MB,
-            in colour about twice that.
+            the figures count all. 2,000 pairs of 28 x 28 pixels make a page of 3 to 6 MB in gray,
+            and of at most 14 MB in colour.
         held_out: What `Matches.held_out` tells of items that the search never saw.
 
     Returns:
@@ -106,7 +106,8 @@ def _orders(matches: Matches, shown: pd.DataFrame) -> dict[str, list[int]]:
     tables = {"objective": ordered(matches, "objective"), "distance": ordered(matches, "distance")}
     tables |= {"label": ordered(matches, "label")} if labels else {}
     tables |= {"item": ordered(matches, "item")}
-    return {by: np.argsort(table["row"])[shown["row"]].tolist() for by, table in tables.items()}
+    rows = shown["row"].to_numpy()
+    return {by: np.argsort(table["row"].to_numpy())[rows].tolist() for by, table in tables.items()}
 
 
 def _choice(by: str) -> str:

@@ -1,0 +1,78 @@
+"""Filling a dataset from the command line: bad input is told before any search."""
+
+import numpy as np
+import pytest
+
+from gloam.cli import main
+from gloam.cli.fill import digits, read_dataset
+
+
+@pytest.fixture
+def problem(tmp_path, monkeypatch):
+    """A folder with a function of two numbers, and data of two numbers."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\nx0 = np.zeros(2)\nsigma0 = 0.3\n"
+        "def evaluate(x):\n    return np.tanh(x)\n"
+        "def wide(x):\n    return np.zeros((len(x), 3))\n"
+        "def words(x):\n    return 'far'\n"
+    )
+    random = np.random.default_rng(0)
+    np.save(tmp_path / "data.npy", random.uniform(-1, 1, (20, 2)).astype(np.float32))
+    np.savez(tmp_path / "bad.npz", items=np.array([[0.0, np.nan], [1.0, 1.0]]))
+    np.save(tmp_path / "same.npy", np.ones((5, 2)))
+    np.save(tmp_path / "one.npy", np.ones((1, 2)))
+    return tmp_path
+
+
+def refused(capsys, *arguments):
+    with pytest.raises(SystemExit) as stopped:
+        main(["fill", *arguments, "--iterations", "2", "--quiet"])
+    assert stopped.value.code == 2
+    return " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["mine.py", "--dataset", "nowhere"], "nowhere"),
+        (["mine.py", "--dataset", "bad.npz"], "items: expected finite numbers"),
+        (["mine.py", "--dataset", "same.npy"], "at least 2 different items"),
+        (["mine.py", "--dataset", "one.npy"], "at least 2 items"),
+        (["mine.py:wide", "--dataset", "data.npy"],
+         "measures: expected shape (batch, 2), as the items have, got shape (2, 3)"),
+        (["mine.py:words", "--dataset", "data.npy"], "evaluate: expected measures"),
+        (["mine.py:none", "--dataset", "data.npy"], "function: expected 'none' in mine.py"),
+        (["other.py", "--dataset", "data.npy"], "gloam new"),
+        (["no.such.module", "--dataset", "data.npy"], "module: expected one that Python"),
+        (["mine.py", "--dataset", "data.npy", "--x0", "zeros:many"], "x0: expected zeros:N"),
+        (["mine.py", "--dataset", "data.npy", "--items", "50"], "n: expected at most the 20 items"),
+    ],
+)  # fmt: skip
+def test_wrong_input_is_explained_before_the_search(problem, capsys, arguments, message):
+    assert message in refused(capsys, *arguments)
+    assert not (problem / "runs").exists()
+
+
+def test_vectors_without_pictures_say_what_a_gallery_needs(problem, capsys):
+    told = refused(capsys, "mine.py", "--dataset", "data.npy", "--x0", "uniform:2",
+                   "--sigma0", "0.5", "--out", "runs/v")  # fmt: skip
+    assert "image" in told
+    assert (problem / "runs" / "v" / "archive.npz").is_file()  # the search itself is kept
+
+
+def test_new_does_not_overwrite(problem, capsys):
+    main(["new", "begin.py"])
+    assert "gloam fill begin.py" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["new", "begin.py"])
+    assert "which exists" in capsys.readouterr().err
+
+
+def test_the_digits_are_pictures_with_labels():
+    data = digits()
+    assert len(data) == 1797
+    assert data.shape == (8, 8)
+    assert (data.items.min(), data.items.max()) == (0.0, 1.0)
+    assert set(data.labels) == set("0123456789")
+    assert len(read_dataset("digits", (28, 28), "L")) == 1797
