@@ -166,3 +166,19 @@ def test_what_is_not_there_is_refused(corners):
     found = Matches(elites_of(plain.archive(), [0], [1.0], [[0]]), plain)
     with refused("labels: expected a dataset with labels, got none."):
         found.coverage_by_label()
+
+
+def test_black_pictures_are_at_a_right_angle_to_everything():
+    data = Dataset(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    search = gloam.Search(gloam.MAPElites(data.archive("cosine"), np.ones(2), 0.1, batch_size=2))
+    search.ask()
+    search.tell([1.0, 1.0], [[0.0, 0.0], [0.0, 3.0]])
+    matches = Matches(search.archive, data)
+    assert matches.distances.tolist() == [1.0, 0.0]
+    others = Dataset(np.array([[0.0, 2.0], [2.0, 0.0]]))
+    assert matches.held_out(others)["row"].tolist() == [1, 1]
+
+
+def test_file_names_that_are_not_utf8_can_be_shown():
+    data = Dataset(np.eye(2), names=["caf\udce9.png", "b.png"])
+    assert data.names == ["caf?.png", "b.png"]

@@ -176,7 +176,8 @@ def tell_matches(matches: Matches) -> None:
         middle = float(np.median(matches.distances))
         print(f"half of the elites are within {middle:.3g} of their item")
     if data.labels is not None and 1 < len(set(data.labels)) <= 30:
-        for row in matches.coverage_by_label().itertuples():
+        rows: Any = matches.coverage_by_label().itertuples()
+        for row in rows:
             print(f"{row.label:>12} {row.filled:>6} of {row.items:<6} {row.coverage:>7.1%}")
 
 

@@ -70,4 +70,7 @@ def _text(value: Any) -> str:
     missing = value is None or type(value).__name__ in ("NAType", "NaTType")
     if missing or (isinstance(value, float) and value != value):
         return ""
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    # File names may hold bytes that are no UTF-8; tables and pages cannot.
+    return str(value).encode(errors="replace").decode()

@@ -42,15 +42,17 @@ class Matches:
 
     def __init__(self, elites: Elites, dataset: Dataset):
         checks.instance("elites", elites, Elites, "Give result.archive or search.archive.")
-        checks.instance("archive", elites.archive, CVTArchive, "Use dataset.archive().")
+        archive = elites.archive
+        checks.instance("archive", archive, CVTArchive, "Use dataset.archive().")
+        assert isinstance(archive, CVTArchive)
         checks.expect(
-            elites.archive.cells == len(dataset), "dataset",
-            f"{elites.archive.cells} items, one for each cell", f"{len(dataset)} items",
+            archive.cells == len(dataset), "dataset",
+            f"{archive.cells} items, one for each cell", f"{len(dataset)} items",
             "Give the dataset that the archive was made of.",
         )  # fmt: skip
         self.elites = elites
         self.dataset = dataset
-        self.metric: Literal["euclidean", "cosine"] = elites.archive.metric
+        self.metric: Literal["euclidean", "cosine"] = archive.metric
 
     @cached_property
     def distances(self) -> Float[np.ndarray, " n"]:
@@ -117,16 +119,24 @@ def nearest(
     points: Float[np.ndarray, "n meas"], queries: Float[np.ndarray, "m meas"], metric: str
 ) -> Int[np.ndarray, " m"]:
     """Row of the nearest point to each query."""
-    if len(points) == 1:
-        return np.zeros(len(queries), int)
+    # Rows of zeros have no direction that could be near another.
+    fit = np.arange(len(points))
+    if metric == "cosine":
+        fit = np.flatnonzero(np.linalg.norm(points, axis=1) > 0)
+    if len(fit) < 2:
+        return np.full(len(queries), fit[0] if len(fit) else 0)
     # A search over points is what an archive does to find cells.
-    archive = CVTArchive(points, metric=metric)  # pyright: ignore[reportArgumentType]
+    archive = CVTArchive(points[fit], metric=metric)  # pyright: ignore[reportArgumentType]
     blocks = [queries[start : start + 4096] for start in range(0, len(queries), 4096)]
-    return np.concatenate([np.asarray(archive.index_of(jnp.asarray(block))) for block in blocks])
+    found = [np.asarray(archive.index_of(jnp.asarray(block))) for block in blocks]
+    return fit[np.concatenate(found)]
 
 
 def _distances(metric: str, points: np.ndarray, others: np.ndarray) -> np.ndarray:
     if metric == "euclidean":
         return np.linalg.norm(points - others, axis=1)
     product = (points * others).sum(axis=1)
-    return 1 - product / (np.linalg.norm(points, axis=1) * np.linalg.norm(others, axis=1))
+    lengths = np.linalg.norm(points, axis=1) * np.linalg.norm(others, axis=1)
+    # A row of zeros (a black picture) has no direction: it counts as at a right angle to all.
+    cosine = np.divide(product, lengths, out=np.zeros_like(product), where=lengths > 0)
+    return np.clip(1 - cosine, 0.0, 2.0)

@@ -1,0 +1,82 @@
+"""Memory: that it does not grow with iterations, and that large problems fit a small machine."""
+
+import argparse
+import resource
+import sys
+import time
+
+import numpy as np
+
+import gloam
+from gloam.domains import LinearProjection
+from gloam.drivers.fused import Fused
+
+
+def resident() -> float:
+    """Megabytes this process holds now (Linux)."""
+    with open("/proc/self/status") as file:
+        line = next(line for line in file if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1024
+
+
+def peak() -> float:
+    """The most megabytes this process ever held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def growth(iterations: int) -> None:
+    """Resident memory along a long run of both drivers on 2D LP Sphere."""
+    domain = LinearProjection(2)
+    algorithm = gloam.DMS(domain.archive(), domain.x0, 0.5)
+    fused = Fused(domain, algorithm, [0])
+    fused.start()
+    search = gloam.Search(algorithm)
+    for step in range(6):
+        fused.advance(iterations // 5 if step else 50)
+        for _ in range(iterations // 50 if step else 50):
+            x = search.ask()
+            search.tell(1 - np.square(x).mean(axis=1), x[:, :2])
+        print(f"fused {fused.iteration:>6} iterations, ask-tell {search.iteration:>5}: "
+              f"{resident():.0f} MB", flush=True)  # fmt: skip
+
+
+def large(cells: int, measures: int, solution: int, iterations: int) -> None:
+    """A few iterations on a large problem."""
+    start = time.perf_counter()
+    random = np.random.default_rng(0)
+    centroids = random.standard_normal((cells, measures), dtype=np.float32)
+    archive = gloam.CVTArchive(centroids)
+    del centroids
+    algorithm = gloam.DMS(archive, np.zeros(solution), 0.5)
+    print(f"{cells:,} cells x {measures} measures, solutions of {solution:,} numbers, "
+          f"{type(algorithm.emitter.strategy).__name__}: built in "
+          f"{time.perf_counter() - start:.0f} s, {resident():.0f} MB", flush=True)  # fmt: skip
+    search = gloam.Search(algorithm)
+    weights = random.standard_normal((solution, measures), dtype=np.float32) / solution**0.5
+    for _ in range(iterations):
+        start = time.perf_counter()
+        x = search.ask()
+        search.tell(-np.square(x).mean(axis=1), x @ weights)
+        search.state.iteration.block_until_ready()
+        print(f"  iteration {search.iteration}: {time.perf_counter() - start:.2f} s, "
+              f"{resident():.0f} MB", flush=True)  # fmt: skip
+    print(f"  most ever held: {peak():.0f} MB", flush=True)
+
+
+def main() -> int:
+    """Run one of the three."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["growth", "cells", "solution"])
+    parser.add_argument("--iterations", type=int)
+    options = parser.parse_args()
+    if options.what == "growth":
+        growth(options.iterations or 5000)
+    elif options.what == "cells":
+        large(1_000_000, 512, 100, options.iterations or 3)
+    else:
+        large(10_000, 10, 10_000, options.iterations or 20)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
