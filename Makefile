@@ -21,8 +21,10 @@ bench: .venv/.bench
 
 # Renders the README's pictures from a fresh demo.
 docs: .venv/.installed
-	$(BIN)/gloam demo --out runs/docs
+	$(BIN)/gloam demo --domain lp --out runs/docs
 	cp runs/docs/figures/discount.png runs/docs/figures/archive.png docs/images/
+	$(BIN)/gloam demo --out runs/gallery
+	cp runs/gallery/figures/gallery.png docs/images/
 
 .venv/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv

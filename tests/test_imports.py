@@ -9,7 +9,7 @@ import gloam
 
 SOURCE = Path(gloam.__file__).parent
 
-_BASE = {"records", "checks"}
+_BASE = {"records", "checks", "files"}
 _PIECES = {"emitters", "archives", "discounts"}
 _CORE = _BASE | _PIECES | {"algorithms", "step", "_version"}
 
@@ -19,6 +19,7 @@ _CORE = _BASE | _PIECES | {"algorithms", "step", "_version"}
 ALLOWED = {
     "_version": set(),
     "checks": set(),
+    "files": set(),
     "records": {"checks"},
     "emitters": _BASE,
     "archives": _BASE,
@@ -29,7 +30,7 @@ ALLOWED = {
     "domains": _BASE | {"archives", "datasets"},
     "drivers": _CORE | {"domains", "datasets"},
     # Figures come from run folders: what reads them is allowed, what runs searches is not.
-    "plots": _CORE | {"datasets", "drivers.folder", "drivers.codec", "drivers.files"},
+    "plots": _CORE | {"datasets", "drivers.folder", "drivers.codec"},
     "experiments": _CORE | {"domains", "datasets", "drivers", "plots"},
     "benchmark": _CORE | {"domains", "drivers", "experiments"},
     "interop": _CORE | {"drivers"},

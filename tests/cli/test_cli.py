@@ -38,8 +38,17 @@ def test_the_paper_is_the_default(tmp_path):
     assert (emitter.sigma, emitter.line_sigma, emitter.batch_size) == (0.1, 0.2, 540)
 
 
-def test_demo_leaves_pictures(tmp_path, capsys):
+def test_demo_leaves_a_gallery(tmp_path, capsys):
     run("demo", "--iterations", 25, "--out", tmp_path / "demo")
+    shown = capsys.readouterr().out
+    assert "of 1,797 items have an elite" in shown
+    for path in (tmp_path / "demo" / "figures" / "gallery.png", tmp_path / "demo" / "gallery.html"):
+        assert str(path) in shown
+        assert path.is_file()
+
+
+def test_demo_of_the_sphere_leaves_pictures(tmp_path, capsys):
+    run("demo", "--domain", "lp", "--iterations", 25, "--out", tmp_path / "demo")
     shown = capsys.readouterr().out
     for name in ("curves.png", "archive.png", "discount.png"):
         assert str(tmp_path / "demo" / "figures" / name) in shown

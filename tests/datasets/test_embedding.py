@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from gloam.datasets import Dataset, embedding, from_array, from_file, from_folder, storage
+from gloam import files
+from gloam.datasets import Dataset, embedding, from_array, from_file, from_folder
 
 
 def refused(message: str):
@@ -204,7 +205,7 @@ def test_a_full_disk_does_not_cost_the_vectors(folder, monkeypatch):
     def full(path, arrays):
         raise OSError("no space left")
 
-    monkeypatch.setattr(storage, "write_arrays", full)
+    monkeypatch.setattr(files, "write_arrays", full)
     with pytest.warns(UserWarning, match="could not be kept in .*: no space left") as caught:
         data = read(folder, Recorder())
     assert len(data) == 10
@@ -213,7 +214,7 @@ def test_a_full_disk_does_not_cost_the_vectors(folder, monkeypatch):
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "x.npz"
-    storage.write_arrays(path, {"a": np.eye(2)})
+    files.write_arrays(path, {"a": np.eye(2)})
     before = path.read_bytes()
 
     def broken(file, **arrays):
@@ -222,7 +223,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(np, "savez", broken)
     with pytest.raises(KeyboardInterrupt):
-        storage.write_arrays(path, {"a": np.eye(3)})
+        files.write_arrays(path, {"a": np.eye(3)})
     assert [file.name for file in tmp_path.iterdir()] == ["x.npz"]
     assert path.read_bytes() == before
 

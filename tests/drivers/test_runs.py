@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import gloam
-from gloam.drivers.files import write_bytes
+from gloam.files import write_bytes
 
 from .conftest import assert_same_bits, evaluate
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from gloam import checks
+from gloam import checks, files
 from gloam.archives.neighbors import lanes, most_similar
 
 _BLOCK = 2048
@@ -59,7 +59,7 @@ def kmeans_centroids(
     points = np.random.default_rng(seed).uniform(low, high, (total, dimensions))
     result = np.asarray(_lloyd(jnp.asarray(points, jnp.float32), cells, iterations))
     if cache is not None:
-        _write(Path(cache), result)
+        files.write_array(Path(cache), result)
     return result
 
 
@@ -92,11 +92,3 @@ def _improved(
     total = jnp.zeros_like(centroids).at[owner].add(points * weight[:, None])
     # A centroid that owns no point stays where it is.
     return jnp.where(count[:, None] > 0, total / jnp.maximum(count, 1.0)[:, None], centroids)
-
-
-def _write(path: Path, array: np.ndarray) -> None:
-    # Written aside and renamed, so that a killed process leaves no half of a cache.
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.npy")
-    np.save(aside, array, allow_pickle=False)
-    os.replace(aside, path)

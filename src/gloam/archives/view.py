@@ -1,15 +1,17 @@
 """Elites on the host: the filled archive as a user reads it."""
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-import pandas as pd
 
 from gloam.archives.base import Archive
 from gloam.archives.metrics import summarize
 from gloam.archives.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Elites:
@@ -81,11 +83,13 @@ class Elites:
         """``(n, ...)`` an extra field of the elites."""
         return np.asarray(self.store.fields[name])[self.occupied]
 
-    def to_pandas(self) -> pd.DataFrame:
+    def to_pandas(self) -> "pd.DataFrame":
         """A row for each elite: cell, objective, measures_0.., solution_0.., and the fields.
 
         Fields that are arrays are flattened into columns ``name_0``, ``name_1``, ...
         """
+        import pandas as pd  # lazily: half a second that `import gloam` need not wait for
+
         columns: dict[str, np.ndarray] = {"cell": self.cells, "objective": self.objectives}
         parts = {"measures": self.measures, "solution": self.solutions}
         parts |= {name: self.field(name) for name in self.store.fields}

@@ -7,8 +7,8 @@ import pandas as pd
 
 from gloam.benchmark import ALGORITHMS, Comparison, Problem, measure
 from gloam.benchmark.compare import Neighbours, surroundings
-from gloam.drivers.files import write_bytes
 from gloam.experiments.tables import as_markdown
+from gloam.files import write_bytes
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Shaped
 
-from gloam import checks
+from gloam import checks, files
 from gloam.datasets import storage
 from gloam.datasets.progress import bar
 from gloam.datasets.rows import blocks
@@ -52,7 +52,7 @@ def embed_all(
             advance(len(some))
     if path is not None:
         try:
-            storage.write_arrays(path, {"vectors": vectors, "embed": np.array(name)})
+            files.write_arrays(path, {"vectors": vectors, "embed": np.array(name)})
         except OSError as error:  # a full disk must not cost the vectors as well
             warnings.warn(f"embeddings could not be kept in '{path}': {error}", stacklevel=3)
     return vectors

@@ -6,16 +6,18 @@ elite is from the item it stands for.
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 from jaxtyping import Float, Int
 
 from gloam import checks
 from gloam.archives import CVTArchive, Elites
 from gloam.datasets.dataset import Dataset
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _ORDERS = {"objective": False, "distance": True, "label": True, "item": True}
 
@@ -60,11 +62,13 @@ class Matches:
         return _distances(self.metric, self.elites.measures, self.dataset.items[self.elites.cells])
 
     def table(self, by: Literal["objective", "distance", "label", "item"] = "objective",
-              ) -> pd.DataFrame:  # fmt: skip
+              ) -> "pd.DataFrame":  # fmt: skip
         """A row for each elite: item, name, label, objective, distance; the best first.
 
         ``row`` is the elite's place in ``elites.solutions``.
         """
+        import pandas as pd  # lazily: half a second that `import gloam` need not wait for
+
         checks.expect(by in _ORDERS, "by", f"one of {', '.join(_ORDERS)}", repr(by))
         cells, labels = self.elites.cells, self.dataset.labels
         table = pd.DataFrame({
@@ -83,8 +87,10 @@ class Matches:
             return len(self.elites) / len(self.dataset)
         return float((self.distances <= within).sum()) / len(self.dataset)
 
-    def coverage_by_label(self, within: float | None = None) -> pd.DataFrame:
+    def coverage_by_label(self, within: float | None = None) -> "pd.DataFrame":
         """A row for each label: its items, how many have an elite, and the share."""
+        import pandas as pd  # lazily: half a second that `import gloam` need not wait for
+
         checks.expect(self.dataset.labels is not None, "labels", "a dataset with labels", "none")
         near = np.ones(len(self.elites), bool) if within is None else self.distances <= within
         filled = np.zeros(len(self.dataset), bool)
@@ -94,7 +100,7 @@ class Matches:
         found = pd.DataFrame({"items": by_label.size(), "filled": by_label.sum()}).reset_index()
         return found.assign(coverage=found["filled"] / found["items"])
 
-    def held_out(self, others: Dataset) -> pd.DataFrame:
+    def held_out(self, others: Dataset) -> "pd.DataFrame":
         """How well the elites serve items that the search never saw.
 
         Returns:
@@ -102,6 +108,8 @@ class Matches:
             ``row``), and ``floor``, its distance to the nearest item that the search did see: an
             archive that met all of its own items exactly would come that close.
         """
+        import pandas as pd  # lazily: half a second that `import gloam` need not wait for
+
         checks.expect(others.shape == self.dataset.shape, "others",
                       f"items of shape {self.dataset.shape}", f"shape {others.shape}")  # fmt: skip
         checks.expect(len(self.elites) > 0, "elites", "at least one elite", "none")

@@ -1,10 +1,7 @@
-"""Where made files are kept, and how they are written: whole or not at all. No pickles."""
+"""Where files are kept that can be made again."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-
-import numpy as np
 
 
 def cache_folder() -> Path:
@@ -21,19 +18,3 @@ def can_write(folder: Path) -> bool:
     except OSError:
         return False
     return os.access(folder, os.W_OK | os.X_OK)
-
-
-def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays as an uncompressed ``.npz``; a crash leaves the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        # Into the file at once: a buffer would be a second copy of what may be gigabytes.
-        with open(aside, "wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise

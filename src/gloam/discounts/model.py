@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.discounts.base import Discount
+from gloam.discounts.frozen import stages
 from gloam.discounts.networks import MLP, Reinitializable
 from gloam.discounts.training import Trained, fit
 from gloam.records import Batch, Fit, Scored
@@ -99,14 +100,14 @@ class DiscountModel(Discount):
         network = self.network
         if isinstance(network, Reinitializable):
             network = network.reinitialized(key=key_weights)
-        params = eqx.filter(network, eqx.is_inexact_array)
+        params = eqx.filter(stages(network)[1], eqx.is_inexact_array)
         trained = Trained(params, self._optimizer.init(params))
         floor = jnp.full(centers.shape[:1], self.f_min)
-        return self._fit(trained, centers, floor, real, key=key_fit)[0]
+        return self._fit(trained, self._inputs(centers), floor, real, key=key_fit)[0]
 
     def discount(self, state: Trained, measures: Float[Array, "n meas"]) -> Float[Array, " n"]:
         """The discount function ``fhat`` at any measures."""
-        return self._forward(state.params, self._scaled(measures))
+        return self._forward(state.params, self._inputs(measures))
 
     def at_cells(
         self, state: Trained, cells: Int[Array, " n"], centers: Float[Array, "n meas"]
@@ -135,25 +136,29 @@ class DiscountModel(Discount):
         points = jnp.concatenate([batch.measures, centers])
         goals = jnp.concatenate([raised, floor])
         real = jnp.concatenate([batch.valid, empty])
-        trained, loss, epochs = self._fit(state, points, goals, real, key=key)
+        # Each part as it is scored, so that the compiler embeds the batch once for both.
+        inputs = jnp.concatenate([self._inputs(batch.measures), self._inputs(centers)])
+        trained, loss, epochs = self._fit(state, inputs, goals, real, key=key)
         return trained, Fit(loss, epochs, points, goals, real)
 
     @property
     def _optimizer(self) -> optax.GradientTransformation:
-        return optax.flatten(optax.adam(self.learning_rate, b1=0.9, b2=0.999))
+        return optax.adam(self.learning_rate, b1=0.9, b2=0.999)
 
-    def _scaled(self, measures: Float[Array, "n meas"]) -> Float[Array, "n meas"]:
-        return 2.0 * (measures - self.lower) / (self.upper - self.lower) - 1.0
+    def _inputs(self, measures: Float[Array, "n meas"]) -> Float[Array, "n inputs"]:
+        """What the trained part of the network sees: scaled measures, or their embedding."""
+        scaled = 2.0 * (measures - self.lower) / (self.upper - self.lower) - 1.0
+        return jax.vmap(stages(self.network)[0])(scaled)
 
-    def _forward(self, params: Any, scaled: Float[Array, "n meas"]) -> Float[Array, " n"]:
-        network = eqx.combine(params, self.network)
-        return jnp.reshape(jax.vmap(network)(scaled), (-1,))  # pyright: ignore[reportArgumentType]
+    def _forward(self, params: Any, inputs: Float[Array, "n inputs"]) -> Float[Array, " n"]:
+        network: Any = eqx.combine(params, stages(self.network)[1])
+        return jnp.reshape(jax.vmap(network)(inputs), (-1,))
 
     def _fit(
-        self, trained: Trained, measures: Array, goals: Array, real: Array, *, key: PRNGKeyArray
+        self, trained: Trained, inputs: Array, goals: Array, real: Array, *, key: PRNGKeyArray
     ) -> tuple[Trained, Array, Array]:
         return fit(
-            self._forward, self._optimizer, trained, self._scaled(measures), goals, real,
+            self._forward, self._optimizer, trained, inputs, goals, real,
             batch_size=self.train_batch_size, epochs=self.epochs,
             cutoff=self.cutoff * (self.f_max - self.f_min), key=key,
         )  # fmt: skip

@@ -10,11 +10,11 @@ import jax
 import numpy as np
 from jaxtyping import ArrayLike
 
-from gloam import checks, step
+from gloam import checks, files, step
 from gloam._version import __version__
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
-from gloam.drivers import codec, files
+from gloam.drivers import codec
 from gloam.drivers.rows import metric_rows, snapshot_arrays
 from gloam.records import Proposal, Report, SearchState
 

@@ -12,15 +12,17 @@ figures/                   pictures
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
-from gloam import checks
+from gloam import checks, files
 from gloam.archives import Archive, Elites, Store
 from gloam.datasets import Dataset
-from gloam.drivers import codec, files
+from gloam.drivers import codec
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class RunFolder:
@@ -93,12 +95,14 @@ class RunFolder:
             arrays.get("images"), None if bounds is None else (float(bounds[0]), float(bounds[1])),
         )  # fmt: skip
 
-    def write_metrics(self, table: pd.DataFrame) -> None:
+    def write_metrics(self, table: "pd.DataFrame") -> None:
         """Write the metrics."""
         files.write_table(self.path / "metrics.parquet", table)
 
-    def read_metrics(self) -> pd.DataFrame:
+    def read_metrics(self) -> "pd.DataFrame":
         """The metrics so far; empty before the first checkpoint."""
+        import pandas as pd  # lazily: half a second that `import gloam` need not wait for
+
         path = self.path / "metrics.parquet"
         return pd.read_parquet(path) if path.is_file() else pd.DataFrame()
 

@@ -7,15 +7,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import pandas as pd
 
 from gloam import checks
 from gloam.archives import Elites
 from gloam.drivers.folder import RunFolder
 from gloam.drivers.progress import Bar, Display, Silent
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Longest stretch of work between two looks at the clock and at Ctrl-C.
 _STRETCH_SECONDS = 1.0
@@ -61,7 +63,7 @@ class Result:
 
     archives: list[Elites]
     """The elites, one `gloam.Elites` a seed."""
-    metrics: pd.DataFrame
+    metrics: "pd.DataFrame"
     """Columns seed, iteration, evaluations, qd_score, coverage, best, loss, epochs, restarts,
     unique_cells, failed, empty_discount, rank_correlation (see `Diagnosis`), seconds."""
     seeds: list[int]
@@ -123,7 +125,7 @@ def drive(
     title: str,
     progress: bool | Display,
     seconds: float = 0.0,
-    metrics: pd.DataFrame | None = None,
+    metrics: "pd.DataFrame | None" = None,
 ) -> Result:
     """Advance a driver to the end of its plan, keeping what the plan says.
 
@@ -137,6 +139,8 @@ def drive(
         metrics: Their metrics. Rows past the driver's iteration are dropped: they were logged after
             the checkpoint and will be made again.
     """
+    import pandas as pd  # lazily: half a second that `import gloam` need not wait for
+
     rows: list[dict[str, Any]] = []
     if metrics is not None and len(metrics):
         rows = metrics[metrics["iteration"] <= driver.iteration].to_dict("records")  # pyright: ignore

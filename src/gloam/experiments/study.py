@@ -14,10 +14,10 @@ from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.domains import Arm, Domain, LinearProjection, Triangles
 from gloam.drivers import RunFolder, run
-from gloam.drivers.files import write_json
 from gloam.drivers.progress import Display
 from gloam.emitters import CMAES, BasicRestart, RestartEvery
 from gloam.experiments.presets import ALGORITHMS, SETTINGS, paper_algorithm
+from gloam.files import write_json
 
 DOMAINS = (
     "2d-lp-sphere", "10d-lp-sphere", "20d-lp-sphere", "50d-lp-sphere", "2d-lp-rastrigin",

@@ -4,10 +4,11 @@ import os
 from pathlib import Path
 from typing import Literal
 
+from gloam import files
 from gloam.algorithms import Algorithm
 from gloam.datasets import Dataset, Matches
 from gloam.discounts import DiscountModel
-from gloam.drivers import ForeignError, RunFolder, files
+from gloam.drivers import ForeignError, RunFolder
 from gloam.plots import style
 from gloam.plots.archive import archive_figure
 from gloam.plots.curves import curves

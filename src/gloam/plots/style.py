@@ -16,7 +16,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, ListedColormap, Normalize
 from matplotlib.figure import Figure
 
-from gloam.drivers import files
+from gloam import files
 
 DPI = 150
 TITLE, LABEL, SMALL = 12, 10, 9
