@@ -277,3 +277,26 @@ def test_a_wrong_domain_is_refused_before_any_work(dms, domain, message):
 def test_wrong_settings_are_refused(dms, arguments, message):
     with pytest.raises(ValueError, match=message):
         gloam.run(evaluate, dms, **({"iterations": 1, "progress": False} | arguments))
+
+
+def test_a_run_whose_domain_holds_arrays_can_be_resumed(tmp_path):
+    images = np.random.default_rng(0).random((12, 16), dtype=np.float32)
+    domain = gloam.domains.Triangles(images, triangles=3, canvas=(4, 4))
+    algorithm = gloam.MAPElites(domain.archive(), domain.x0, 0.2, batch_size=6)
+    whole = gloam.run(domain, algorithm, iterations=12, run_dir=tmp_path / "a", progress=False)
+    gloam.run(domain, algorithm, iterations=5, run_dir=tmp_path / "b", progress=False)
+    halves = gloam.resume(tmp_path / "b", iterations=12, progress=False)
+    assert_same_bits(whole.archive, halves.archive)
+
+
+def test_a_dataset_is_kept_in_the_run_folder(tmp_path):
+    random = np.random.default_rng(0)
+    data = gloam.datasets.from_array(random.random((9, 2, 2)), labels=list("abcabcabc"))
+    algorithm = gloam.MAPElites(data.archive(), np.zeros(4), 0.2, batch_size=6)
+    gloam.optimize(np.tanh, algorithm, 2, run_dir=tmp_path, dataset=data, progress=False)
+    kept = gloam.RunFolder(tmp_path).read_dataset()
+    np.testing.assert_array_equal(kept.items, data.items)
+    assert (kept.shape, kept.labels, kept.names) == (data.shape, data.labels, data.names)
+    assert kept.bounds == data.bounds
+    with pytest.raises(ValueError, match="dataset: expected 9 items, one for each cell, got 8"):
+        gloam.optimize(np.tanh, algorithm, 2, dataset=data.subsample(8), progress=False)
