@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 
 class Anova(NamedTuple):
@@ -69,6 +68,8 @@ def welch_anova(groups: Mapping[str, np.ndarray]) -> Anova | None:
     Returns:
         The test, or ``None`` where a group does not vary at all and the test is undefined.
     """
+    from scipy import stats  # lazily: a second that no other command need wait for
+
     number, mean, error = _moments(groups)
     if not (error > 0).all():
         return None
@@ -88,6 +89,8 @@ def games_howell(groups: Mapping[str, np.ndarray]) -> dict[tuple[str, str], Comp
 
     Where neither of two groups varies, the comparison is exact: p is 0 or 1.
     """
+    from scipy import stats  # lazily, as above
+
     number, mean, error = _moments(groups)
     names = list(groups)
     result = {}
