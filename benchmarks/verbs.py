@@ -89,7 +89,7 @@ def costs(problem: Problem, iterations: int, repeats: int) -> dict[str, float]:
     fused.advance(iterations)
     # The state of its only seed; the iteration has no axis of seeds.
     state = jax.tree.map(lambda leaf: jnp.copy(leaf[0] if leaf.ndim else leaf), fused.driver.state)
-    gap, key = lazy_gap(len(problem.x0), 36), jax.random.key(1)
+    gap, key = lazy_gap(len(problem.x0), problem.ours.emitter.each), jax.random.key(1)
     watch = Stopwatch(problem.ours, repeats)
 
     proposal = watch("ask", step.ask, state)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import gloam
 from gloam.cli import main
 
 TUTORIAL = Path(__file__).parents[1] / "docs" / "tutorials" / "your-data.md"
@@ -48,6 +49,9 @@ def test_every_command_runs(workplace, monkeypatch, capsys):
             assert picture.width > 500
         assert "<html" in (folder / "gallery.html").read_text()
     assert (workplace / "runs" / "pictures" / "figures" / "curves.png").is_file()
+    # It went on from 300, and did not begin again.
+    iterations = gloam.RunFolder("runs/pictures").read_metrics()["iteration"]
+    assert iterations.tolist() == list(range(50, 401, 50))
 
     # The Python of the tutorial, beside the file that `gloam new` wrote.
     monkeypatch.syspath_prepend(str(workplace))

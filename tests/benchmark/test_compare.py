@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+import typing
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,11 +21,13 @@ class Fake(Contender):
     cells = 10_000
     score = 1000.0
 
+    calls: typing.ClassVar[list] = []
+
     def __init__(self, problem, seed):
-        self.calls = []
+        pass
 
     def advance(self, iterations):
-        self.calls.append(iterations)
+        self.calls.append((self.name, iterations))
         self.evaluations += 540 * iterations
 
     @property
@@ -63,7 +66,13 @@ def test_gloams_contenders_count_their_work(kind):
 
 
 def test_everyone_is_warmed_up_alike_and_timed_in_turns(fakes):
+    Fake.calls.clear()
     result = measure([Problem("dms", 2)], repeats=3, seconds=1e-6, warm_up=7)
+    names = [name for name, _ in Fake.calls]
+    everyone = ["pyribs", "gloam fused", "ask-tell"]
+    assert names[:21] == [name for name in everyone for _ in range(7)]  # the warm-up
+    assert names[21:24] == everyone  # how long a stretch is
+    assert names[24:] == everyone * 3  # the stretches, in turns
     assert [line.contender for line in result.lines] == ["pyribs", "gloam fused", "ask-tell"]
     assert all(len(line.stretches_ms) == 3 for line in result.lines)
     assert all(line.evaluations_per_iteration == 540 for line in result.lines)

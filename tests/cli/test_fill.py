@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from gloam.cli import main
+from gloam.cli import fill, main
 from gloam.cli.fill import digits, read_dataset
+from gloam.drivers import Interrupted
 
 
 @pytest.fixture
@@ -76,3 +77,25 @@ def test_the_digits_are_pictures_with_labels():
     assert (data.items.min(), data.items.max()) == (0.0, 1.0)
     assert set(data.labels) == set("0123456789")
     assert len(read_dataset("digits", (28, 28), "L")) == 1797
+
+
+def test_ctrl_c_says_how_to_go_on(problem, capsys, monkeypatch):
+    def stopped(*arguments, run_dir, **options):
+        raise Interrupted(run_dir, 7)
+
+    monkeypatch.setattr(fill, "optimize", stopped)
+    with pytest.raises(SystemExit) as ended:
+        main(["fill", "mine.py", "--dataset", "data.npy", "--quiet"])
+    assert ended.value.code == 130
+    told = " ".join(capsys.readouterr().err.split())
+    # `gloam resume` could not know the function.
+    assert told == "stopped after iteration 7; continue with the same command and --resume"
+
+
+def test_files_of_mnist_are_known_by_their_names(problem):
+    header = np.array([0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 2], np.uint8)
+    pixels = np.arange(8, dtype=np.uint8) * 30
+    (problem / "train-images-idx3-ubyte").write_bytes(header.tobytes() + pixels.tobytes())
+    assert read_dataset("train-images-idx3-ubyte", (28, 28), "L").shape == (2, 2)
+    np.save("my-idx.npy", np.eye(3))
+    assert read_dataset("my-idx.npy", (28, 28), "L").shape == (3,)

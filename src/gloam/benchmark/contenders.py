@@ -17,8 +17,6 @@ class Contender(ABC):
     """Cells of the archive, as the contender itself counts them."""
     evaluations: int = 0
     """Solutions evaluated so far."""
-    last_epochs: int = 0
-    """Epochs that a discount model was trained for in the last iteration."""
 
     @abstractmethod
     def __init__(self, problem: Problem, seed: int):
@@ -33,12 +31,16 @@ class Contender(ABC):
     def qd_score(self) -> float:
         """QD score now."""
 
+    def last_epochs(self) -> int:
+        """Epochs that a discount model was trained for in the last iteration."""
+        return 0
+
     def warm_up(self, iterations: int) -> float:
         """Compile and fill caches; returns the mean number of epochs per iteration."""
         total = 0
         for _ in range(iterations):
             self.advance(1)
-            total += self.last_epochs
+            total += self.last_epochs()
         return total / iterations
 
 
@@ -55,8 +57,11 @@ class GloamFused(Contender):
     def advance(self, iterations: int) -> None:
         """Run some iterations."""
         self.driver.advance(iterations)
-        row = self.driver.rows()[0]
-        self.evaluations, self.last_epochs = row["evaluations"], row["epochs"]
+        self.evaluations = self.driver.rows()[0]["evaluations"]
+
+    def last_epochs(self) -> int:
+        """Epochs of the last iteration."""
+        return self.driver.rows()[0]["epochs"]
 
     @property
     def qd_score(self) -> float:
@@ -82,13 +87,9 @@ class GloamAskTell(Contender):
             self.evaluations += len(solutions)
         jax.block_until_ready(self.search.state)
 
-    def warm_up(self, iterations: int) -> float:
-        """Compile and fill caches."""
-        total = 0
-        for _ in range(iterations):
-            self.advance(1)
-            total += self.search.stats["epochs"]
-        return total / iterations
+    def last_epochs(self) -> int:
+        """Epochs of the last iteration."""
+        return self.search.stats["epochs"]
 
     @property
     def qd_score(self) -> float:

@@ -35,6 +35,7 @@ class Pyribs(Contender):
         self.elites = _archive(problem)
         self.cells = int(self.elites.cells)
         self._trained: Any = None
+        self._epochs = 0
         emitter = problem.ours.emitter
         if isinstance(emitter, emitters.Variation):
             varying = IsoLineEmitter(
@@ -94,8 +95,12 @@ class Pyribs(Contender):
             solutions = self.scheduler.ask()
             self.scheduler.tell(*self.problem.evaluate(solutions))
             if self._trained is not None:
-                self.last_epochs = self._trained.train_discount_model()["epochs"]
+                self._epochs = self._trained.train_discount_model()["epochs"]
             self.evaluations += len(solutions)
+
+    def last_epochs(self) -> int:
+        """Epochs of the last iteration."""
+        return self._epochs
 
     @property
     def qd_score(self) -> float:

@@ -12,7 +12,7 @@ from gloam import checks, datasets
 from gloam.algorithms import DMS
 from gloam.cli import user_code
 from gloam.datasets import Dataset, Matches
-from gloam.drivers import RunFolder, optimize
+from gloam.drivers import Interrupted, RunFolder, optimize
 from gloam.emitters import BasicRestart, RestartEvery
 
 
@@ -79,10 +79,15 @@ class Fill:
             batch_size=self.batch_size, alpha=self.alpha,
             restart=RestartEvery(self.restart) if self.restart else BasicRestart(),
         )  # fmt: skip
-        optimize(
-            evaluate, algorithm, self.iterations, seed=self.seed, run_dir=self.out, dataset=data,
-            resume=self.resume, progress=not self.quiet,
-        )  # fmt: skip
+        try:
+            optimize(
+                evaluate, algorithm, self.iterations, seed=self.seed, run_dir=self.out,
+                dataset=data, resume=self.resume, progress=not self.quiet,
+            )  # fmt: skip
+        except Interrupted as stopped:
+            # `gloam resume` cannot know the function.
+            advice = "continue with the same command and --resume"
+            raise Interrupted(stopped.run_dir, stopped.iteration, advice) from None
         tell_matches(Matches(RunFolder(self.out).read_archive(), data))
         Gallery(self.out)()
 
@@ -147,7 +152,8 @@ def read_dataset(where: str, size: tuple[int, int], mode: Literal["L", "RGB"]) -
     path = Path(where)
     if path.is_dir():
         return datasets.from_folder(path, size, mode)
-    if "idx" in path.name:
+    # MNIST's files have no suffix of their own: train-images-idx3-ubyte, or with .gz.
+    if path.name.removesuffix(".gz").endswith("-ubyte"):
         return datasets.from_idx(path)
     return datasets.from_file(path)
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from gloam.drivers import Interrupted
 from gloam.drivers.progress import StudyBar
 from gloam.experiments.presets import ALGORITHMS
 from gloam.experiments.published import title
@@ -52,7 +53,11 @@ class Paper:
         with StudyBar("study", len(cells)) as bar:
             for cell in cells:
                 name = f"{title(cell.algorithm)} on {title(cell.domain)}"
-                run_cell(study, cell, bar.begin(name, study.iterations))
+                try:
+                    run_cell(study, cell, bar.begin(name, study.iterations))
+                except Interrupted as stopped:
+                    advice = f"in {cell.path}; continue with the same command"
+                    raise Interrupted(stopped.run_dir, stopped.iteration, advice) from None
                 bar.finish_run()
         Report(self.out, figures=self.figures)()
 

@@ -27,6 +27,7 @@ class Search:
         seed: The same seed gives the same search.
 
     Example:
+        >>> import gloam
         >>> archive = gloam.GridArchive(shape=(10, 10), lower=-1, upper=1)
         >>> search = gloam.Search(gloam.DMS(archive, x0=np.zeros(3), sigma0=0.3), seed=7)
         >>> for _ in range(2):

@@ -78,11 +78,12 @@ class Result:
 class Interrupted(KeyboardInterrupt):
     """The run was stopped by Ctrl-C or a termination signal after saving what it had."""
 
-    def __init__(self, run_dir: Path | None, iteration: int):
+    def __init__(self, run_dir: Path | None, iteration: int, advice: str | None = None):
         self.run_dir = run_dir
         self.iteration = iteration
-        where = f"; continue with: gloam resume {run_dir}" if run_dir else ""
-        super().__init__(f"stopped after iteration {iteration}{where}")
+        if advice is None and run_dir:
+            advice = f"continue with: gloam resume {run_dir}"
+        super().__init__(f"stopped after iteration {iteration}" + (f"; {advice}" if advice else ""))
 
 
 @dataclasses.dataclass(frozen=True)

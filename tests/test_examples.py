@@ -1,0 +1,37 @@
+"""The examples in docstrings run, and give what they say."""
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import gloam
+
+# Peers that need not be installed, and the template, which is a text to copy.
+LEFT_OUT = {
+    "gloam.benchmark.pyribs",
+    "gloam.benchmark.qdax",
+    "gloam.cli.template",
+    "gloam.__main__",
+}
+MODULES = [
+    found.name
+    for found in pkgutil.walk_packages(gloam.__path__, "gloam.")
+    if found.name not in LEFT_OUT
+]
+FINDER = doctest.DocTestFinder(exclude_empty=True)
+
+
+def examples(name: str) -> list[doctest.DocTest]:
+    module = importlib.import_module(name)
+    found = FINDER.find(module, name, globs=dict(vars(module)))
+    return [test for test in found if test.examples]
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if examples(name)])
+def test_examples(name):
+    for test in examples(name):
+        runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+        runner.run(test)
+        assert runner.summarize(verbose=False).failed == 0, test.name
