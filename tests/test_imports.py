@@ -9,7 +9,7 @@ import gloam
 
 SOURCE = Path(gloam.__file__).parent
 
-_BASE = {"records", "checks", "files"}
+_BASE = {"records", "checks", "files", "devices"}
 _PIECES = {"emitters", "archives", "discounts"}
 _CORE = _BASE | _PIECES | {"algorithms", "step", "_version"}
 
@@ -20,6 +20,7 @@ ALLOWED = {
     "_version": set(),
     "checks": set(),
     "files": set(),
+    "devices": set(),
     "records": {"checks"},
     "emitters": _BASE,
     "archives": _BASE,

@@ -71,7 +71,6 @@ def test_nothing_compiles_after_the_first_stretch(dms):
         for length in (1, 5, 3):
             driver.advance(length)
         assert traces == []
-        assert driver._stretch._cache_size() == 1
         # The listener does hear compilations.
         jax.jit(lambda x: x + 12345)(jnp.zeros(3)).block_until_ready()
         assert traces != []

@@ -80,7 +80,7 @@ class CVTArchive(Archive):
         )
         self.lower, self.upper = jnp.asarray(low), jnp.asarray(high)
         self.centroids = jnp.asarray(array)
-        self.lanes = lanes(self.centroids, jnp.asarray(origin), jnp.asarray(offsets, jnp.float32))
+        self.lanes = lanes(array, origin, offsets)
 
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
         """The cell of each row of measures."""

@@ -1,7 +1,6 @@
 """A small convolutional network for measures that are images."""
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import pairwise
 from math import prod
 
@@ -11,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from gloam import checks
+from gloam.discounts.weights import first_weights
 
 
 class CNN(eqx.Module):
@@ -56,8 +56,7 @@ class CNN(eqx.Module):
             height, width = _half(height), _half(width)
         shapes = [(3, 3, before, after) for before, after in pairwise([colours, *depths])]
         shapes += [(height * width * depths[-1], hidden), (hidden, 1)]
-        key = jax.random.key(0) if key is None else key
-        self.weights, self.biases = _uniform(tuple(shapes), key)
+        self.weights, self.biases = first_weights(tuple(shapes), key)
 
     def __call__(self, measures: Float[Array, " meas"]) -> Float[Array, ""]:
         """The discount at one (normalised) image, given as a flat row."""
@@ -75,22 +74,6 @@ class CNN(eqx.Module):
         """The same network with fresh weights."""
         *convolutions, hidden, _ = (weight.shape[-1] for weight in self.weights)
         return CNN(self.shape, channels=convolutions, hidden=hidden, key=key)
-
-
-# One program with one draw for all layers compiles in a fraction of the time of many small ones.
-@partial(jax.jit, static_argnums=0)
-def _uniform(
-    shapes: tuple[tuple[int, ...], ...], key: PRNGKeyArray
-) -> tuple[list[Float[Array, "..."]], list[Float[Array, "..."]]]:
-    """Weights of the given shapes, whose last axis is the output's, and their biases."""
-    draws = jax.random.uniform(key, (sum(prod(s) + s[-1] for s in shapes),), minval=-1.0)
-    weights, biases = [], []
-    for shape in shapes:
-        limit, end, outputs = prod(shape[:-1]) ** -0.5, prod(shape), shape[-1]
-        weights.append(limit * draws[:end].reshape(shape))
-        biases.append(limit * draws[end : end + outputs])
-        draws = draws[end + outputs :]
-    return weights, biases
 
 
 def _half(size: int) -> int:

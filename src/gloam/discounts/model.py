@@ -168,8 +168,9 @@ def _check_network(network: eqx.Module, measures: int) -> None:
     fix = "It must map one row of measures to one number, without state."
     checks.expect(isinstance(network, eqx.Module) and callable(network), "network",
                   "an Equinox module that can be called", type(network).__name__, fix)  # fmt: skip
+    row = jax.ShapeDtypeStruct((measures,), jnp.float32)
     try:
-        shape = eqx.filter_eval_shape(network, jnp.zeros(measures)).shape  # pyright: ignore
+        shape = eqx.filter_eval_shape(network, row).shape  # pyright: ignore
     except Exception as error:
         raise ValueError(
             f"network: expected a module for {measures} measures, got {type(network).__name__}, "

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from gloam import checks
+from gloam.discounts.weights import first_weights
 
 
 @runtime_checkable
@@ -50,19 +51,7 @@ class MLP(eqx.Module):
     ):
         sizes = [checks.integer("measures", measures, minimum=1)]
         sizes += [checks.integer("hidden", size, minimum=1) for size in hidden] + [1]
-        shapes = list(pairwise(sizes))
-        # One draw for all layers compiles in a fraction of the time of one for each.
-        draws = jax.random.uniform(
-            jax.random.key(0) if key is None else key,
-            (sum((fan_in + 1) * out for fan_in, out in shapes),),
-            minval=-1.0,
-        )
-        self.weights, self.biases = [], []
-        for fan_in, out in shapes:
-            limit, end = fan_in**-0.5, fan_in * out
-            self.weights.append(limit * draws[:end].reshape(fan_in, out))
-            self.biases.append(limit * draws[end : end + out])
-            draws = draws[end + out :]
+        self.weights, self.biases = first_weights(tuple(pairwise(sizes)), key)
 
     def __call__(self, measures: Float[Array, " meas"]) -> Float[Array, ""]:
         """The discount at one point of (normalised) measure space."""

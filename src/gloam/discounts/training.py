@@ -62,19 +62,24 @@ def fit(
         x, y = inputs[order], targets[order]
 
         def descend(batch: Int[Array, ""], carry: tuple[Array, Trained]) -> tuple[Array, Trained]:
-            total_loss, trained = carry
+            total_loss, old = carry
             start = batch * batch_size
             some_x = jax.lax.dynamic_slice_in_dim(x, start, batch_size)
             some_y = jax.lax.dynamic_slice_in_dim(y, start, batch_size)
             weight = start + jnp.arange(batch_size) < total
-            loss, gradient = jax.value_and_grad(loss_of)(trained.params, some_x, some_y, weight)
-            updates, memory = optimizer.update(gradient, trained.optimizer, trained.params)
-            trained = Trained(optax.apply_updates(trained.params, updates), memory)
-            return total_loss + loss * jnp.sum(weight, dtype=jnp.float32), trained
+            loss, gradient = jax.value_and_grad(loss_of)(old.params, some_x, some_y, weight)
+            updates, memory = optimizer.update(gradient, old.optimizer, old.params)
+            new = Trained(optax.apply_updates(old.params, updates), memory)
+            if steps_known:
+                new = jax.tree.map(lambda a, b: jnp.where(start < total, a, b), new, old)
+            return total_loss + loss * jnp.sum(weight, dtype=jnp.float32), new
 
-        # Minibatches of padding alone are left out: Adam's moments would decay in them.
-        first = (jnp.zeros(()), trained)
-        loss, trained = jax.lax.fori_loop(0, -(-total // batch_size), descend, first)
+        # Minibatches of padding alone change nothing: Adam's moments would decay in them. A CPU
+        # leaves them out. A GPU goes through them, because it asks the host before every step of a
+        # loop whether to go on, unless the number of steps is known beforehand.
+        steps_known = jax.default_backend() != "cpu"
+        steps = (size + padding) // batch_size if steps_known else -(-total // batch_size)
+        loss, trained = jax.lax.fori_loop(0, steps, descend, (jnp.zeros(()), trained))
         return number + 1, loss / jnp.maximum(total, 1).astype(jnp.float32), trained
 
     def unfinished(carry: tuple[Array, Array, Trained]) -> Bool[Array, ""]:

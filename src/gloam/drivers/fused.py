@@ -5,6 +5,7 @@ between devices, because nothing passes between seeds.
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import equinox as eqx
@@ -16,6 +17,7 @@ from jax.sharding import Mesh, PartitionSpec
 from gloam import checks, step
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
+from gloam.drivers.compiling import compiled
 from gloam.drivers.evaluation import evaluation_parts
 from gloam.drivers.rows import metric_rows, snapshot_arrays
 from gloam.records import Report, SearchState
@@ -84,6 +86,8 @@ class Fused:
         self._begin = jax.jit(begin)
         # The number of iterations is an argument, so that no stretch compiles anew.
         self._stretch = jax.jit(stretch, donate_argnums=1)
+        self._one_device = len(devices) == 1
+        self._program: Callable | None = None
         self._latest: Any = None
         self._state: SearchState | None = None
 
@@ -99,8 +103,15 @@ class Fused:
         return int(self.state.iteration)
 
     def start(self) -> None:
-        """Begin at iteration 0."""
-        self._state = self._begin(self._arrays, _keys(self.seeds))
+        """Begin at iteration 0. Both programs compile side by side."""
+        keys = _keys(self.seeds)
+        begin = self._begin.lower(self._arrays, keys)
+        with ThreadPoolExecutor(2) as pool:  # for compiling only: settings of JAX are by thread
+            beginning = pool.submit(compiled, begin)
+            if self._one_device:
+                stretch = self._stretch.lower(self._arrays, begin.out_info, jnp.int32(1))
+                self._program = pool.submit(compiled, stretch).result()
+            self._state = beginning.result()(self._arrays, keys)
 
     def restore(self, read: Callable[[Any], SearchState]) -> None:
         """Begin where a checkpoint ended; ``read`` is given the shapes of the state."""
@@ -108,7 +119,10 @@ class Fused:
 
     def advance(self, iterations: int) -> None:
         """Run some iterations."""
-        self._state, latest = self._stretch(self._arrays, self.state, jnp.int32(iterations))
+        length = jnp.int32(iterations)
+        if self._program is None:
+            self._program = compiled(self._stretch.lower(self._arrays, self.state, length))
+        self._state, latest = self._program(self._arrays, self.state, length)
         self._latest = jax.tree.map(np.asarray, latest)
         failed = int(self._latest[0].failed.max())
         checks.some_valid(self.batch - failed, self.batch)

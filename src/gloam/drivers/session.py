@@ -1,6 +1,7 @@
 """Runs from beginning to end: `run` on the device, `optimize` in Python, `resume` for both."""
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -170,6 +171,7 @@ def _conduct(
     progress: bool | Display,
 ) -> Result:
     """Open the folder, begin or restore the search, and drive it to the end of its plan."""
+    began = time.perf_counter()
     title = f"{type(algorithm).__name__} {getattr(domain, 'name', '')}".strip()
     if dataset is not None:
         same = algorithm.archive.cells == len(dataset)
@@ -177,7 +179,8 @@ def _conduct(
                       f"{len(dataset)}", "Build the archive by dataset.archive().")  # fmt: skip
     if run_dir is None:
         driver.start()
-        return drive(driver, plan, None, title=title, progress=progress)
+        spent = time.perf_counter() - began
+        return drive(driver, plan, None, title=title, progress=progress, seconds=spent)
     folder = RunFolder(run_dir)
     seconds, metrics = 0.0, None
     if folder.holds_run and folder.holds_checkpoint:
@@ -204,6 +207,7 @@ def _conduct(
     folder.write_config(algorithm=algorithm, domain=domain, settings=settings)
     if dataset is not None:
         folder.write_dataset(dataset)
+    seconds += time.perf_counter() - began  # compiling counts
     return drive(
         driver, plan, folder, title=title, progress=progress, seconds=seconds, metrics=metrics
     )

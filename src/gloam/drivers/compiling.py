@@ -1,0 +1,29 @@
+"""Compiler options for whole searches on a GPU."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from gloam.devices import on_cuda
+
+# An iteration is some 500 short kernels and a few loops and branches. As parts of one graph they
+# need not ask the host before every turn whether to go on. Choosing a kernel for each product by
+# trial takes longer than it saves in 10,000 iterations: 5 s against 2 (docs/performance.md).
+_GPU = {
+    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,COLLECTIVES,"
+    "CONDITIONAL,WHILE,DYNAMIC_SLICE_FUSION",
+    "xla_gpu_enable_triton_gemm": False,
+}
+
+
+def compiled(lowered: Any) -> Callable:
+    """The program, compiled with the options that suit the device."""
+    if on_cuda():
+        try:
+            return lowered.compile(compiler_options=_GPU)
+        except jax.errors.JaxRuntimeError as error:
+            # Options come and go with versions of XLA; any other fault will show again below.
+            if "INVALID_ARGUMENT" not in str(error):
+                raise
+    return lowered.compile()
