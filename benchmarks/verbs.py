@@ -17,19 +17,24 @@ from gloam import step
 from gloam.algorithms import Algorithm
 from gloam.archives import add, random_elites, random_empty_cells
 from gloam.benchmark.compare import Neighbours
-from gloam.benchmark.contenders import GloamFused
 from gloam.benchmark.problem import Problem
+from gloam.drivers.fused import Fused
 from gloam.emitters.cma_es import lazy_gap
 from gloam.experiments.tables import as_markdown
 from gloam.records import Batch
 
 
 class Stopwatch:
-    """Compiles verbs of one algorithm and notes the median milliseconds of a call of each."""
+    """Compiles verbs of one algorithm and notes the median milliseconds of a call of each.
 
-    def __init__(self, algorithm: Algorithm, repeats: int):
+    With several seeds a call does the work of all of them: inputs with an axis of that size first
+    are every seed's own.
+    """
+
+    def __init__(self, algorithm: Algorithm, repeats: int, seeds: int):
         self.arrays, self.static = eqx.partition(algorithm, eqx.is_array)
         self.repeats = repeats
+        self.seeds = seeds
         self.milliseconds: dict[str, float] = {}
 
     def __call__(self, name: str, verb: Callable, *inputs: Any, donate: bool = False) -> Any:
@@ -50,6 +55,12 @@ class Stopwatch:
             with jax.default_matmul_precision("float32"):
                 return verb(eqx.combine(arrays, self.static), first, *rest)
 
+        if self.seeds > 1:
+            first, rest = (
+                jax.tree.map(lambda x: 0 if x.ndim and len(x) == self.seeds else None, part)
+                for part in (inputs[0], list(inputs[1:]))
+            )
+            program = jax.vmap(program, (None, first, rest))
         compiled = jax.jit(program, donate_argnums=1 if donate else ())
         first, *rest = inputs
         times, result = [], None
@@ -83,14 +94,16 @@ def train(
     return algorithm.discount.train(discount, batch, scored, centers, real, key=key)
 
 
-def costs(problem: Problem, iterations: int, repeats: int) -> dict[str, float]:
-    """Milliseconds of each verb after ``iterations`` iterations."""
-    fused = GloamFused(problem, seed=0)
+def costs(problem: Problem, iterations: int, repeats: int, seeds: int) -> dict[str, float]:
+    """Milliseconds of each verb after ``iterations`` iterations, of all seeds together."""
+    fused = Fused(problem.domain, problem.ours, list(range(seeds)))
+    fused.start()
     fused.advance(iterations)
-    # The state of its only seed; the iteration has no axis of seeds.
-    state = jax.tree.map(lambda leaf: jnp.copy(leaf[0] if leaf.ndim else leaf), fused.driver.state)
-    gap, key = lazy_gap(len(problem.x0), problem.ours.emitter.each), jax.random.key(1)
-    watch = Stopwatch(problem.ours, repeats)
+    state, key = jax.tree.map(jnp.copy, fused.state), jax.random.split(jax.random.key(1), seeds)
+    if seeds == 1:  # the iteration has no axis of seeds
+        state, key = jax.tree.map(lambda leaf: leaf[0] if leaf.ndim else leaf, (state, key))
+    gap = lazy_gap(len(problem.x0), problem.ours.emitter.each)
+    watch = Stopwatch(problem.ours, repeats, seeds)
 
     proposal = watch("ask", step.ask, state)
     objectives, measures = watch("evaluate", lambda _, x: problem.domain(x), proposal.solutions)
@@ -134,15 +147,18 @@ def main() -> int:
                         help="iterations before the verbs are timed (100)")  # fmt: skip
     parser.add_argument("--repeats", type=int, default=100, metavar="N",
                         help="calls of each verb (100)")  # fmt: skip
+    parser.add_argument("--seeds", type=int, default=1, metavar="N",
+                        help="seeds that every call works for (1)")  # fmt: skip
     options = parser.parse_args()
     neighbours = Neighbours()
     problems = [Problem("dms", k, options.centroids) for k in options.measures]
     columns = {
-        f"{problem.measures}D": costs(problem, options.iterations, options.repeats)
+        f"{problem.measures}D": costs(problem, options.iterations, options.repeats, options.seeds)
         for problem in problems
     }
     table = pd.DataFrame(columns).map("{:.3f}".format).rename_axis("verb").reset_index()
-    print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}, milliseconds\n")
+    print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}, {options.seeds} seeds, "
+          "milliseconds\n")  # fmt: skip
     print(as_markdown(table))
     print(neighbours)
     return 0

@@ -1,10 +1,11 @@
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from ribs.archives import CVTArchive as PyribsCVT
 
-from gloam.archives import CVTArchive, kmeans_centroids
+from gloam.archives import CVTArchive, kmeans_centroids, neighbors
 
 U = 2.0**-24  # float32 rounds by at most this share
 
@@ -43,16 +44,41 @@ def assert_nearest(chosen, scores, margins):
     assert (chosen == best).mean() > 0.95  # the margin is seldom needed
 
 
-# The blocks are 512 wide on a CPU: one centroid, less than a block, one more, and a last block
-# that overlaps the one before it.
-@pytest.mark.parametrize(
-    ("cells", "meas"), [(1, 2), (2, 1), (511, 10), (512, 3), (513, 2), (1200, 1), (1200, 10)]
-)
+# Up to 2,048 centroids each has a lane of its own; beyond, lanes hold 40 or, with 60 measures, 34,
+# and the last lane is not full.
+SIZES = [(1, 2), (2, 1), (513, 2), (1200, 10), (2048, 3), (2049, 2), (2100, 60), (9001, 10)]
+
+
+@pytest.mark.parametrize(("cells", "meas"), SIZES)
 def test_indices_agree_with_float64(cells, meas):
     centroids, points = centroids_and_points(cells, meas)
     chosen = index_of(CVTArchive(centroids), jnp.asarray(points))
     assert chosen.dtype == jnp.int32
     assert_nearest(chosen, *scores_and_margins(points, centroids))
+
+
+@pytest.fixture
+def gpu_index_of(monkeypatch):
+    """The search as it is written for a GPU, in small blocks."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(neighbors, "_BLOCK", 64)
+    return eqx.filter_jit(lambda archive, measures: archive.index_of(measures))
+
+
+# One centroid, less than a block, a whole one, and a last block that overlaps the one before it.
+@pytest.mark.parametrize(("cells", "meas"), [(1, 2), (63, 3), (64, 3), (65, 3), (2100, 60)])
+def test_a_gpus_search_agrees_with_float64(gpu_index_of, cells, meas):
+    centroids, points = centroids_and_points(cells, meas)
+    archive = CVTArchive(centroids)
+    assert archive.lanes.rows.shape[0] == 1
+    chosen = gpu_index_of(archive, jnp.asarray(points))
+    assert_nearest(chosen, *scores_and_margins(points, centroids))
+
+
+@pytest.mark.parametrize("cells", [3, 64, 700])
+def test_equal_centroids_all_go_to_the_first_on_a_gpu(gpu_index_of, cells):
+    archive = CVTArchive(np.ones((cells, 2)))
+    assert gpu_index_of(archive, jnp.array([[1.0, 1.0], [-3.0, 0.5]])).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(("cells", "meas"), [(513, 2), (1200, 10)])

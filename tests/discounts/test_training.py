@@ -143,6 +143,19 @@ def test_fit_is_adam_written_again_in_numpy():
         agrees_with_numpy(trained, reference)
 
 
+def test_a_gpus_loop_trains_as_a_cpus_does(monkeypatch):
+    # Forty rows in minibatches of eight, of which the last two have no real row.
+    inputs, targets = problem(40)
+    real = np.arange(40) < 22
+    arguments = fresh(), inputs, targets, real, 0.0, jax.random.key(3)
+    want = fitted(*arguments, batch_size=8, epochs=3)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    program = jax.jit(fitted.__wrapped__, static_argnames=("batch_size", "epochs"))
+    got = program(*arguments, batch_size=8, epochs=3)
+    assert got[0].optimizer[0].count == 9
+    same(got, want)
+
+
 def test_fit_is_adam_of_pytorch():
     with warnings.catch_warnings():
         # What importing PyTorch warns of is no concern of these tests.

@@ -14,10 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from gloam.devices import on_cuda
-
 _CACHED = 1024  # rows of a product that stay in a CPU's cache, for some hundred points
-_BLOCK = 2**16  # centroids whose scores are kept at once elsewhere
+_BLOCK = 2**16  # centroids whose scores a GPU keeps at once
 
 
 class Lanes(eqx.Module):
@@ -59,22 +57,27 @@ def most_similar(lanes: Lanes, points: Float[Array, "batch meas"]) -> Int[Array,
     """Index of the centroid with the largest score at each point; ties to the lowest."""
     ones = jnp.ones((points.shape[0], 1))
     shifted = jnp.concatenate([points - lanes.origin, ones], axis=1)
-    if lanes.rows.shape[0] == 1:
+    height = lanes.rows.shape[0]
+    if height == 1 and jax.default_backend() != "cpu":
         return _by_argmax(lanes.rows[0], shifted)
-    lane = _best_lane(lanes, shifted)
+    lane = _best_lane(lanes.rows, shifted)
+    if height == 1:
+        return lane
     scores = jnp.einsum("hbm,bm->bh", lanes.rows[:, lane], shifted)
     row = jnp.argmax(scores, axis=1).astype(jnp.int32)
-    return jnp.minimum(lanes.rows.shape[0] * lane + row, lanes.centroids - 1)
+    return jnp.minimum(height * lane + row, lanes.centroids - 1)
 
 
-def _best_lane(lanes: Lanes, shifted: Float[Array, "batch meas+1"]) -> Int[Array, " batch"]:
+def _best_lane(
+    rows: Float[Array, "height lanes meas+1"], shifted: Float[Array, "batch meas+1"]
+) -> Int[Array, " batch"]:
     """The lane that holds the largest score; the lowest of equals."""
-    height, width, _ = lanes.rows.shape
+    height, width, _ = rows.shape
     slices = max(1, min(height, _CACHED // width))
 
     def look(block: Int[Array, ""], best: Float[Array, "lanes batch"]) -> Array:
         # The last block may overlap the one before it, which changes no maximum.
-        some = jax.lax.dynamic_slice_in_dim(lanes.rows, block * slices, slices)
+        some = jax.lax.dynamic_slice_in_dim(rows, block * slices, slices)
         scores = some.reshape(slices * width, -1) @ shifted.T
         for number in range(slices):
             best = jnp.maximum(best, scores[number * width : (number + 1) * width])
@@ -82,31 +85,21 @@ def _best_lane(lanes: Lanes, shifted: Float[Array, "batch meas+1"]) -> Int[Array
 
     lowest = jnp.full((width, shifted.shape[0]), -jnp.inf)
     best = jax.lax.fori_loop(0, -(-height // slices), look, lowest)
-    return _first_largest(best)
-
-
-def _first_largest(scores: Float[Array, "n batch"]) -> Int[Array, " batch"]:
-    """``argmax`` down the columns, at an eighth of its price on a CPU."""
-    number = jnp.arange(scores.shape[0], dtype=jnp.int32)[:, None]
-    largest = scores == jnp.max(scores, axis=0)
-    return jnp.min(jnp.where(largest, number, scores.shape[0] - 1), axis=0)
+    number = jnp.arange(width, dtype=jnp.int32)[:, None]
+    return jnp.min(jnp.where(best == jnp.max(best, axis=0), number, width - 1), axis=0)
 
 
 def _by_argmax(
     rows: Float[Array, "cells meas+1"], shifted: Float[Array, "batch meas+1"]
 ) -> Int[Array, " batch"]:
-    """The plain way, block by block so that scores of a million centroids need not fit."""
+    """The plain way, which suits a GPU; in blocks, so that a million's scores need not fit."""
     cells = rows.shape[0]
     block = min(cells, _BLOCK)
-    # A GPU's tensor cores make float32's digits in three passes, faster than its other units.
-    three_passes = jax.lax.DotAlgorithmPreset.TF32_TF32_F32_X3 if on_cuda() else None
 
     def look(number: Int[Array, ""], best: tuple[Array, Array]) -> tuple[Array, Array]:
         start = jnp.minimum(number * block, cells - block)
-        some = jax.lax.dynamic_slice_in_dim(rows, start, block)
-        scores = jax.lax.dot(some, shifted.T, precision=three_passes)
-        place = _first_largest(scores)
-        score = jnp.max(scores, axis=0)
+        scores = shifted @ jax.lax.dynamic_slice_in_dim(rows, start, block).T
+        score, place = jnp.max(scores, axis=1), jnp.argmax(scores, axis=1).astype(jnp.int32)
         better = score > best[0]
         return jnp.where(better, score, best[0]), jnp.where(better, start + place, best[1])
 
@@ -118,7 +111,7 @@ def _height(cells: int, measures: int) -> int:
     """Centroids in a lane.
 
     The second step looks at this many for every point, and pays for each of their numbers; the
-    first pays for every lane. With few centroids a lane of its own for each is best.
+    first pays for every lane. With few centroids, and on a GPU, a lane of its own for each is best.
     """
     if cells <= 2048 or jax.default_backend() != "cpu":
         return 1
