@@ -59,7 +59,10 @@ class Search:
         self._tell = jax.jit(tell, donate_argnums=1)
         self._proposal: Proposal | None = None
         self._report: Report | None = None
-        self.state: SearchState = self._init(arrays, jax.random.key(self.seed))
+        # Waited for, because PyTorch's random state is borrowed to draw a `TorchNetwork`'s weights.
+        self.state: SearchState = jax.block_until_ready(
+            self._init(arrays, jax.random.key(self.seed))
+        )
 
     def ask(self) -> np.ndarray:
         """``(batch, sol)`` solutions to evaluate. Asking again before telling gives the same."""

@@ -16,6 +16,7 @@ from jax.sharding import Mesh, PartitionSpec
 from gloam import checks, step
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
+from gloam.discounts import TorchNetwork
 from gloam.drivers.evaluation import evaluation_parts, flat_rows
 from gloam.drivers.rows import metric_rows, snapshot_arrays
 from gloam.records import Report, SearchState
@@ -42,6 +43,7 @@ class Fused:
         checks.instance("algorithm", algorithm, Algorithm)
         checks.expect(callable(domain), "domain", "a function of a batch of solutions",
                       type(domain).__name__)  # fmt: skip
+        _check_on_device(algorithm)
         _check_evaluation(domain, algorithm)
         self.seeds = seeds
         self.algorithm = algorithm
@@ -150,6 +152,18 @@ def _map_seeds(function: Callable, state: SearchState) -> SearchState:
     iteration = state.iteration
     state = jax.tree.map(function, eqx.tree_at(lambda s: s.iteration, state, iteration[None]))
     return eqx.tree_at(lambda s: s.iteration, state, iteration)
+
+
+def _check_on_device(algorithm: Algorithm) -> None:
+    """Refuse a network that another library computes."""
+
+    def foreign(part: Any) -> bool:
+        return isinstance(part, TorchNetwork)
+
+    found = any(map(foreign, jax.tree.leaves(algorithm, is_leaf=foreign)))
+    checks.expect(not found, "network", "one that JAX computes", "a TorchNetwork",
+                  "Convert it by gloam.discounts.from_torch, or search in Python: gloam.optimize, "
+                  "or gloam.Search.")  # fmt: skip
 
 
 def _check_evaluation(domain: Callable, algorithm: Algorithm) -> None:
