@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -11,22 +12,24 @@ import numpy as np
 import pytest
 
 from gloam.discounts import DiscountModel
-from gloam.discounts.host_call import host_call
+from gloam.discounts.host_call import by_copies, host_call, in_place
 from gloam.discounts.networks import outputs
 
 NUMBER = jax.ShapeDtypeStruct((), jnp.float32)
 
 
-def sums(x, y):
+def sums(x, y, call=host_call):
     """Sum of all numbers, and the larger of each pair."""
-    shapes = [NUMBER, jax.ShapeDtypeStruct(x.shape, x.dtype)]
-    return host_call(lambda a, b: [np.sum(a) + np.sum(b), np.maximum(a, b)], shapes, x, y)
+    shapes = (NUMBER, jax.ShapeDtypeStruct(x.shape, x.dtype))
+    return call(lambda a, b: [np.sum(a) + np.sum(b), np.maximum(a, b)], shapes, x, y)
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_it_is_the_function(compiled):
+@pytest.mark.parametrize("call", [host_call, by_copies, in_place])
+def test_it_is_the_function(call, compiled):
     x, y = np.random.default_rng(0).normal(size=(2, 5, 3)).astype(np.float32)
-    total, larger = (jax.jit(sums) if compiled else sums)(x, y)
+    chosen = partial(sums, call=call)
+    total, larger = (jax.jit(chosen) if compiled else chosen)(x, y)
     np.testing.assert_allclose(total, x.sum() + y.sum(), rtol=1e-6)
     np.testing.assert_array_equal(larger, np.maximum(x, y))
 

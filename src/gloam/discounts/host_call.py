@@ -1,6 +1,7 @@
 """NumPy functions inside compiled programs: how a network of another library is called."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -32,18 +33,28 @@ def host_call(
         >>> double(np.arange(3, dtype=np.float32)).tolist()
         [0.0, 2.0, 4.0]
     """
-    shapes = tuple(shapes)
+    cpu, others = (partial(call, function, tuple(shapes)) for call in (in_place, by_copies))
+    return jax.lax.platform_dependent(*arrays, cpu=cpu, default=others)
 
-    def in_place(context: Any, places: Sequence[Any], *buffers: Any) -> None:
+
+def in_place(function: Callable, shapes: tuple, *arrays: Array) -> tuple[Array, ...]:
+    """The call on the memory of a program that runs on the CPU."""
+
+    def call(context: Any, places: Sequence[Any], *buffers: Any) -> None:
         results = function(*(np.asarray(buffer) for buffer in buffers))
         for place, result in zip(places, results, strict=True):
             np.asarray(place)[...] = result
 
-    def by_copies(*arrays: Any) -> tuple[np.ndarray, ...]:
-        return tuple(function(*(np.asarray(array) for array in arrays)))
+    return buffer_callback(call, shapes, vmap_method="sequential")(*arrays)
 
-    def copying(*arrays: Array) -> Any:
-        return jax.pure_callback(by_copies, shapes, *arrays, vmap_method="sequential")
 
-    cpu = buffer_callback(in_place, shapes, vmap_method="sequential")
-    return jax.lax.platform_dependent(*arrays, cpu=cpu, default=copying)
+def by_copies(function: Callable, shapes: tuple, *arrays: Array) -> tuple[Array, ...]:
+    """The call for programs on other devices, whose threads are not those that copy."""
+
+    def call(*arrays: Any) -> tuple[np.ndarray, ...]:
+        results = function(*(np.asarray(array) for array in arrays))
+        return tuple(
+            np.asarray(result, shape.dtype) for result, shape in zip(results, shapes, strict=True)
+        )
+
+    return jax.pure_callback(call, shapes, *arrays, vmap_method="sequential")
