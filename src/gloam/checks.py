@@ -57,20 +57,30 @@ def number(
     return float(value)
 
 
-def finite_array(name: str, value: Any, *, ndim: int, fix: str = "") -> np.ndarray:
-    """``value`` as a finite float32 array of ``ndim`` axes, none of them empty."""
+def finite_array(
+    name: str, value: Any, *, ndim: int, or_more: bool = False, fix: str = ""
+) -> np.ndarray:
+    """``value`` as a finite float32 array of ``ndim`` axes (``or_more``), none of them empty."""
     array = _float32(name, value, "an array of numbers", fix)
-    expect(array.ndim == ndim, name, f"an array of {ndim} axes", f"shape {array.shape}", fix)
+    fits = array.ndim == ndim or (or_more and array.ndim > ndim)
+    axes = f"{ndim} or more axes" if or_more else f"{ndim} axes"
+    expect(fits, name, f"an array of {axes}", f"shape {array.shape}", fix)
     expect(array.size > 0, name, "at least one number", f"shape {array.shape}", fix)
     bad = int(np.count_nonzero(~np.isfinite(array)))
     expect(bad == 0, name, "finite numbers", f"{bad} that are NaN or infinite", fix)
     return array
 
 
-def bounds(lower: Bounds, upper: Bounds, dimensions: int) -> tuple[np.ndarray, np.ndarray]:
-    """Measure bounds as two float32 vectors; a scalar serves every dimension."""
+def bounds(
+    lower: Bounds, upper: Bounds, dimensions: int, shape: tuple[int, ...] = ()
+) -> tuple[np.ndarray, np.ndarray]:
+    """Measure bounds as two float32 vectors; a scalar serves every dimension.
+
+    Where measures have a ``shape``, bounds may have it, too.
+    """
     both = []
     for name, value in (("lower", lower), ("upper", upper)):
+        value = np.ravel(value) if shape and np.shape(value) == shape else value
         array = _scalar_or_vector(name, value, dimensions, "Give one bound for each measure.")
         expect(bool(np.isfinite(array).all()), name, "finite bounds", array.tolist())
         both.append(np.broadcast_to(array, (dimensions,)).copy())
@@ -117,12 +127,31 @@ def existing_file(name: str, path: str | os.PathLike, fix: str = "") -> Path:
     return found
 
 
-def rows(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """An evaluation result as an array of exactly ``shape``; NaN and infinities may pass."""
+def rows(name: str, value: Any, *shapes: tuple[int, ...]) -> np.ndarray:
+    """An evaluation result as an array of one of ``shapes``; NaN and infinities may pass."""
     array = np.asarray(value)
-    expect(array.shape == shape, name, f"shape {shape} (one row for each solution asked)",
-           f"shape {array.shape}", "Return one row for each row of ask().")  # fmt: skip
+    expected = f"shape {one_of(shapes)} (one row for each solution asked)"
+    expect(array.shape in shapes, name, expected, f"shape {array.shape}",
+           "Return one row for each row of ask().")  # fmt: skip
     return array
+
+
+def measure_shapes(batch: int, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The shapes that a batch of measures may have: rows of the archive's shape, or flat ones.
+
+    >>> measure_shapes(540, (28, 28)), measure_shapes(540, (2,))
+    ([(540, 28, 28), (540, 784)], [(540, 2)])
+    """
+    return list(dict.fromkeys([(batch, *shape), (batch, math.prod(shape))]))
+
+
+def one_of(values: Sequence[Any]) -> str:
+    """Several accepted values in words.
+
+    >>> one_of([(2, 28, 28), (2, 784)])
+    '(2, 28, 28) or (2, 784)'
+    """
+    return " or ".join(str(value) for value in values)
 
 
 def same_names(name: str, declared: Mapping[str, Any], given: Mapping[str, Any]) -> None:

@@ -228,7 +228,7 @@ def test_centroids_are_read_from_a_file(tmp_path, as_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"centroids": [1.0, 2.0]}, r"centroids: expected an array of 2 axes, got shape \(2,\)"),
+        ({"centroids": [1.0, 2.0]}, r"centroids: expected an array of 2 or more axes, got shape"),
         ({"centroids": np.zeros((0, 2))}, r"centroids: expected at least one number, got shape"),
         ({"centroids": [[0.0, np.nan]]}, "centroids: expected finite numbers, got 1 that are NaN"),
         ({"centroids": [[0.0], [1.0, 2.0]]}, "centroids: expected an array of numbers, got list"),

@@ -489,9 +489,14 @@ GOOD = np.zeros((2, 36), np.float32)
 @pytest.mark.parametrize(
     ("images", "options", "message"),
     [
-        (GOOD, {}, r"centroids: expected 784 pixels \(28 x 28\) a row, got 36\. Set canvas"),
-        (GOOD, {"canvas": (6, 6), "color": True}, r"expected 108 pixels \(6 x 6 x 3\) a row"),
-        (np.zeros((2, 6, 6)), {"canvas": (6, 6)}, r"an array of 2 axes, got .* one row of pixels"),
+        (GOOD, {}, r"centroids: expected images of 28 x 28, or rows of 784 pixels, got .*36\)"),
+        (GOOD, {"canvas": (6, 6), "color": True}, r"images of 6 x 6 x 3, or rows of 108 pixels, "),
+        (
+            np.zeros((2, 4, 9)),
+            {"canvas": (6, 6)},
+            r"images of 6 x 6, .*got shape \(2, 4, 9\)\. Set",
+        ),
+        (np.zeros(36), {"canvas": (6, 6)}, r"2 or more axes, got .* Give an image for each cell"),
         (GOOD + 255, {"canvas": (6, 6)}, r"from 0 to 1, got 255 to 255\. Divide bytes by 255"),
         (GOOD - 0.5, {"canvas": (6, 6)}, r"centroids: expected pixels from 0 to 1, got -0.5"),
         (GOOD * np.nan, {"canvas": (6, 6)}, r"centroids: expected finite numbers, got 72"),

@@ -28,7 +28,8 @@ class DMS(Algorithm):
         empty_points: Empty cells trained to ``f_min`` in each iteration.
         init_points: Cells for the model's first fit.
         f_max: Largest objective you expect; scales the loss at which training stops.
-        network: Any Equinox module from one row of measures to a number, instead of the MLP.
+        network: Any Equinox module from one row of measures to a number, instead of the MLP; see
+            `gloam.discounts.networks`.
         learning_rate, train_batch_size, epochs, cutoff: Training, see `DiscountModel`.
         strategy: What the emitters' Gaussians are made of: ``CMAES()``, ``SepCMAES()`` or
             ``LMMAES()`` of `gloam.emitters`; by default the first for solutions of up to 1,000
@@ -79,7 +80,7 @@ class DMS(Algorithm):
         )  # fmt: skip
         self.discount = DiscountModel(
             archive.lower, archive.upper, alpha=alpha, f_min=archive.f_min, f_max=f_max,
-            network=network, empty_points=empty_points, init_points=init_points,
-            learning_rate=learning_rate, train_batch_size=train_batch_size, epochs=epochs,
-            cutoff=cutoff,
+            network=network, shape=archive.measure_shape, empty_points=empty_points,
+            init_points=init_points, learning_rate=learning_rate,
+            train_batch_size=train_batch_size, epochs=epochs, cutoff=cutoff,
         )  # fmt: skip

@@ -31,6 +31,14 @@ class Archive(eqx.Module):
         """Number of measures."""
         return self.lower.shape[0]
 
+    @property
+    def measure_shape(self) -> tuple[int, ...]:
+        """Shape of one row of measures, as evaluations may return it: (28, 28) for images.
+
+        Inside gloam measures are flat rows; only here and there they are shown in this shape.
+        """
+        return (self.measures,)
+
     @abstractmethod
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
         """The cell of each row of measures."""

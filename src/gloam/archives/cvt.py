@@ -19,7 +19,9 @@ class CVTArchive(Archive):
 
     Args:
         centroids: ``(cells, measures)`` array, or the path of a ``.npy`` file with one. A dataset
-            can stand here as it is: then every item is a cell to fill.
+            can stand here as it is: then every item is a cell to fill. Measures may have a shape,
+            as images ``(cells, 28, 28)`` or ``(cells, 28, 28, 3)``: then evaluations may return
+            them in that shape, or flat as before.
         lower, upper: Bounds of the measures, used to scale a discount model's input; by default
             the centroids' own extremes.
         metric: ``"euclidean"`` or ``"cosine"``.
@@ -30,6 +32,9 @@ class CVTArchive(Archive):
         >>> archive = CVTArchive(np.array([[0.0, 0.0], [1.0, 1.0]]))
         >>> archive.index_of(jnp.array([[0.2, 0.1], [0.9, 2.0]])).tolist()
         [0, 1]
+        >>> images = CVTArchive(np.random.default_rng(0).random((50, 28, 28)))
+        >>> images.measure_shape, images.measures, images.centroids.shape
+        ((28, 28), 784, (50, 784))
     """
 
     cells: int = eqx.field(static=True)
@@ -40,6 +45,8 @@ class CVTArchive(Archive):
     fields: dict[str, jax.ShapeDtypeStruct] = eqx.field(static=True)
     centroids: Float[Array, "cells meas"]
     lanes: Lanes
+    # Empty for flat rows, and so in files that were written before there were others.
+    item_shape: tuple[int, ...] = eqx.field(static=True, default=())
 
     def __init__(
         self,
@@ -54,8 +61,10 @@ class CVTArchive(Archive):
         if isinstance(centroids, (str, os.PathLike)):
             path = checks.existing_file("centroids", centroids, "Give an array or a .npy file.")
             centroids = np.load(path, allow_pickle=False)
-        array = checks.finite_array("centroids", centroids, ndim=2,
+        array = checks.finite_array("centroids", centroids, ndim=2, or_more=True,
                                     fix="Give one row of measures for each cell.")  # fmt: skip
+        self.item_shape = array.shape[1:] if array.ndim > 2 else ()
+        array = array.reshape(len(array), -1)
         checks.expect(metric in ("euclidean", "cosine"), "metric", "'euclidean' or 'cosine'",
                       repr(metric))  # fmt: skip
         self.cells = array.shape[0]
@@ -76,11 +85,17 @@ class CVTArchive(Archive):
         # A measure that never varies has no extent of its own; any positive one will do.
         high = np.where(high > low, high, low + np.maximum(1, 1e-3 * np.abs(low)))
         low, high = checks.bounds(
-            low if lower is None else lower, high if upper is None else upper, array.shape[1]
-        )
+            low if lower is None else lower, high if upper is None else upper, array.shape[1],
+            self.item_shape,
+        )  # fmt: skip
         self.lower, self.upper = jnp.asarray(low), jnp.asarray(high)
         self.centroids = jnp.asarray(array)
         self.lanes = lanes(array, origin, offsets)
+
+    @property
+    def measure_shape(self) -> tuple[int, ...]:
+        """Shape of one centroid."""
+        return self.item_shape or (self.measures,)
 
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
         """The cell of each row of measures."""

@@ -76,7 +76,12 @@ class Elites:
 
     @property
     def measures(self) -> np.ndarray:
-        """``(n, meas)`` their measures."""
+        """``(n, meas)`` their measures, or ``(n, *shape)`` where the archive's have a shape."""
+        return self.flat_measures.reshape(-1, *self.archive.measure_shape)
+
+    @property
+    def flat_measures(self) -> np.ndarray:
+        """``(n, meas)`` their measures, one flat row each."""
         return np.asarray(self.store.measures)[self.occupied]
 
     def field(self, name: str) -> np.ndarray:
@@ -86,7 +91,7 @@ class Elites:
     def to_pandas(self) -> "pd.DataFrame":
         """A row for each elite: cell, objective, measures_0.., solution_0.., and the fields.
 
-        Fields that are arrays are flattened into columns ``name_0``, ``name_1``, ...
+        Measures and fields that are arrays are flattened into columns ``name_0``, ``name_1``, ...
         """
         import pandas as pd  # lazily: half a second that `import gloam` need not wait for
 

@@ -209,11 +209,11 @@ def _check_measures(evaluate: Any, start: np.ndarray, data: Dataset) -> None:
     checks.expect(callable(evaluate), "function", "something that can be called",
                   type(evaluate).__name__)  # fmt: skip
     _, measures, _ = evaluation_parts(evaluate(np.stack([start, start]).astype(np.float32)))
-    shape = np.shape(measures)
-    meas = data.items.shape[1]
-    checks.expect(shape == (2, meas), "measures", f"shape (batch, {meas}), as the items have",
-                  f"shape {shape} for a batch of 2",
-                  f"Return rows of {meas} numbers; pictures flattened row by row.")  # fmt: skip
+    found, shapes = np.shape(measures), checks.measure_shapes(2, data.shape)
+    told = checks.one_of([f"(batch, {str(shape[1:]).strip('(,)')})" for shape in shapes])
+    checks.expect(found in shapes, "measures", f"shape {told}, as the items have",
+                  f"shape {found} for a batch of 2",
+                  "Return what each solution makes, in the form of the items.")  # fmt: skip
 
 
 def clear_run(path: Path) -> None:

@@ -26,7 +26,7 @@ def evaluate(solutions: np.ndarray) -> np.ndarray:
         solutions: ``(batch, 4 * BLOBS)`` numbers.
 
     Returns:
-        ``(batch, HEIGHT * WIDTH)`` pixels from 0 to 1. With measures alone, gloam maximises their
+        ``(batch, HEIGHT, WIDTH)`` pixels from 0 to 1. With measures alone, gloam maximises their
         closeness to the item they are nearest to. To maximise something else, return
         ``(objectives, measures)``.
     """
@@ -35,5 +35,4 @@ def evaluate(solutions: np.ndarray) -> np.ndarray:
     row, column, width, brightness = (blobs[:, :, number] for number in range(4))
     squared = (rows - row) ** 2 + (columns - column) ** 2
     light = brightness * np.exp(-squared / (0.02 + 0.2 * width**2))
-    pictures = np.clip(light.sum(axis=1), 0, 1)
-    return pictures.reshape(len(solutions), -1)
+    return np.clip(light.sum(axis=1), 0, 1)

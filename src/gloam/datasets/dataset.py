@@ -150,6 +150,9 @@ class Dataset:
     ) -> CVTArchive:
         """An archive with one cell for each item, in the order of ``items``.
 
+        Its measures have the shape of an item: evaluations may return pictures as they are, or
+        flat. A network that knows flat rows only is still given these.
+
         Args:
             metric: Which item is nearest: by distance, or by angle.
             options: Further options of `CVTArchive`, such as ``f_min`` or ``fields``; ``lower``
@@ -162,7 +165,7 @@ class Dataset:
                           "Merge them: dataset.normalized().archive('cosine').")  # fmt: skip
         if self.bounds is not None:
             options = {"lower": self.bounds[0], "upper": self.bounds[1]} | options
-        return CVTArchive(self.items, metric=metric, **options)
+        return CVTArchive(self.items.reshape(-1, *self.shape), metric=metric, **options)
 
     def normalized(self) -> "Dataset":
         """Items of length one; those that become equal are merged. Pictures stay to be shown."""

@@ -59,7 +59,9 @@ class Matches:
     @cached_property
     def distances(self) -> Float[np.ndarray, " n"]:
         """From each elite's measures to its item, by the archive's metric."""
-        return _distances(self.metric, self.elites.measures, self.dataset.items[self.elites.cells])
+        return _distances(
+            self.metric, self.elites.flat_measures, self.dataset.items[self.elites.cells]
+        )
 
     def table(self, by: Literal["objective", "distance", "label", "item"] = "objective",
               ) -> "pd.DataFrame":  # fmt: skip
@@ -113,12 +115,12 @@ class Matches:
         checks.expect(others.shape == self.dataset.shape, "others",
                       f"items of shape {self.dataset.shape}", f"shape {others.shape}")  # fmt: skip
         checks.expect(len(self.elites) > 0, "elites", "at least one elite", "none")
-        row = nearest(self.elites.measures, others.items, self.metric)
+        row = nearest(self.elites.flat_measures, others.items, self.metric)
         own = nearest(self.dataset.items, others.items, self.metric)
         labels: Sequence[str | None] = others.labels or [None] * len(others)
         return pd.DataFrame({
             "name": others.names, "label": labels, "row": row,
-            "distance": _distances(self.metric, others.items, self.elites.measures[row]),
+            "distance": _distances(self.metric, others.items, self.elites.flat_measures[row]),
             "floor": _distances(self.metric, others.items, self.dataset.items[own]),
         })  # fmt: skip
 

@@ -14,3 +14,4 @@ from gloam.discounts.model import DiscountModel as DiscountModel
 from gloam.discounts.networks import MLP as MLP
 from gloam.discounts.none import NoDiscount as NoDiscount
 from gloam.discounts.threshold import Thresholds as Thresholds
+from gloam.discounts.torch_network import TorchNetwork as TorchNetwork

@@ -29,8 +29,8 @@ class CNN(eqx.Module):
 
     Example:
         >>> network = CNN((28, 28), key=jax.random.key(0))
-        >>> network(jnp.zeros(28 * 28)).shape
-        ()
+        >>> network(jnp.zeros((28, 28))).shape, network(jnp.zeros(28 * 28)).shape
+        ((), ())
     """
 
     weights: list[Float[Array, "..."]]
@@ -58,9 +58,11 @@ class CNN(eqx.Module):
         shapes += [(height * width * depths[-1], hidden), (hidden, 1)]
         self.weights, self.biases = first_weights(tuple(shapes), key)
 
-    def __call__(self, measures: Float[Array, " meas"]) -> Float[Array, ""]:
-        """The discount at one (normalised) image, given as a flat row."""
-        checks.expect(measures.shape == (prod(self.shape),), "measures",
+    def __call__(self, measures: Float[Array, "*shape"]) -> Float[Array, ""]:
+        """The discount at one (normalised) image, in its shape or as a flat row."""
+        height, width, colours = self.shape
+        shapes = [self.shape, (prod(self.shape),)] + [(height, width)] * (colours == 1)
+        checks.expect(measures.shape in shapes, "measures",
                       f"{prod(self.shape)} numbers, an image of {self.shape}",
                       f"shape {measures.shape}")  # fmt: skip
         x = measures.reshape(self.shape)

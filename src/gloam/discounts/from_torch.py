@@ -1,7 +1,7 @@
 """Networks of PyTorch as Equinox modules with the same weights.
 
-A conversion, not a bridge: the result is pure, so that it compiles into the search, checkpoints
-hold it, and a resumed run continues to the same bits.
+A conversion, not a bridge (`TorchNetwork` is one): the result compiles into the search, on any
+device and in both drivers, and run folders hold it.
 """
 
 import math
@@ -16,24 +16,24 @@ from gloam import checks
 
 _FIX = (
     "Supported are Sequential, Linear, Conv2d, ReLU, LeakyReLU, Tanh, GELU, Flatten and Unflatten. "
-    "Write other networks as an Equinox module."
+    "Wrap other modules by gloam.discounts.TorchNetwork, or write them as an Equinox module."
 )
 
 
 def from_torch(module: Any) -> "Stack":
     """A PyTorch ``nn.Sequential`` as an Equinox module with the same weights.
 
-    This is gloam's adapter for users of PyTorch: train or load a network there, and let it serve
-    here as the ``network`` of a `DiscountModel` or as the ``embed`` of a `Frozen` one. PyTorch is
-    not needed after the conversion, nor to resume a run. The weights are copies in float32; as a
-    ``network`` every seed starts from them.
+    The first choice for users of PyTorch (the other is `TorchNetwork`, for any module): train or
+    load a network there, and let it serve here as the ``network`` of a `DiscountModel` or as the
+    ``embed`` of a `Frozen` one. PyTorch is not needed after the conversion, nor to resume a run.
+    The weights are copies in float32; as a ``network`` every seed starts from them.
 
     PyTorch's layers see batches, the result sees one row; the outputs are the same.
 
     Args:
         module: An ``nn.Sequential``, also nested, of ``Linear``, ``Conv2d`` (padded with zeros),
-            ``ReLU``, ``LeakyReLU``, ``Tanh``, ``GELU``, ``Flatten`` and ``Unflatten``. An image
-            comes as a flat row, so begin with ``Unflatten(1, (channels, height, width))``.
+            ``ReLU``, ``LeakyReLU``, ``Tanh``, ``GELU``, ``Flatten`` and ``Unflatten``. For images
+            begin with ``Unflatten(1, (channels, height, width))``: it is given flat rows then.
 
     Example:
         >>> from torch import nn  # doctest: +SKIP
@@ -42,16 +42,22 @@ def from_torch(module: Any) -> "Stack":
         >>> network(jnp.zeros(10)).shape  # doctest: +SKIP
         (1,)
     """
-    try:
-        from torch import nn  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise ImportError(
-            "from_torch: expected PyTorch to be installed, got no module 'torch'. "
-            "Install it (pip install torch); only the conversion needs it."
-        ) from error
+    nn = pytorch("from_torch").nn
     checks.expect(isinstance(module, nn.Sequential), "module", "a torch.nn.Sequential",
                   type(module).__name__, _FIX)  # fmt: skip
     return _converted("module", module, nn)
+
+
+def pytorch(name: str) -> Any:
+    """The library, which gloam does without until someone uses it."""
+    try:
+        import torch  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise ImportError(
+            f"{name}: expected PyTorch to be installed, got no module 'torch'. "
+            "Install it: pip install torch."
+        ) from error
+    return torch
 
 
 class Linear(eqx.Module):

@@ -1,5 +1,6 @@
 """The discount model of Discount Model Search: a small network trained as the search runs."""
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -10,8 +11,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.discounts.base import Discount
-from gloam.discounts.frozen import stages
-from gloam.discounts.networks import MLP, Reinitializable
+from gloam.discounts.frozen import Frozen, stages
+from gloam.discounts.networks import MLP, Reinitializable, outputs
 from gloam.discounts.training import Trained, fit
 from gloam.records import Batch, Fit, Scored
 
@@ -33,6 +34,7 @@ class DiscountModel(Discount):
         f_min, f_max: Range of the objective. The model starts at ``f_min``; training stops early
             when the loss is at most ``cutoff * (f_max - f_min)``.
         network: Any Equinox module, see `gloam.discounts.networks`; by default the paper's MLP.
+        shape: Of one row of measures, ``(28, 28)`` for images; by default they are flat.
         empty_points: Empty cells whose centres are trained to ``f_min`` in each iteration.
         init_points: Cells for the first fit.
         learning_rate: Of Adam, whose memory is kept through the run.
@@ -51,6 +53,8 @@ class DiscountModel(Discount):
     train_batch_size: int = eqx.field(static=True)
     epochs: int = eqx.field(static=True)
     cutoff: float = eqx.field(static=True)
+    # What the network is given; empty for flat rows, and so in files that are older than shapes.
+    row_shape: tuple[int, ...] = eqx.field(static=True, default=())
 
     def __init__(
         self,
@@ -61,6 +65,7 @@ class DiscountModel(Discount):
         f_min: float = 0.0,
         f_max: float = 1.0,
         network: eqx.Module | None = None,
+        shape: tuple[int, ...] = (),
         empty_points: int = 100,
         init_points: int = 1000,
         learning_rate: float = 1e-3,
@@ -74,7 +79,7 @@ class DiscountModel(Discount):
         self.f_max = checks.number("f_max", f_max, above=self.f_min,
                                    fix="It is the largest objective you expect.")  # fmt: skip
         self.network = MLP(lower.shape[0]) if network is None else network
-        _check_network(self.network, lower.shape[0])
+        self.row_shape = _row_shape(self.network, lower.shape[0], shape)
         self.empty_points = checks.integer("empty_points", empty_points, minimum=0)
         self.init_points = checks.integer("init_points", init_points, minimum=1)
         self.learning_rate = checks.number("learning_rate", learning_rate, above=0.0)
@@ -151,8 +156,8 @@ class DiscountModel(Discount):
         return jax.vmap(stages(self.network)[0])(scaled)
 
     def _forward(self, params: Any, inputs: Float[Array, "n inputs"]) -> Float[Array, " n"]:
-        network: Any = eqx.combine(params, stages(self.network)[1])
-        return jnp.reshape(jax.vmap(network)(inputs), (-1,))
+        network = eqx.combine(params, stages(self.network)[1])
+        return outputs(network, inputs.reshape(-1, *self.row_shape) if self.row_shape else inputs)
 
     def _fit(
         self, trained: Trained, inputs: Array, goals: Array, real: Array, *, key: PRNGKeyArray
@@ -164,17 +169,28 @@ class DiscountModel(Discount):
         )  # fmt: skip
 
 
-def _check_network(network: eqx.Module, measures: int) -> None:
+def _row_shape(network: eqx.Module, measures: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape in which a network takes rows: ``shape``, or empty for flat ones."""
     fix = "It must map one row of measures to one number, without state."
     checks.expect(isinstance(network, eqx.Module) and callable(network), "network",
                   "an Equinox module that can be called", type(network).__name__, fix)  # fmt: skip
-    row = jax.ShapeDtypeStruct((measures,), jnp.float32)
-    try:
-        shape = eqx.filter_eval_shape(network, row).shape  # pyright: ignore
-    except Exception as error:
-        raise ValueError(
-            f"network: expected a module for {measures} measures, got {type(network).__name__}, "
-            f"which fails on them ({error}). {fix}"
-        ) from error
-    checks.expect(shape in ((), (1,)), "network", "one number for each row of measures",
-                  f"shape {shape}", fix)  # fmt: skip
+    checks.expect(math.prod(shape or (measures,)) == measures, "shape",
+                  f"a shape of the {measures} measures", shape)  # fmt: skip
+    # A frozen part gives its embedding its shape itself.
+    shaped = len(shape) > 1 and not isinstance(network, Frozen)
+    failures = []
+    for row in [shape] * shaped + [(measures,)]:
+        given = jax.ShapeDtypeStruct(row, jnp.float32)
+        try:
+            found = eqx.filter_eval_shape(network, given).shape  # pyright: ignore
+        except Exception as error:
+            failures.append((row, f"fails ({error})", error))
+            continue
+        if found in ((), (1,)):
+            return row if len(row) > 1 else ()
+        failures.append((row, f"gives shape {found}", None))
+    told = "; ".join(f"on a row of shape {row} it {what}" for row, what, _ in failures)
+    raise ValueError(
+        f"network: expected a module that makes one number of {measures} measures, got "
+        f"{type(network).__name__}: {told}. {fix}"
+    ) from failures[-1][2]

@@ -1,13 +1,17 @@
 """Networks for the discount model.
 
-Any Equinox module that maps one row of measures ``(meas,)`` to a number (shape ``()`` or ``(1,)``)
-can serve. One that has a method ``reinitialized(key=...)`` gets fresh weights for every seed;
-others start each seed with the weights they were built with.
+Any Equinox module that maps one row of measures to a number (shape ``()`` or ``(1,)``) can serve. A
+row has the archive's shape, ``(28, 28)`` for images; a network that does not take that is given the
+flat row ``(784,)``. Which of the two is found when the discount model is built.
+
+A network that has a method ``reinitialized(key=...)`` gets fresh weights for every seed; others
+start each seed with the weights they were built with. One that has a method ``of_batch(rows)`` is
+called with many rows at once, ``(n, *shape)`` to ``(n,)``.
 """
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -27,13 +31,32 @@ class Reinitializable(Protocol):
         ...
 
 
+@runtime_checkable
+class TakesBatches(Protocol):
+    """A network that wants many rows at once."""
+
+    def of_batch(self, rows: Float[Array, "n *shape"]) -> Float[Array, " n"]:
+        """The discount at each row."""
+        ...
+
+
+def outputs(network: Any, rows: Float[Array, "n *shape"]) -> Float[Array, " n"]:
+    """What a network says of each row.
+
+    >>> outputs(jnp.sum, jnp.ones((3, 2, 2))).tolist()
+    [4.0, 4.0, 4.0]
+    """
+    by_row = network.of_batch if isinstance(network, TakesBatches) else jax.vmap(network)
+    return jnp.reshape(by_row(rows), (-1,))
+
+
 class MLP(eqx.Module):
     """The paper's network: fully connected layers with ReLU between them.
 
     Weights and biases start uniform in ``+-1/sqrt(fan_in)``, which is PyTorch's default.
 
     Args:
-        measures: Size of the input.
+        measures: Size of the input; a row with a shape is made flat.
         hidden: Sizes of the hidden layers.
         key: Randomness of the weights.
 
@@ -53,9 +76,9 @@ class MLP(eqx.Module):
         sizes += [checks.integer("hidden", size, minimum=1) for size in hidden] + [1]
         self.weights, self.biases = first_weights(tuple(pairwise(sizes)), key)
 
-    def __call__(self, measures: Float[Array, " meas"]) -> Float[Array, ""]:
+    def __call__(self, measures: Float[Array, "*shape"]) -> Float[Array, ""]:
         """The discount at one point of (normalised) measure space."""
-        x = measures
+        x = jnp.ravel(measures)
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = jax.nn.relu(x @ weight + bias)
         return jnp.squeeze(x @ self.weights[-1] + self.biases[-1], axis=-1)

@@ -1,5 +1,6 @@
 """Triangle arrangement: paint the images of a dataset with a few see-through triangles."""
 
+import math
 import os
 from typing import Any
 
@@ -24,8 +25,9 @@ class Triangles(Domain):
     a solution becomes a picture: `gloam.domains.painting`.
 
     Args:
-        centroids: ``(cells, pixels)`` images with values from 0 to 1, row by row (for colour
-            red, green and blue of each pixel together), or the path of a ``.npy`` file with them.
+        centroids: ``(cells, rows, columns)`` images with values from 0 to 1, in colour with a last
+            axis of red, green and blue, or the path of a ``.npy`` file with them. Images may also
+            be flat, ``(cells, pixels)``, row by row.
         triangles: Number of triangles; each takes 8 numbers of a solution, 10 in colour.
         canvas: Rows and columns of the images.
         color: Paint in red, green and blue, not in grey.
@@ -139,21 +141,23 @@ class Triangles(Domain):
 
 
 def _images(centroids: Any, canvas: tuple[int, int], color: bool) -> np.ndarray:
-    """The dataset as ``(cells, pixels)``, checked against the canvas."""
+    """The dataset as ``(cells, rows, columns[, 3])``, checked against the canvas."""
     if isinstance(centroids, (str, os.PathLike)):
         path = checks.existing_file("centroids", centroids, "Give an array or a .npy file.")
         centroids = np.load(path, allow_pickle=False)
-    images = checks.finite_array("centroids", centroids, ndim=2,
-                                 fix="Give each image as one row of pixels.")  # fmt: skip
-    rows, columns = canvas
-    pixels = rows * columns * (3 if color else 1)
-    each = f"{rows} x {columns}" + (" x 3" if color else "")
-    checks.expect(images.shape[1] == pixels, "centroids", f"{pixels} pixels ({each}) a row",
-                  images.shape[1], "Set canvas and color to those of the images.")  # fmt: skip
+    images = checks.finite_array("centroids", centroids, ndim=2, or_more=True,
+                                 fix="Give an image for each cell.")  # fmt: skip
+    shape = (*canvas, 3) if color else canvas
+    pixels = math.prod(shape)
+    each = " x ".join(str(size) for size in shape)
+    fits = images.shape[1:] in (shape, (pixels,))
+    checks.expect(fits, "centroids", f"images of {each}, or rows of {pixels} pixels",
+                  f"shape {images.shape}",
+                  "Set canvas and color to those of the images.")  # fmt: skip
     low, high = float(images.min()), float(images.max())
     checks.expect(low >= 0 and high <= 1, "centroids", "pixels from 0 to 1",
                   f"{low:g} to {high:g}", "Divide bytes by 255.")  # fmt: skip
-    return images
+    return images.reshape(-1, *shape)
 
 
 def _sides(name: str, value: Any, minimum: int) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from gloam._version import __version__
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.drivers import codec
+from gloam.drivers.evaluation import flat_rows
 from gloam.drivers.rows import metric_rows, snapshot_arrays
 from gloam.records import Proposal, Report, SearchState
 
@@ -58,7 +59,10 @@ class Search:
         self._tell = jax.jit(tell, donate_argnums=1)
         self._proposal: Proposal | None = None
         self._report: Report | None = None
-        self.state: SearchState = self._init(arrays, jax.random.key(self.seed))
+        # Waited for, because PyTorch's random state is borrowed to draw a `TorchNetwork`'s weights.
+        self.state: SearchState = jax.block_until_ready(
+            self._init(arrays, jax.random.key(self.seed))
+        )
 
     def ask(self) -> np.ndarray:
         """``(batch, sol)`` solutions to evaluate. Asking again before telling gives the same."""
@@ -80,7 +84,8 @@ class Search:
             objectives: ``(batch,)`` numbers to maximise. A row with NaN or infinity here or in its
                 measures counts as failed: it is left out, and the others count. ``None`` maximises
                 closeness to the centre of the cell, see `gloam.archives.Archive.closeness`.
-            measures: ``(batch, meas)`` measures.
+            measures: ``(batch, meas)`` measures, or ``(batch, *shape)`` where the archive's have a
+                shape, such as images.
             cells: ``(batch,)`` archive cells, when you have found them yourself.
             fields: The extra fields that the archive declares, ``(batch, ...)`` each.
 
@@ -93,7 +98,8 @@ class Search:
         values = None
         if objectives is not None:
             values = checks.rows("objectives", objectives, (batch,)).astype(np.float32)
-        points = checks.rows("measures", measures, (batch, archive.measures)).astype(np.float32)
+        shapes = checks.measure_shapes(batch, archive.measure_shape)
+        points = flat_rows(checks.rows("measures", measures, *shapes).astype(np.float32))
         checks.same_names("fields", archive.fields, fields)
         extras = {
             name: checks.rows(name, fields[name], (batch, *spec.shape)).astype(spec.dtype)

@@ -77,8 +77,15 @@ def decode(content: Any, arrays: dict[str, np.ndarray]) -> Any:
         if not (isinstance(kind, type) and issubclass(kind, eqx.Module)):
             raise ForeignError(f"class: expected an Equinox module, got {content['class']}.")
         module = object.__new__(kind)
-        for name, item in content["fields"].items():
-            object.__setattr__(module, name, decode(item, arrays))
+        # A file may be older than some field: such a field has a default.
+        values = {
+            field.name: field.default
+            for field in dataclasses.fields(kind)
+            if field.default is not dataclasses.MISSING
+        }
+        values |= {name: decode(item, arrays) for name, item in content["fields"].items()}
+        for name, value in values.items():
+            object.__setattr__(module, name, value)
         return module
     if "array" in content:
         return jnp.asarray(np.asarray(content["array"], dtype=content["dtype"]))
@@ -91,6 +98,26 @@ def decode(content: Any, arrays: dict[str, np.ndarray]) -> Any:
     if "function" in content:
         return _look_up(content["function"])
     return {key: decode(item, arrays) for key, item in content["dict"].items()}
+
+
+def agree(older: Any, newer: Any) -> bool:
+    """Whether two contents that `encode` made are the same, one of them perhaps long ago.
+
+    Fields that gloam did not have when ``older`` was written may be anything in ``newer``.
+
+    >>> old, new = ({"class": "A", "fields": fields} for fields in ({"a": 1}, {"a": 1, "b": 2}))
+    >>> agree(old, new), agree(new, old)
+    (True, False)
+    """
+    if isinstance(older, dict) and isinstance(newer, dict):
+        known = newer
+        if "class" in older and "fields" in newer:
+            fields = {k: v for k, v in newer["fields"].items() if k in older["fields"]}
+            known = newer | {"fields": fields}
+        return older.keys() == known.keys() and all(agree(v, known[k]) for k, v in older.items())
+    if isinstance(older, list) and isinstance(newer, list):
+        return len(older) == len(newer) and all(map(agree, older, newer))
+    return older == newer
 
 
 def leaves(state: Any) -> dict[str, np.ndarray]:

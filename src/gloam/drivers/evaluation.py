@@ -24,3 +24,8 @@ def evaluation_parts(answer: Any) -> tuple[Any, Any, dict[str, Any]]:
         return None, answer[0], answer[1]
     objectives, measures, *fields = answer
     return objectives, measures, fields[0] if fields else {}
+
+
+def flat_rows(measures: Any) -> Any:
+    """Measures ``(batch, *shape)`` as gloam has them inside: ``(batch, meas)``, rows of numbers."""
+    return measures.reshape(measures.shape[0], -1)

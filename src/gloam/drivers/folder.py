@@ -127,7 +127,7 @@ class RunFolder:
         store = elites.store
         arrays = {
             "cell": elites.cells, "solution": elites.solutions,
-            "objective": elites.objectives, "measures": elites.measures,
+            "objective": elites.objectives, "measures": elites.flat_measures,
         }  # fmt: skip
         arrays |= {f"field_{name}": elites.field(name) for name in store.fields}
         name = "archive.npz" if alone else f"archive-{seed}.npz"

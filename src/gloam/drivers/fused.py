@@ -17,8 +17,9 @@ from jax.sharding import Mesh, PartitionSpec
 from gloam import checks, step
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
+from gloam.discounts import TorchNetwork
 from gloam.drivers.compiling import compiled
-from gloam.drivers.evaluation import evaluation_parts
+from gloam.drivers.evaluation import evaluation_parts, flat_rows
 from gloam.drivers.rows import metric_rows, snapshot_arrays
 from gloam.records import Report, SearchState
 
@@ -44,6 +45,7 @@ class Fused:
         checks.instance("algorithm", algorithm, Algorithm)
         checks.expect(callable(domain), "domain", "a function of a batch of solutions",
                       type(domain).__name__)  # fmt: skip
+        _check_on_device(algorithm)
         _check_evaluation(domain, algorithm)
         self.seeds = seeds
         self.algorithm = algorithm
@@ -59,8 +61,12 @@ class Fused:
         def stretch(arrays: Any, state: SearchState, iterations: Any):
             domain, algorithm = eqx.combine(arrays, static)
 
+            def evaluate(solutions: Any) -> step.Evaluation:
+                objectives, measures, fields = evaluation_parts(domain(solutions))
+                return objectives, flat_rows(measures), fields
+
             def one(state: SearchState) -> tuple[SearchState, Report]:
-                return step.step(algorithm, lambda x: evaluation_parts(domain(x)), state)
+                return step.step(algorithm, evaluate, state)
 
             advance = one if alone else jax.vmap(one, in_axes=(_AXES,), out_axes=(_AXES, 0))
             if alone:  # one seed gains from not being a batch of one
@@ -162,6 +168,18 @@ def _map_seeds(function: Callable, state: SearchState) -> SearchState:
     return eqx.tree_at(lambda s: s.iteration, state, iteration)
 
 
+def _check_on_device(algorithm: Algorithm) -> None:
+    """Refuse a network that another library computes."""
+
+    def foreign(part: Any) -> bool:
+        return isinstance(part, TorchNetwork)
+
+    found = any(map(foreign, jax.tree.leaves(algorithm, is_leaf=foreign)))
+    checks.expect(not found, "network", "one that JAX computes", "a TorchNetwork",
+                  "Convert it by gloam.discounts.from_torch, or search in Python: gloam.optimize, "
+                  "or gloam.Search.")  # fmt: skip
+
+
 def _check_evaluation(domain: Callable, algorithm: Algorithm) -> None:
     """Trace the domain once, without running it, and check what comes out."""
     batch, archive = algorithm.emitter.solutions, algorithm.archive
@@ -179,7 +197,8 @@ def _check_evaluation(domain: Callable, algorithm: Algorithm) -> None:
     if objectives is not None:
         checks.expect(objectives.shape == (batch,), "objectives", f"shape {(batch,)}",
                       f"shape {objectives.shape} from the domain")  # fmt: skip
-    checks.expect(measures.shape == (batch, archive.measures), "measures",
-                  f"shape {(batch, archive.measures)}, as the archive has",
+    shapes = checks.measure_shapes(batch, archive.measure_shape)
+    checks.expect(measures.shape in shapes, "measures",
+                  f"shape {checks.one_of(shapes)}, as the archive has",
                   f"shape {measures.shape} from the domain")  # fmt: skip
     checks.same_names("fields", archive.fields, fields)

@@ -38,7 +38,8 @@ def run(
 
     Args:
         domain: Maps solutions ``(batch, sol)`` to objectives ``(batch,)`` and measures
-            ``(batch, meas)``, and optionally a dict of fields, in operations that JAX can trace.
+            ``(batch, meas)`` (or in the archive's shape, such as ``(batch, 28, 28)``), and
+            optionally a dict of fields, in operations that JAX can trace.
             It may return measures alone: then closeness to the centre of the cell (a dataset's
             item) is maximised.
         algorithm: For instance `gloam.DMS`.
@@ -92,7 +93,8 @@ def optimize(
 
     Args:
         evaluate: Maps solutions ``(batch, sol)`` to objectives ``(batch,)`` and measures
-            ``(batch, meas)``, and optionally a dict of fields. Rows of NaN count as failed. It may
+            ``(batch, meas)`` (or in the archive's shape, such as ``(batch, 28, 28)``), and
+            optionally a dict of fields. Rows of NaN count as failed. It may
             return measures alone: then closeness to the centre of the cell (a dataset's item) is
             maximised.
         algorithm: For instance `gloam.DMS`.
@@ -218,7 +220,7 @@ def _check_same_run(folder: RunFolder, algorithm: Algorithm, seeds: list[int]) -
     arrays: dict[str, np.ndarray] = {}
     mine = codec.encode(algorithm, arrays)
     theirs = folder.read_settings()
-    same = theirs["algorithm"] == mine and theirs["seeds"] == seeds
+    same = codec.agree(theirs["algorithm"], mine) and theirs["seeds"] == seeds
     checks.expect(same, "resume", "the algorithm and seeds that the run was started with",
                   f"others than '{folder.path / 'config.json'}' holds",
                   "Resume with the same settings, or start in another folder.")  # fmt: skip
