@@ -11,11 +11,11 @@ import sys
 import time
 
 import numpy as np
-from memory import peak, resident
 
 import gloam
 from gloam.archives import Faiss
 from gloam.archives.faiss_index import exact_candidates
+from memory import peak, resident
 
 _BLOCK = 65_536
 

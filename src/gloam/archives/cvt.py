@@ -1,5 +1,6 @@
 """CVT archive: a cell for every centroid; each point belongs to the nearest one."""
 
+import gc
 import os
 from typing import Any, Literal
 
@@ -96,7 +97,9 @@ class CVTArchive(Archive):
         self.centroids = jnp.asarray(array)
         self.lanes = self.index = None
         if settings is not None:
-            del array, centroids  # unless somebody else holds it, this is a copy of the whole
+            # JAX lets go of an array that it has copied at the next collection of garbage.
+            del array, centroids
+            gc.collect()
             self.index = build_index(self._on_host(), origin, settings, cosine=metric == "cosine")
             return
         offsets = np.zeros(self.cells, np.float32)

@@ -15,12 +15,14 @@ from jaxtyping import Float
 from gloam.archives.faiss_index import FaissIndex, exact_candidates, shifted_blocks
 from gloam.archives.index_choice import Faiss, load_faiss
 
-# Beyond so many measures codes of four bits for four measures stand for centroids; below, the
-# centroids themselves take little memory.
-_CODED = 32
+# Centroids of up to so many measures are held as they are, which takes little memory; larger ones
+# as codes of four bits for up to four measures.
+_PLAIN = 32
+# Lists explain little when more than this share of the variance is inside of them.
+_LEFT_OVER = 0.8
 _TRAINED_PER_LIST = 40
 # Less effort hardly saves time: finding the lists costs as much as scanning so many.
-_LEAST_EFFORT = 16
+_LEAST_EFFORT = 8
 _MOST_EFFORT = 4096  # of HNSW; IVF can search all its lists
 _TIMED = 3
 
@@ -69,31 +71,41 @@ def _ivf(centroids: np.ndarray, origin: np.ndarray, settings: Faiss, rng: Any) -
     faiss = load_faiss()
     cells, measures = centroids.shape
     lists = _lists(settings, cells)
-    quantizer = faiss.IndexFlatL2(measures)
-    if measures <= _CODED:
-        index = faiss.IndexIVFFlat(quantizer, measures, lists)
-    else:
-        width = max(size for size in (1, 2, 3, 4) if measures % size == 0)
-        index = faiss.IndexIVFPQFastScan(quantizer, measures, lists, measures // width, 4)
-        # One table of distances for each point, instead of one for each point and list: five
-        # times as fast. What the codes lose the exact comparison of candidates finds again.
-        index.by_residual = False
-        index.pq.cp.min_points_per_centroid = 1
-    index.cp.niter = 8
-    index.cp.seed = settings.seed + 1
-    index.cp.min_points_per_centroid = 1  # or FAISS prints a warning for small archives
     count = min(cells, max(10_000, _TRAINED_PER_LIST * lists))
-    chosen = np.sort(rng.choice(cells, count, replace=False))
-    index.train(centroids[chosen] - origin)
+    rows = centroids[np.sort(rng.choice(cells, count, replace=False))] - origin
+    # Without a least number FAISS prints warnings for small archives.
+    kmeans = faiss.Kmeans(measures, lists, niter=8, seed=settings.seed + 1,
+                          min_points_per_centroid=1)  # fmt: skip
+    kmeans.train(rows)
+    if measures <= _PLAIN:
+        index = faiss.IndexIVFFlat(kmeans.index, measures, lists)
+    else:
+        # Where lists explain the centroids, codes of what is left over from a list's middle tell
+        # close neighbours apart. They need a table for each point and list, which is slow for
+        # many lists. Where lists explain little many must be searched, and coarse codes do.
+        left_over = kmeans.index.search(rows, 1)[0].mean() / np.square(rows).sum(axis=1).mean()
+        explained = bool(left_over < _LEFT_OVER)
+        codes = _codes(measures, widest=4 if explained else 8)
+        index = faiss.IndexIVFPQFastScan(kmeans.index, measures, lists, codes, 4)
+        index.by_residual = explained
+        index.pq.cp.min_points_per_centroid = 1
+    index.train(rows)
     for _, block in shifted_blocks(centroids, origin):
         index.add(block)
     return index
 
 
+def _codes(measures: int, widest: int) -> int:
+    """Codes for a centroid, each for the same number of measures; at least 64 if there are."""
+    widths = [width for width in range(2, widest + 1)
+              if measures % width == 0 and measures >= 64 * width]  # fmt: skip
+    return measures // max([1, *widths])
+
+
 def _hnsw(centroids: np.ndarray, origin: np.ndarray, settings: Faiss, rng: Any) -> Any:
     faiss = load_faiss()
     cells, measures = centroids.shape
-    if measures <= _CODED:
+    if measures <= _PLAIN:
         index = faiss.IndexHNSWFlat(measures, settings.links)
     else:
         codes = faiss.ScalarQuantizer.QT_8bit
@@ -143,7 +155,9 @@ class _Sample:
             index.effort = effort
             found = index.nearest(self.points, self.centroids)
             index.recall = float(np.mean(found == self.nearest))
-            if index.recall >= index.wanted:
+            # A sample that just reaches it may have been lucky: two standard errors to be safe.
+            error = np.sqrt(index.recall * (1 - index.recall) / len(found))
+            if index.recall - 2 * error >= index.wanted:
                 break
         ids = index.candidate_rows(self.items, self.centroids)
         index.recall_between = float(np.mean(self._other(index, ids) == self.others))
@@ -166,7 +180,7 @@ class _Sample:
 
 
 def _efforts(most: int) -> Iterator[int]:
-    """16, 24, 32, 48, 64, ... and ``most`` at last."""
+    """8, 12, 16, 24, 32, ... and ``most`` at last."""
     effort = _LEAST_EFFORT
     while effort < most:
         yield effort
