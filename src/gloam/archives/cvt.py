@@ -94,10 +94,11 @@ class CVTArchive(Archive):
             low if lower is None else lower, high if upper is None else upper, array.shape[1]
         )
         self.lower, self.upper = jnp.asarray(low), jnp.asarray(high)
-        self.centroids = jnp.asarray(array)
+        self.centroids = jax.device_put(array)  # jnp.asarray would hold one more copy for a while
         self.lanes = self.index = None
         if settings is not None:
-            # JAX lets go of an array that it has copied at the next collection of garbage.
+            # JAX lets go of an array at the first collection of garbage after it was copied.
+            self.centroids.block_until_ready()
             del array, centroids
             gc.collect()
             self.index = build_index(self._on_host(), origin, settings, cosine=metric == "cosine")
