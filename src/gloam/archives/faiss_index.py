@@ -38,7 +38,8 @@ class FaissIndex:
             a random centroid moved by half the distance to its nearest neighbour, which is as far
             as is certain to be inside its cell.
         recall_between: The share of sampled centroids that get the nearest *other* one: what to
-            expect of points that are new, between the centroids.
+            expect of points that are new, between the centroids (``"hnsw"`` looks better here than
+            it is, because its graph links a centroid to its neighbours).
         milliseconds: Time of a search of ``timed`` points when the index was built.
         timed: How many points that was.
     """
