@@ -3,7 +3,11 @@
 from gloam.archives.base import Archive as Archive
 from gloam.archives.centroids import kmeans_centroids as kmeans_centroids
 from gloam.archives.cvt import CVTArchive as CVTArchive
+from gloam.archives.faiss_index import FaissIndex as FaissIndex
 from gloam.archives.grid import GridArchive as GridArchive
+from gloam.archives.index_choice import LARGE as LARGE
+from gloam.archives.index_choice import Faiss as Faiss
+from gloam.archives.index_choice import IndexName as IndexName
 from gloam.archives.metrics import Summary as Summary
 from gloam.archives.metrics import summarize as summarize
 from gloam.archives.store import Store as Store

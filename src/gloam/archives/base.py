@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from gloam import checks
@@ -42,6 +43,12 @@ class Archive(eqx.Module):
     @abstractmethod
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
         """The cell of each row of measures."""
+
+    def index_on_host(
+        self, measures: Float[np.ndarray, "batch meas"]
+    ) -> Int[np.ndarray, " batch"] | None:
+        """Cells found outside compiled programs; ``None`` when `index_of` is to find them there."""
+        return None
 
     @abstractmethod
     def centers_of(self, cells: Int[Array, " n"]) -> Float[Array, "n meas"]:

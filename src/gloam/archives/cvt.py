@@ -1,16 +1,21 @@
 """CVT archive: a cell for every centroid; each point belongs to the nearest one."""
 
+import gc
 import os
 from typing import Any, Literal
 
 import equinox as eqx
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from gloam import checks
 from gloam.archives.base import Archive, FieldSpecs, field_specs
+from gloam.archives.faiss_building import build_index
+from gloam.archives.faiss_index import FaissIndex
+from gloam.archives.index_choice import Faiss, IndexName, chosen_index
 from gloam.archives.neighbors import Lanes, lanes, most_similar
 
 
@@ -27,6 +32,12 @@ class CVTArchive(Archive):
         metric: ``"euclidean"`` or ``"cosine"``.
         f_min: As in `GridArchive`.
         fields: As in `GridArchive`.
+        index: How the nearest centroid is found. ``"exact"``: by comparison with all of them, on
+            the device. ``"flat"``, ``"ivf"``, ``"hnsw"`` or `gloam.archives.Faiss` with settings:
+            by FAISS on the host (``pip install 'gloam[faiss]'``), approximately but for
+            ``"flat"``; what it reaches is in the archive's ``index``. ``"auto"``: exactly, but for
+            archives of `gloam.archives.LARGE` numbers and more on a CPU, which get ``"ivf"``.
+            `gloam.Search` and `gloam.optimize` use it; programs on the device search exactly.
 
     Example:
         >>> archive = CVTArchive(np.array([[0.0, 0.0], [1.0, 1.0]]))
@@ -44,9 +55,14 @@ class CVTArchive(Archive):
     f_min: float = eqx.field(static=True)
     fields: dict[str, jax.ShapeDtypeStruct] = eqx.field(static=True)
     centroids: Float[Array, "cells meas"]
-    lanes: Lanes
-    # Empty for flat rows, and so in files that were written before there were others.
+    lanes: Lanes | None
+    """The centroids laid out for the exact search; an archive with an ``index`` does without this
+    second copy."""
+    # The defaults are what files say that were written before there were these fields.
     item_shape: tuple[int, ...] = eqx.field(static=True, default=())
+    """Empty for flat rows."""
+    index: FaissIndex | None = eqx.field(static=True, default=None)
+    """The index on the host, with the recall that it reached; ``None`` for the exact search."""
 
     def __init__(
         self,
@@ -57,6 +73,7 @@ class CVTArchive(Archive):
         *,
         f_min: float = 0.0,
         fields: FieldSpecs | None = None,
+        index: IndexName | Faiss = "auto",
     ):
         if isinstance(centroids, (str, os.PathLike)):
             path = checks.existing_file("centroids", centroids, "Give an array or a .npy file.")
@@ -67,6 +84,7 @@ class CVTArchive(Archive):
         array = array.reshape(len(array), -1)
         checks.expect(metric in ("euclidean", "cosine"), "metric", "'euclidean' or 'cosine'",
                       repr(metric))  # fmt: skip
+        settings = chosen_index(index, *array.shape)
         self.cells = array.shape[0]
         self.metric = metric
         self.f_min = checks.number("f_min", f_min)
@@ -77,10 +95,8 @@ class CVTArchive(Archive):
                           f"{int((norms == 0).sum())} of them")  # fmt: skip
             array = array / norms
             origin = np.zeros(array.shape[1], np.float32)
-            offsets = np.zeros(self.cells, np.float32)
         else:
             origin = array.mean(axis=0, dtype=np.float64).astype(np.float32)
-            offsets = 0.5 * np.square(array - origin, dtype=np.float64).sum(axis=1)
         low, high = array.min(axis=0), array.max(axis=0)
         # A measure that never varies has no extent of its own; any positive one will do.
         high = np.where(high > low, high, low + np.maximum(1, 1e-3 * np.abs(low)))
@@ -89,7 +105,18 @@ class CVTArchive(Archive):
             self.item_shape,
         )  # fmt: skip
         self.lower, self.upper = jnp.asarray(low), jnp.asarray(high)
-        self.centroids = jnp.asarray(array)
+        self.centroids = jax.device_put(array)  # jnp.asarray would hold one more copy for a while
+        self.lanes = self.index = None
+        if settings is not None:
+            # JAX lets go of an array at the first collection of garbage after it was copied.
+            self.centroids.block_until_ready()
+            del array, centroids
+            gc.collect()
+            self.index = build_index(self._on_host(), origin, settings, cosine=metric == "cosine")
+            return
+        offsets = np.zeros(self.cells, np.float32)
+        if metric == "euclidean":
+            offsets = 0.5 * np.square(array - origin, dtype=np.float64).sum(axis=1)
         self.lanes = lanes(array, origin, offsets)
 
     @property
@@ -98,8 +125,26 @@ class CVTArchive(Archive):
         return self.item_shape or (self.measures,)
 
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
-        """The cell of each row of measures."""
-        return most_similar(self.lanes, measures)
+        """The cell of each row of measures: exact in compiled programs, else by the ``index``."""
+        if self.lanes is not None:
+            return most_similar(self.lanes, measures)
+        assert self.index is not None
+        if not any(isinstance(array, jax.core.Tracer) for array in (measures, self.centroids)):
+            return jnp.asarray(self.index.nearest(np.asarray(measures), self._on_host()))
+        origin = jnp.asarray(self.index.origin)
+        offsets = jnp.zeros(self.cells)
+        if self.metric == "euclidean":
+            offsets = 0.5 * jnp.sum(jnp.square(self.centroids - origin), axis=1)
+        return most_similar(lanes(self.centroids, origin, offsets), measures)
+
+    def index_on_host(
+        self, measures: Float[np.ndarray, "batch meas"]
+    ) -> Int[np.ndarray, " batch"] | None:
+        """The cell of each row where an index on the host finds it."""
+        return None if self.index is None else self.index.nearest(measures, self._on_host())
+
+    def _on_host(self) -> Float[np.ndarray, "cells meas"]:
+        return np.asarray(self.centroids)  # on a CPU the same memory
 
     def centers_of(self, cells: Int[Array, " n"]) -> Float[Array, "n meas"]:
         """The centre of each cell in measure space."""

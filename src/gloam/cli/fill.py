@@ -10,6 +10,7 @@ import tyro
 
 from gloam import checks, datasets
 from gloam.algorithms import DMS
+from gloam.archives import IndexName
 from gloam.cli import user_code
 from gloam.datasets import Dataset, Matches
 from gloam.drivers import Interrupted, RunFolder, optimize
@@ -46,6 +47,8 @@ class Fill:
     """Use so many items only, chosen by the seed."""
     metric: Literal["euclidean", "cosine"] = "euclidean"
     """Which item is nearest: by distance, or by angle (embeddings)."""
+    index: IndexName = "auto"
+    """How the nearest item is found: exactly, or by FAISS; auto takes it for millions on a CPU."""
     alpha: float = 0.1
     """Archive learning rate: 1 explores only, 0 optimises only."""
     emitters: int = 5
@@ -74,8 +77,11 @@ class Fill:
                       f"Give --sigma0, or set it in {self.function}.")  # fmt: skip
         assert sigma0 is not None
         _check_measures(evaluate, start, data)
+        archive = data.archive(self.metric, index=self.index)
+        if archive.index is not None:
+            print(archive.index)
         algorithm = DMS(
-            data.archive(self.metric), start, sigma0, emitters=self.emitters,
+            archive, start, sigma0, emitters=self.emitters,
             batch_size=self.batch_size, alpha=self.alpha,
             restart=RestartEvery(self.restart) if self.restart else BasicRestart(),
         )  # fmt: skip

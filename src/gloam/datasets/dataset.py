@@ -155,8 +155,8 @@ class Dataset:
 
         Args:
             metric: Which item is nearest: by distance, or by angle.
-            options: Further options of `CVTArchive`, such as ``f_min`` or ``fields``; ``lower``
-                and ``upper`` are this dataset's ``bounds`` unless given.
+            options: Further options of `CVTArchive`, such as ``f_min``, ``fields`` or
+                ``index``; ``lower`` and ``upper`` are this dataset's ``bounds`` unless given.
         """
         if metric == "cosine":
             kept, place = rows.first_of_equal(rows.unit_blocks(self.items))

@@ -136,7 +136,7 @@ def nearest(
     if len(fit) < 2:
         return np.full(len(queries), fit[0] if len(fit) else 0)
     # A search over points is what an archive does to find cells.
-    archive = CVTArchive(points[fit], metric=metric)  # pyright: ignore[reportArgumentType]
+    archive = CVTArchive(points[fit], metric=metric, index="exact")  # pyright: ignore
     blocks = [queries[start : start + 4096] for start in range(0, len(queries), 4096)]
     found = [np.asarray(archive.index_of(jnp.asarray(block))) for block in blocks]
     return fit[np.concatenate(found)]

@@ -66,7 +66,7 @@ class Triangles(Domain):
         self.color = color
         checks.instance("name", name, str)
         self.label = name
-        self.images = CVTArchive(_images(centroids, self.canvas, color), 0.0, 1.0)
+        self.images = CVTArchive(_images(centroids, self.canvas, color), 0.0, 1.0, index="exact")
         seed = checks.integer("seed", seed, minimum=0)
         if x0 is None:
             x0 = np.random.default_rng(seed).random(self.solution)

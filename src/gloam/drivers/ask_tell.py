@@ -114,6 +114,8 @@ class Search:
         if values is not None:
             valid &= np.isfinite(values)
         checks.some_valid(int(valid.sum()), batch)
+        if cells is None:
+            cells = archive.index_on_host(points)
         self.state, self._report = self._tell(
             self._arrays, self.state, self._proposal, (values, points, extras), cells
         )

@@ -48,6 +48,9 @@ def encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
         return {"stored": name}
     if isinstance(value, jax.ShapeDtypeStruct):
         return {"shape": list(value.shape), "dtype": str(np.dtype(value.dtype))}
+    if _has_parts(type(value)):
+        parts = {name: encode(part, arrays) for name, part in value.parts().items()}
+        return {"object": _name(type(value)), "parts": parts}
     if isinstance(value, tuple):
         return {"tuple": [encode(item, arrays) for item in value]}
     if isinstance(value, list):
@@ -87,6 +90,11 @@ def decode(content: Any, arrays: dict[str, np.ndarray]) -> Any:
         for name, value in values.items():
             object.__setattr__(module, name, value)
         return module
+    if "object" in content:
+        kind = _look_up(content["object"])
+        if not _has_parts(kind):
+            raise ForeignError(f"object: expected a class with parts, got {content['object']}.")
+        return kind(**{name: decode(part, arrays) for name, part in content["parts"].items()})
     if "array" in content:
         return jnp.asarray(np.asarray(content["array"], dtype=content["dtype"]))
     if "stored" in content:
@@ -162,6 +170,11 @@ def _name(thing: Any) -> str:
 
 def _trusted(module: str) -> bool:
     return module.split(".")[0] in _TRUSTED
+
+
+def _has_parts(kind: Any) -> bool:
+    """Whether a class of gloam says by ``parts()`` what arguments build an object again."""
+    return isinstance(kind, type) and _trusted(kind.__module__) and hasattr(kind, "parts")
 
 
 def _is_function(value: Any) -> bool:
