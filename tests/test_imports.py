@@ -9,7 +9,7 @@ import gloam
 
 SOURCE = Path(gloam.__file__).parent
 
-_BASE = {"records", "checks", "files", "devices"}
+_BASE = {"records", "checks", "files", "draws", "devices"}
 _PIECES = {"emitters", "archives", "discounts"}
 _CORE = _BASE | _PIECES | {"algorithms", "step", "_version"}
 
@@ -21,6 +21,7 @@ ALLOWED = {
     "checks": set(),
     "files": set(),
     "devices": set(),
+    "draws": set(),
     "records": {"checks"},
     "emitters": _BASE,
     "archives": _BASE,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ribs.emitters.opt import LMMAEvolutionStrategy
 
+from gloam.draws import normals
 from gloam.emitters import CMAES, LMMAES, CmaEmitters, SepCMAES, cma_es, sep_cma_es
-from gloam.emitters.noise import normals
 from gloam.emitters.strategies import FULL_UP_TO
 
 STRATEGIES = [CMAES(), SepCMAES(), LMMAES()]

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 _CACHED = 1024  # rows of a product that stay in a CPU's cache, for some hundred points
+_FEW = 16  # up to so many numbers in a row, a product of matrices is slower than sums written out
 _BLOCK = 2**16  # centroids whose scores a GPU keeps at once
 
 
@@ -72,15 +73,24 @@ def _best_lane(
     rows: Float[Array, "height lanes meas+1"], shifted: Float[Array, "batch meas+1"]
 ) -> Int[Array, " batch"]:
     """The lane that holds the largest score; the lowest of equals."""
-    height, width, _ = rows.shape
-    slices = max(1, min(height, _CACHED // width))
+    height, width, numbers = rows.shape
+    few = numbers <= _FEW
+    slices = min(height, 2 if few else max(1, _CACHED // width))
+    columns = shifted.T
 
     def look(block: Int[Array, ""], best: Float[Array, "lanes batch"]) -> Array:
         # The last block may overlap the one before it, which changes no maximum.
         some = jax.lax.dynamic_slice_in_dim(rows, block * slices, slices)
-        scores = some.reshape(slices * width, -1) @ shifted.T
-        for number in range(slices):
-            best = jnp.maximum(best, scores[number * width : (number + 1) * width])
+        if few:  # sums written out become one loop with the maximum: no score is ever stored
+            # The last number of a row is its offset, and that of a point is one.
+            scores = [
+                sum((row[:, n, None] * columns[n] for n in range(numbers - 1)), row[:, -1:])
+                for row in some
+            ]
+        else:
+            scores = (some.reshape(slices * width, -1) @ columns).reshape(slices, width, -1)
+        for score in scores:
+            best = jnp.maximum(best, score)
         return best
 
     lowest = jnp.full((width, shifted.shape[0]), -jnp.inf)

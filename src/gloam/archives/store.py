@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from gloam.draws import uniforms
 from gloam.records import Added, Batch
 
 
@@ -80,7 +81,7 @@ def random_elites(
     filled = jnp.cumsum(store.occupied, dtype=jnp.int32)
     number = filled[-1]
     # float32 has 24 bits: enough for a fair draw among far more elites than archives hold.
-    place = jax.random.uniform(key, (count,)) * number.astype(jnp.float32)
+    place = uniforms(key, count) * number.astype(jnp.float32)
     draw = jnp.floor(place).astype(jnp.int32)
     # The cell of the r-th elite is the first whose running count exceeds r.
     cell = jnp.searchsorted(filled, jnp.minimum(draw, number - 1), side="right")
@@ -102,6 +103,6 @@ def random_empty_cells(
         return jnp.zeros((0,), jnp.int32), jnp.zeros((0,), bool)
     # The largest of independent uniform numbers are a draw without replacement; occupied cells
     # get -1, below every draw.
-    ticket = jnp.where(store.occupied, -1.0, jax.random.uniform(key, (cells,)))
+    ticket = jnp.where(store.occupied, -1.0, uniforms(key, cells))
     value, index = jax.lax.top_k(ticket, count)
     return index, value >= 0.0

@@ -4,7 +4,6 @@ import math
 from abc import abstractmethod
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
@@ -49,7 +48,7 @@ class Reservoir(BufferPolicy):
         """Fill up first; then row number t enters a random slot with probability size / t."""
         number = seen + rank
         # Uniform in [0, number]; a draw below size is the slot to replace.
-        share = jax.random.uniform(key, rank.shape)
+        share = uniforms(key, rank.shape[0])
         draw = jnp.floor(share * (number + 1).astype(jnp.float32)).astype(jnp.int32)
         return jnp.where(number < size, number, draw)
 

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from gloam.draws import uniforms
+
 Forward = Callable[[Any, Float[Array, "n meas"]], Float[Array, " n"]]
 
 
@@ -56,7 +58,7 @@ def fit(
     def epoch(carry: tuple[Array, Array, Trained]) -> tuple[Array, Array, Trained]:
         number, _, trained = carry
         # Real rows in random order first, padding last: the batches are those of the real rows.
-        ticket = jax.random.uniform(jax.random.fold_in(key, number), (size,))
+        ticket = uniforms(jax.random.fold_in(key, number), size)
         order = jnp.argsort(jnp.where(real, ticket, 2.0))
         order = jnp.concatenate([order, jnp.full((padding,), order[-1])])
         x, y = inputs[order], targets[order]

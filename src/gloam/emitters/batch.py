@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
+from gloam.draws import normals
 from gloam.emitters.base import Emitter
-from gloam.emitters.noise import normals
 from gloam.emitters.rules import BasicRestart, MuSelection, RestartRule, SelectionRule
 from gloam.emitters.strategies import Strategy, default_strategy
 from gloam.records import Proposal

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
+from gloam.draws import normals
 from gloam.emitters.base import Emitter
-from gloam.emitters.noise import normals
 from gloam.records import Proposal
 
 

@@ -3,9 +3,10 @@
 import jax
 import numpy as np
 import pytest
+from jax.extend.random import threefry_2x32
 from scipy import stats
 
-from gloam.emitters.noise import _sine_and_cosine, normals
+from gloam.draws import _sine_and_cosine, normals, uniforms
 
 draw = jax.jit(normals, static_argnums=1)
 
@@ -53,6 +54,26 @@ def test_a_key_gives_the_same_numbers_alone_and_in_a_batch():
     for key, mine in zip(keys, together, strict=True):
         np.testing.assert_allclose(draw(key, (4, 5)), mine, rtol=1e-6, atol=1e-7)
     assert np.unique(together).size == together.size
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 10_000])
+def test_uniforms_are_those_of_jax(size):
+    for seed in (0, 2**31):
+        key = jax.random.key(seed)
+        want = jax.random.uniform(key, (size,))
+        np.testing.assert_array_equal(jax.jit(uniforms, static_argnums=1)(key, size), want)
+
+
+def test_normals_are_made_of_threefry_as_jax_has_it():
+    # Box and Muller's method written again, on words of JAX's own.
+    key = jax.random.key(5)
+    words = np.asarray(threefry_2x32(jax.random.key_data(key), np.arange(2_000, dtype=np.uint32)))
+    first, second = words[:1000], words[1000:]
+    radius = np.sqrt(-2 * np.log(((first >> 8) + 1.0) / 2**24))
+    turn = np.pi / 4 * ((second >> 8) / 2.0**23 - 1)
+    pair = np.where(second & 1, [np.sin(turn), np.cos(turn)], [np.cos(turn), np.sin(turn)])
+    want = (np.where(second & 2, -radius, radius) * pair).reshape(-1)
+    np.testing.assert_allclose(draw(key, (2_000,)), want, rtol=2e-6, atol=2e-6)
 
 
 def test_sine_and_cosine_are_exact_to_float32():
