@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.discounts.base import Discount, untrained
+from gloam.draws import uniforms
 from gloam.records import Batch, Fit, Scored
 
 
