@@ -69,6 +69,7 @@ class Fused:
                 return step.step(algorithm, evaluate, state)
 
             advance = one if alone else jax.vmap(one, in_axes=(_AXES,), out_axes=(_AXES, 0))
+            advance = jax.jit(advance, inline=True)  # traced once for its shapes and for the loop
             if alone:  # one seed gains from not being a batch of one
                 state = _map_seeds(lambda leaf: leaf[0], state)
             shapes = jax.eval_shape(advance, state)[1]
