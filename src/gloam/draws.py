@@ -52,6 +52,8 @@ def normals(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "..."]:
     # The pair are sine and cosine, as two rows: chosen, not joined, so that the loop has no seam.
     row = jnp.array([[0], [1]], jnp.uint32)
     pair = radius * jnp.where(((second + row) & 1) == 1, sine, cosine)
+    # Stored here: a user that takes them column by column would have the loop draw them one by one.
+    pair = jax.lax.optimization_barrier(pair)
     return pair.reshape(-1)[:size].reshape(shape)
 
 

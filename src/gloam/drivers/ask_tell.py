@@ -51,6 +51,10 @@ class Search:
             return step.tell(eqx.combine(arrays, static), state, proposal, evaluation, cells)
 
         self._arrays = arrays
+        # Looked up once: attributes of Equinox modules are slow to read, and a batch may take 1 ms.
+        self._archive, self._batch = algorithm.archive, algorithm.emitter.solutions
+        self._fields = dict(self._archive.fields)
+        self._shapes = checks.measure_shapes(self._batch, self._archive.measure_shape)
         self._init = jax.jit(lambda arrays, key: step.init(eqx.combine(arrays, static), key))
         self._inspect = jax.jit(
             lambda arrays, state: step.inspect(eqx.combine(arrays, static), state)
@@ -94,28 +98,26 @@ class Search:
         """
         checks.expect(self._proposal is not None, "tell", "a call of ask() before it", "none",
                       "Call ask(), evaluate its solutions, then tell().")  # fmt: skip
-        archive, batch = self.algorithm.archive, self.algorithm.emitter.solutions
-        values = None
+        batch, values = self._batch, None
         if objectives is not None:
             values = checks.rows("objectives", objectives, (batch,)).astype(np.float32)
-        shapes = checks.measure_shapes(batch, archive.measure_shape)
-        points = flat_rows(checks.rows("measures", measures, *shapes).astype(np.float32))
-        checks.same_names("fields", archive.fields, fields)
+        points = flat_rows(checks.rows("measures", measures, *self._shapes).astype(np.float32))
+        checks.same_names("fields", self._fields, fields)
         extras = {
             name: checks.rows(name, fields[name], (batch, *spec.shape)).astype(spec.dtype)
-            for name, spec in archive.fields.items()
+            for name, spec in self._fields.items()
         }
         if cells is not None:
             cells = checks.rows("cells", cells, (batch,)).astype(np.int32)
-            inside = bool(((cells >= 0) & (cells < archive.cells)).all())
-            checks.expect(inside, "cells", f"indices from 0 to {archive.cells - 1}",
+            inside = bool(((cells >= 0) & (cells < self._archive.cells)).all())
+            checks.expect(inside, "cells", f"indices from 0 to {self._archive.cells - 1}",
                           f"{cells.min()} to {cells.max()}")  # fmt: skip
         valid = np.isfinite(points).all(axis=1)
         if values is not None:
             valid &= np.isfinite(values)
         checks.some_valid(int(valid.sum()), batch)
         if cells is None:
-            cells = archive.index_on_host(points)
+            cells = self._archive.index_on_host(points)
         self.state, self._report = self._tell(
             self._arrays, self.state, self._proposal, (values, points, extras), cells
         )
