@@ -9,7 +9,7 @@ import gloam
 
 SOURCE = Path(gloam.__file__).parent
 
-_BASE = {"records", "checks", "files", "draws", "devices"}
+_BASE = {"records", "checks", "files", "draws"}
 _PIECES = {"emitters", "archives", "discounts"}
 _CORE = _BASE | _PIECES | {"algorithms", "step", "_version"}
 
@@ -20,7 +20,6 @@ ALLOWED = {
     "_version": set(),
     "checks": set(),
     "files": set(),
-    "devices": set(),
     "draws": set(),
     "records": {"checks"},
     "emitters": _BASE,
