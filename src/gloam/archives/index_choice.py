@@ -100,7 +100,7 @@ def load_faiss() -> Any:
         # FAISS's wrapper (SWIG) makes types without a module, which newer Pythons warn of.
         warnings.filterwarnings("ignore", "builtin type .* has no __module__", DeprecationWarning)
         try:
-            import faiss
+            import faiss  # pyright: ignore[reportMissingImports]
         except ImportError as error:
             raise ValueError(
                 f"index: expected the package faiss-cpu, got none ({error}). {_INSTALL}, "
