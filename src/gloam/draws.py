@@ -1,16 +1,18 @@
 """Random numbers at a fraction of the price of `jax.random` on a CPU.
 
-Drawing is a large part of an iteration there. `jax.random` runs the rounds of Threefry as a loop
-over arrays, which compiles fast and passes every number through memory each time; written out they
-are one pass. Normal numbers gain twice more: both words of a Threefry block are used
-(`jax.random.bits` keeps one), and Box and Muller's method makes two numbers of one logarithm and
-one root, with short polynomials for sine and cosine, because the range of the angle is ours.
+Drawing is a large part of an iteration there. Normal numbers gain because both words of a Threefry
+block are used (`jax.random.bits` keeps one), and Box and Muller's method makes two numbers of one
+logarithm and one root, with short polynomials for sine and cosine, because the range of the angle
+is ours. Uniform numbers gain because the rounds of Threefry are written out: `jax.random` runs them
+as a loop over arrays, which passes every number through memory each time. (For normal numbers that
+loop is the faster way: both words would be worked out twice, once for each row.)
 """
 
 import math
 
 import jax
 import jax.numpy as jnp
+from jax.extend.random import threefry_2x32
 from jaxtyping import Array, Float, PRNGKeyArray, UInt32
 
 # Of Threefry-2x32 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
@@ -39,8 +41,8 @@ def normals(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "..."]:
     """
     size = math.prod(shape)
     half = -(-size // 2)
-    number = jax.lax.iota(jnp.uint32, half)[None]
-    first, second = _threefry(key, number, number + jnp.uint32(half))
+    words = threefry_2x32(jax.random.key_data(key), jax.lax.iota(jnp.uint32, 2 * half))
+    first, second = words[None, :half], words[None, half:]
     # 24 bits are what float32 holds; plus one, so that the logarithm is never of zero.
     uniform = ((first >> 8).astype(jnp.int32).astype(jnp.float32) + 1.0) * 2.0**-24
     radius = jnp.sqrt(-2.0 * jnp.log(uniform))
