@@ -93,3 +93,14 @@ def test_bench_writes_a_table_a_csv_and_a_picture(tmp_path, capsys, monkeypatch)
     assert "| map-elites-line | 2 | gloam fused |" in printed
     assert {path.name for path in tmp_path.iterdir()} == {"bench.md", "bench.csv", "bench.png"}
     assert len(pd.read_csv(tmp_path / "bench.csv")) == 2
+
+
+def test_a_stop_outside_the_search_needs_no_traceback(tmp_path, monkeypatch, capsys):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gloam.cli.commands.run", stopped)
+    with pytest.raises(SystemExit) as ended:
+        run("run", "dms", "lp", "--iterations", 1, "--out", tmp_path / "r", "--quiet")
+    assert ended.value.code == 130
+    assert "stopped" in capsys.readouterr().err

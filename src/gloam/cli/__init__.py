@@ -57,6 +57,9 @@ def main(args: list[str] | None = None) -> None:
     except Interrupted as stopped:
         console.print(str(stopped), highlight=False, soft_wrap=True)
         sys.exit(130)
+    except KeyboardInterrupt:  # while something is compiled, read or drawn
+        console.print("stopped; files that were written are whole", highlight=False)
+        sys.exit(130)
 
 
 def _keep_compiled_programs() -> None:

@@ -5,7 +5,7 @@ between devices, because nothing passes between seeds.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import equinox as eqx
@@ -94,6 +94,7 @@ class Fused:
         # The number of iterations is an argument, so that no stretch compiles anew.
         self._stretch = jax.jit(stretch, donate_argnums=1)
         self._one_device = len(devices) == 1
+        self._compiling: Future[Callable] | None = None
         self._program: Callable | None = None
         self._latest: Any = None
         self._state: SearchState | None = None
@@ -110,15 +111,16 @@ class Fused:
         return int(self.state.iteration)
 
     def start(self) -> None:
-        """Begin at iteration 0. Both programs compile side by side."""
+        """Begin at iteration 0. The program of the iterations goes on compiling meanwhile."""
         keys = _keys(self.seeds)
         begin = self._begin.lower(self._arrays, keys)
-        with ThreadPoolExecutor(2) as pool:  # for compiling only: settings of JAX are by thread
-            beginning = pool.submit(compiled, begin)
-            if self._one_device:
-                stretch = self._stretch.lower(self._arrays, begin.out_info, jnp.int32(1))
-                self._program = pool.submit(compiled, stretch).result()
-            self._state = beginning.result()(self._arrays, keys)
+        pool = ThreadPoolExecutor(2)  # for compiling only: settings of JAX are by thread
+        beginning = pool.submit(compiled, begin)
+        if self._one_device:
+            stretch = self._stretch.lower(self._arrays, begin.out_info, jnp.int32(1))
+            self._compiling = pool.submit(compiled, stretch)
+        pool.shutdown(wait=False)
+        self._state = beginning.result()(self._arrays, keys)
 
     def restore(self, read: Callable[[Any], SearchState]) -> None:
         """Begin where a checkpoint ended; ``read`` is given the shapes of the state."""
@@ -127,7 +129,9 @@ class Fused:
     def advance(self, iterations: int) -> None:
         """Run some iterations."""
         length = jnp.int32(iterations)
-        if self._program is None:
+        if self._program is None and self._compiling is not None:
+            self._program = self._compiling.result()
+        elif self._program is None:
             self._program = compiled(self._stretch.lower(self._arrays, self.state, length))
         self._state, latest = self._program(self._arrays, self.state, length)
         self._latest = jax.tree.map(np.asarray, latest)
