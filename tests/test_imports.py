@@ -9,7 +9,7 @@ import gloam
 
 SOURCE = Path(gloam.__file__).parent
 
-_BASE = {"records", "checks", "files", "draws"}
+_BASE = {"records", "checks", "files", "draws", "kernels"}
 _PIECES = {"emitters", "archives", "discounts"}
 _CORE = _BASE | _PIECES | {"algorithms", "step", "_version"}
 
@@ -21,6 +21,7 @@ ALLOWED = {
     "checks": set(),
     "files": set(),
     "draws": set(),
+    "kernels": set(),
     "records": {"checks"},
     "emitters": _BASE,
     "archives": _BASE,

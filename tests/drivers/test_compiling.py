@@ -22,7 +22,7 @@ class Lowered:
 
 @pytest.fixture
 def cuda(monkeypatch):
-    monkeypatch.setattr(compiling, "_on_cuda", lambda: True)
+    monkeypatch.setattr(compiling, "on_cuda", lambda: True)
 
 
 def test_a_cpu_gets_no_options():

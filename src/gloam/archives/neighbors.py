@@ -14,6 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from gloam import kernels
+from gloam.kernels.products import similarities
+
 _CACHED = 1024  # rows of a product that stay in a CPU's cache, for some hundred points
 _FEW = 16  # up to so many numbers in a row, a product of matrices is slower than sums written out
 _BLOCK = 2**16  # centroids whose scores a GPU keeps at once
@@ -56,9 +59,13 @@ def lanes(
 
 def most_similar(lanes: Lanes, points: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
     """Index of the centroid with the largest score at each point; ties to the lowest."""
+    height, _, numbers = lanes.rows.shape
+    if height == 1 and numbers <= _FEW and kernels.usable():
+        from gloam.kernels import nearest
+
+        return nearest.most_similar(lanes.rows[0], points - lanes.origin)
     ones = jnp.ones((points.shape[0], 1))
     shifted = jnp.concatenate([points - lanes.origin, ones], axis=1)
-    height = lanes.rows.shape[0]
     if height == 1 and jax.default_backend() != "cpu":
         return _by_argmax(lanes.rows[0], shifted)
     lane = _best_lane(lanes.rows, shifted)
@@ -108,7 +115,7 @@ def _by_argmax(
 
     def look(number: Int[Array, ""], best: tuple[Array, Array]) -> tuple[Array, Array]:
         start = jnp.minimum(number * block, cells - block)
-        scores = shifted @ jax.lax.dynamic_slice_in_dim(rows, start, block).T
+        scores = similarities(shifted, jax.lax.dynamic_slice_in_dim(rows, start, block))
         score, place = jnp.max(scores, axis=1), jnp.argmax(scores, axis=1).astype(jnp.int32)
         better = score > best[0]
         return jnp.where(better, score, best[0]), jnp.where(better, start + place, best[1])

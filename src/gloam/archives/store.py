@@ -8,6 +8,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from gloam.draws import uniforms
 from gloam.records import Added, Batch
 
+_MANY_COMPARISONS = 10**7
+
 
 class Store(eqx.Module):
     """The elites of every cell. A cell is empty while its objective is minus infinity."""
@@ -84,7 +86,10 @@ def random_elites(
     place = uniforms(key, count) * number.astype(jnp.float32)
     draw = jnp.floor(place).astype(jnp.int32)
     # The cell of the r-th elite is the first whose running count exceeds r.
-    cell = jnp.searchsorted(filled, jnp.minimum(draw, number - 1), side="right")
+    # A GPU compares with all counts in the time of one or two steps of a binary search.
+    quick = jax.default_backend() != "cpu" and count * filled.shape[0] <= _MANY_COMPARISONS
+    cell = jnp.searchsorted(filled, jnp.minimum(draw, number - 1), side="right",
+                            method="compare_all" if quick else "scan")  # fmt: skip
     elites = store.solutions[jnp.minimum(cell, filled.shape[0] - 1)]
     return jnp.where(number > 0, elites, fallback)
 

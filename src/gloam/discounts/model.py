@@ -12,9 +12,13 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from gloam import checks
 from gloam.discounts.base import Discount
 from gloam.discounts.frozen import Frozen, stages
+from gloam.discounts.mlp_sweep import fast_sweep
 from gloam.discounts.networks import MLP, Reinitializable, outputs
 from gloam.discounts.training import Trained, fit
 from gloam.records import Batch, Fit, Scored
+
+# Of Adam's moments.
+_DECAY, _DECAY_OF_SQUARES = 0.9, 0.999
 
 
 def targets(
@@ -148,7 +152,7 @@ class DiscountModel(Discount):
 
     @property
     def _optimizer(self) -> optax.GradientTransformation:
-        return optax.adam(self.learning_rate, b1=0.9, b2=0.999)
+        return optax.adam(self.learning_rate, b1=_DECAY, b2=_DECAY_OF_SQUARES)
 
     def _inputs(self, measures: Float[Array, "n meas"]) -> Float[Array, "n inputs"]:
         """What the trained part of the network sees: scaled measures, or their embedding."""
@@ -162,10 +166,14 @@ class DiscountModel(Discount):
     def _fit(
         self, trained: Trained, inputs: Array, goals: Array, real: Array, *, key: PRNGKeyArray
     ) -> tuple[Trained, Array, Array]:
+        sweep = fast_sweep(
+            stages(self.network)[1], batch_size=self.train_batch_size, rate=self.learning_rate,
+            decay=_DECAY, decay_of_squares=_DECAY_OF_SQUARES,
+        )  # fmt: skip
         return fit(
             self._forward, self._optimizer, trained, inputs, goals, real,
             batch_size=self.train_batch_size, epochs=self.epochs,
-            cutoff=self.cutoff * (self.f_max - self.f_min), key=key,
+            cutoff=self.cutoff * (self.f_max - self.f_min), key=key, sweep=sweep,
         )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """The one training loop: shuffled minibatches of masked rows, epochs until a cutoff."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -12,6 +13,11 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from gloam.draws import uniforms
 
 Forward = Callable[[Any, Float[Array, "n meas"]], Float[Array, " n"]]
+# All minibatches of an epoch: the sum of the losses of its rows, and what was learned.
+Sweep = Callable[
+    ["Trained", Float[Array, "n meas"], Float[Array, " n"], Int[Array, ""]],
+    tuple[Float[Array, ""], "Trained"],
+]
 
 
 class Trained(eqx.Module):
@@ -33,6 +39,7 @@ def fit(
     epochs: int,
     cutoff: float,
     key: PRNGKeyArray,
+    sweep: Sweep | None = None,
 ) -> tuple[Trained, Float[Array, ""], Int[Array, ""]]:
     """Regress ``forward`` to ``targets`` by mean squared error.
 
@@ -49,11 +56,8 @@ def fit(
     total = jnp.sum(real, dtype=jnp.int32)
     inputs = jnp.where(real[:, None], inputs, 0.0)  # a NaN times zero is a NaN
 
-    def loss_of(params: Any, x: Array, y: Array, weight: Array) -> Float[Array, ""]:
-        error = jnp.square(forward(params, x) - y)
-        return jnp.sum(jnp.where(weight, error, 0.0)) / jnp.maximum(
-            jnp.sum(weight, dtype=jnp.float32), 1.0
-        )
+    if sweep is None:
+        sweep = partial(_descend, forward, optimizer, batch_size)
 
     def epoch(carry: tuple[Array, Array, Trained]) -> tuple[Array, Array, Trained]:
         number, _, trained = carry
@@ -63,25 +67,7 @@ def fit(
         order = jnp.concatenate([order, jnp.full((padding,), order[-1])])
         x, y = inputs[order], targets[order]
 
-        def descend(batch: Int[Array, ""], carry: tuple[Array, Trained]) -> tuple[Array, Trained]:
-            total_loss, old = carry
-            start = batch * batch_size
-            some_x = jax.lax.dynamic_slice_in_dim(x, start, batch_size)
-            some_y = jax.lax.dynamic_slice_in_dim(y, start, batch_size)
-            weight = start + jnp.arange(batch_size) < total
-            loss, gradient = jax.value_and_grad(loss_of)(old.params, some_x, some_y, weight)
-            updates, memory = optimizer.update(gradient, old.optimizer, old.params)
-            new = Trained(optax.apply_updates(old.params, updates), memory)
-            if steps_known:
-                new = jax.tree.map(lambda a, b: jnp.where(start < total, a, b), new, old)
-            return total_loss + loss * jnp.sum(weight, dtype=jnp.float32), new
-
-        # Minibatches of padding alone change nothing: Adam's moments would decay in them. A CPU
-        # leaves them out. A GPU goes through them, because it asks the host before every step of a
-        # loop whether to go on, unless the number of steps is known beforehand.
-        steps_known = jax.default_backend() != "cpu"
-        steps = (size + padding) // batch_size if steps_known else -(-total // batch_size)
-        loss, trained = jax.lax.fori_loop(0, steps, descend, (jnp.zeros(()), trained))
+        loss, trained = sweep(trained, x, y, total)
         return number + 1, loss / jnp.maximum(total, 1).astype(jnp.float32), trained
 
     def unfinished(carry: tuple[Array, Array, Trained]) -> Bool[Array, ""]:
@@ -91,3 +77,41 @@ def fit(
     first = (jnp.zeros((), jnp.int32), jnp.asarray(jnp.inf), trained)
     number, loss, trained = jax.lax.while_loop(unfinished, epoch, first)
     return trained, loss, number
+
+
+def _descend(
+    forward: Forward,
+    optimizer: optax.GradientTransformation,
+    batch_size: int,
+    trained: Trained,
+    x: Float[Array, "n meas"],
+    y: Float[Array, " n"],
+    total: Int[Array, ""],
+) -> tuple[Float[Array, ""], Trained]:
+    """A sweep of any network by any optimiser."""
+
+    def loss_of(params: Any, x: Array, y: Array, weight: Array) -> Float[Array, ""]:
+        error = jnp.square(forward(params, x) - y)
+        return jnp.sum(jnp.where(weight, error, 0.0)) / jnp.maximum(
+            jnp.sum(weight, dtype=jnp.float32), 1.0
+        )
+
+    def step(batch: Int[Array, ""], carry: tuple[Array, Trained]) -> tuple[Array, Trained]:
+        total_loss, old = carry
+        start = batch * batch_size
+        some_x = jax.lax.dynamic_slice_in_dim(x, start, batch_size)
+        some_y = jax.lax.dynamic_slice_in_dim(y, start, batch_size)
+        weight = start + jnp.arange(batch_size) < total
+        loss, gradient = jax.value_and_grad(loss_of)(old.params, some_x, some_y, weight)
+        updates, memory = optimizer.update(gradient, old.optimizer, old.params)
+        new = Trained(optax.apply_updates(old.params, updates), memory)
+        if steps_known:
+            new = jax.tree.map(lambda a, b: jnp.where(start < total, a, b), new, old)
+        return total_loss + loss * jnp.sum(weight, dtype=jnp.float32), new
+
+    # Minibatches of padding alone change nothing: Adam's moments would decay in them. A CPU
+    # leaves them out. A GPU goes through them, because it asks the host before every step of a
+    # loop whether to go on, unless the number of steps is known beforehand.
+    steps_known = jax.default_backend() != "cpu"
+    steps = y.shape[0] // batch_size if steps_known else -(-total // batch_size)
+    return jax.lax.fori_loop(0, steps, step, (jnp.zeros(()), trained))

@@ -5,6 +5,8 @@ from typing import Any
 
 import jax
 
+from gloam.kernels import on_cuda
+
 # An iteration is some 500 short kernels and a few loops and branches. As parts of one graph they
 # need not ask the host before every turn whether to go on. Choosing a kernel for each product by
 # trial takes longer than it saves in 10,000 iterations: 5 s against 2 (docs/performance.md).
@@ -17,7 +19,7 @@ _GPU = {
 
 def compiled(lowered: Any) -> Callable:
     """The program, compiled with the options that suit the device."""
-    if _on_cuda():
+    if on_cuda():
         try:
             return lowered.compile(compiler_options=_GPU)
         except jax.errors.JaxRuntimeError as error:
@@ -25,7 +27,3 @@ def compiled(lowered: Any) -> Callable:
             if "INVALID_ARGUMENT" not in str(error):
                 raise
     return lowered.compile()
-
-
-def _on_cuda() -> bool:
-    return jax.default_backend() == "gpu" and "cuda" in jax.devices()[0].client.platform_version

@@ -113,12 +113,12 @@ class Fused:
     def start(self) -> None:
         """Begin at iteration 0. The program of the iterations goes on compiling meanwhile."""
         keys = _keys(self.seeds)
-        begin = self._begin.lower(self._arrays, keys)
+        begin = self._begin.trace(self._arrays, keys)
         pool = ThreadPoolExecutor(2)  # for compiling only: settings of JAX are by thread
-        beginning = pool.submit(compiled, begin)
-        if self._one_device:
+        if self._one_device:  # the larger program goes first
             stretch = self._stretch.lower(self._arrays, begin.out_info, jnp.int32(1))
             self._compiling = pool.submit(compiled, stretch)
+        beginning = pool.submit(compiled, begin.lower())
         pool.shutdown(wait=False)
         self._state = beginning.result()(self._arrays, keys)
 

@@ -20,6 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from gloam import kernels
+
 
 class Constants(NamedTuple):
     """Weights and learning rates, a row for each number of parents from 0 to ``each``."""
@@ -170,7 +172,16 @@ def step_size_path(
 
 def refactor(state: CmaState) -> CmaState:
     """Renew the Cholesky factor. It is NaN where the covariance is no longer positive definite."""
-    return eqx.tree_at(lambda s: s.factor, state, jnp.linalg.cholesky(state.covariance))
+    return eqx.tree_at(lambda s: s.factor, state, _cholesky(state.covariance))
+
+
+def _cholesky(matrix: Float[Array, "sol sol"]) -> Float[Array, "sol sol"]:
+    if kernels.usable():
+        from gloam.kernels import cholesky
+
+        if matrix.shape[0] <= cholesky.LARGEST:
+            return cholesky.cholesky(matrix)
+    return jnp.linalg.cholesky(matrix)
 
 
 def degenerate(state: CmaState) -> Bool[Array, ""]:

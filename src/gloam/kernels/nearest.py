@@ -1,0 +1,74 @@
+"""The nearest of many centroids to each of many points, for few measures, in one kernel.
+
+As a product of matrices and a search for maxima, all scores are written and read once: with few
+measures that takes longer than to work them out. Here no score leaves the registers.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plgpu
+from jaxtyping import Array, Float, Int
+
+# Points and centroids in a block, parts the centroids are cut into, and warps: the fastest of those
+# tried on an H200 (docs/performance.md).
+_POINTS, _CENTROIDS, _PARTS, _WARPS = 16, 64, 4, 4
+_NOWHERE = 2**31 - 1
+
+
+def most_similar(
+    rows: Float[Array, "cells meas+1"],
+    points: Float[Array, "batch meas"],
+    *,
+    interpret: bool = False,
+) -> Int[Array, " batch"]:
+    """Index of the row ``(c, b)`` with the largest ``p.c + b`` for each point; ties to the lowest.
+
+    >>> rows = jnp.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.5]])
+    >>> most_similar(rows, jnp.array([[2.0, 1.0], [2.0, 1.9]]), interpret=True).tolist()
+    [0, 1]
+    """
+    cells, batch = rows.shape[0], points.shape[0]
+    loops = -(-cells // (_CENTROIDS * _PARTS))
+    missing = loops * _CENTROIDS * _PARTS - cells
+    columns = jnp.pad(rows.T, ((0, 0), (0, missing)), constant_values=-jnp.inf)
+    columns = columns.at[:-1, cells:].set(0.0)  # so that the score of padding is minus infinity
+    points = jnp.pad(points.T, ((0, 0), (0, -batch % _POINTS)))
+    shape = (_PARTS, points.shape[1])
+    best, place = pl.pallas_call(
+        partial(_search, loops=loops),
+        [jax.ShapeDtypeStruct(shape, jnp.float32), jax.ShapeDtypeStruct(shape, jnp.int32)],
+        grid=(points.shape[1] // _POINTS, _PARTS),
+        compiler_params=plgpu.CompilerParams(num_warps=_WARPS, num_stages=2),
+        interpret=interpret,
+        name="nearest",
+    )(columns, points)
+    winner = best == jnp.max(best, axis=0)
+    return jnp.min(jnp.where(winner, place, _NOWHERE), axis=0)[:batch]
+
+
+def _search(columns, points, best_out, place_out, *, loops: int) -> None:
+    """Some points among one part of the centroids."""
+    part = pl.program_id(1)
+    mine = pl.ds(pl.program_id(0) * _POINTS, _POINTS)
+    numbers = points.shape[0]
+    coordinates = [points[number, mine] for number in range(numbers)]
+
+    def look(loop, found):
+        best, when = found
+        some = pl.ds((part * loops + loop) * _CENTROIDS, _CENTROIDS)
+        score = jnp.broadcast_to(columns[numbers, some][None, :], best.shape)
+        for number, coordinate in enumerate(coordinates):
+            score += coordinate[:, None] * columns[number, some][None, :]
+        better = score > best
+        return jnp.where(better, score, best), jnp.where(better, loop, when)
+
+    shape = (_POINTS, _CENTROIDS)
+    nothing = jnp.full(shape, -jnp.inf), jnp.zeros(shape, jnp.int32)
+    best, when = jax.lax.fori_loop(0, loops, look, nothing)
+    place = (part * loops + when) * _CENTROIDS + jnp.arange(_CENTROIDS)[None, :]
+    most = jnp.max(best, axis=1)
+    best_out[part, mine] = most
+    place_out[part, mine] = jnp.min(jnp.where(best == most[:, None], place, _NOWHERE), axis=1)
