@@ -496,3 +496,11 @@ def test_parts_that_do_not_fit_are_refused(message, arguments):
 def test_the_measures_of_a_frozen_network_are_a_whole_number(measures):
     with pytest.raises(ValueError, match=r"^measures: expected a whole number >= 1, got "):
         Frozen(jnp.tanh, measures=measures)
+
+
+@pytest.mark.parametrize(("shape", "hidden"), [((5,), (16, 8)), ((2, 3), (7,)), ((4,), ())])
+def test_many_points_at_once_are_points_one_by_one(shape, hidden):
+    network = MLP(math.prod(shape), hidden, key=jax.random.key(1))
+    rows = jax.random.normal(jax.random.key(2), (300, *shape))
+    np.testing.assert_allclose(network.of_batch(rows), jax.vmap(network)(rows), atol=1e-6)
+    assert network.of_batch(rows).shape == (300,)

@@ -21,6 +21,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from gloam import checks
 from gloam.discounts.weights import first_weights
 
+_MANY = 256  # points; a minibatch has fewer
+
 
 @runtime_checkable
 class Reinitializable(Protocol):
@@ -82,6 +84,18 @@ class MLP(eqx.Module):
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = jax.nn.relu(x @ weight + bias)
         return jnp.squeeze(x @ self.weights[-1] + self.biases[-1], axis=-1)
+
+    def of_batch(self, rows: Float[Array, "n *shape"]) -> Float[Array, " n"]:
+        """The discount at many points."""
+        if rows.shape[0] < _MANY or jax.default_backend() != "cpu":
+            return jax.vmap(self)(rows)
+        # With a row for each unit, XLA computes these products on all cores of a CPU; with a row
+        # for each point, on one (540 points in 0.42 ms instead of 0.64 on two cores).
+        units = jnp.reshape(rows, (rows.shape[0], -1)).T
+        *hidden, last = zip(self.weights, self.biases, strict=True)
+        for weight, bias in hidden:
+            units = jax.nn.relu(weight.T @ units + bias[:, None])
+        return (last[0].T @ units)[0] + last[1]
 
     def reinitialized(self, *, key: PRNGKeyArray) -> "MLP":
         """The same network with fresh weights."""

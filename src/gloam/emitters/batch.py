@@ -184,10 +184,15 @@ class CmaEmitters(Emitter):
         flat = ~(jnp.max(values, axis=1) - lowest >= _FLAT)  # also when no row is valid
         stop = flat | jax.vmap(self.strategy.degenerate)(gaussians)
         stop |= self.restart.due(finished, number_improved)
-        gaussians = jax.tree.map(
-            lambda fresh, old: jnp.where(stop.reshape(-1, *[1] * (old.ndim - 1)), fresh, old),
-            self._fresh(elites), gaussians,
-        )  # fmt: skip
+
+        # In most iterations none is due, and on a CPU nothing is copied then.
+        def restarted(gaussians: Any) -> Any:
+            return jax.tree.map(
+                lambda fresh, old: jnp.where(stop.reshape(-1, *[1] * (old.ndim - 1)), fresh, old),
+                self._fresh(elites), gaussians,
+            )  # fmt: skip
+
+        gaussians = jax.lax.cond(jnp.any(stop), restarted, lambda same: same, gaussians)
         return CmaEmittersState(gaussians, state.restarts + jnp.sum(stop, dtype=jnp.int32))
 
     def restarts(self, state: CmaEmittersState) -> Int[Array, ""]:
