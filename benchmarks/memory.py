@@ -45,7 +45,7 @@ def large(cells: int, measures: int, solution: int, iterations: int) -> None:
     start = time.perf_counter()
     random = np.random.default_rng(0)
     centroids = random.standard_normal((cells, measures), dtype=np.float32)
-    archive = gloam.CVTArchive(centroids)
+    archive = gloam.CVTArchive(centroids, index="exact")  # million.py is about FAISS
     del centroids
     algorithm = gloam.DMS(archive, np.zeros(solution), 0.5)
     print(f"{cells:,} cells x {measures} measures, solutions of {solution:,} numbers, "

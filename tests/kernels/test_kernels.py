@@ -14,6 +14,7 @@ from gloam.discounts import MLP
 from gloam.discounts.mlp_sweep import by_kernel, fast_sweep
 from gloam.discounts.training import Trained, fit
 from gloam.drivers.fused import Fused
+from gloam.kernels import minibatch
 from gloam.kernels.blocks import padded
 from gloam.kernels.cholesky import LARGEST, cholesky
 from gloam.kernels.minibatch import Adam, fits
@@ -110,11 +111,18 @@ def fitted(trained, x, y, real, *, kernel, epochs=2):
 
 
 @pytest.mark.parametrize(
-    ("inputs", "hidden", "masked"),
-    [(2, (64, 16), 0), (10, (32, 32), 5), (20, (96, 16), 30), (3, (32, 16), 44)],
+    ("inputs", "hidden", "masked", "written_out"),
+    [
+        (2, (64, 16), 0, 64),
+        (10, (32, 32), 5, 64),
+        (20, (96, 16), 30, 64),
+        (3, (32, 16), 44, 64),
+        (2, (64, 16), 30, 2),
+    ],
 )
-def test_training_by_kernel_is_training(inputs, hidden, masked):
+def test_training_by_kernel_is_training(inputs, hidden, masked, written_out, monkeypatch):
     """Two epochs, the last batch short or, with many masked rows, whole batches without any."""
+    monkeypatch.setattr(minibatch, "_WRITTEN_OUT", written_out)
     x, y = problem(44, inputs)
     real = jnp.arange(44) >= masked
     start = fresh(inputs, hidden)

@@ -16,7 +16,7 @@ from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.drivers import codec
 from gloam.drivers.evaluation import flat_rows
-from gloam.drivers.rows import metric_rows, snapshot_arrays
+from gloam.drivers.rows import metric_columns, metric_rows, snapshot_arrays
 from gloam.records import Proposal, Report, SearchState
 
 
@@ -139,8 +139,9 @@ class Search:
         figures = self._inspect(self._arrays, self.state)
         batch, summary = self.algorithm.emitter.solutions, figures.summary
         if self._report is not None:
-            with_axis = jax.tree.map(lambda leaf: np.asarray(leaf)[None], (self._report, figures))
-            return metric_rows([self.seed], self.iteration, batch, *with_axis)[0]
+            columns = metric_columns(self._report, figures)
+            columns = {name: np.asarray(value)[None] for name, value in columns.items()}
+            return metric_rows([self.seed], self.iteration, batch, columns)[0]
         return {
             "seed": self.seed, "iteration": self.iteration, "evaluations": self.iteration * batch,
             "qd_score": float(summary.qd_score), "coverage": float(summary.coverage),

@@ -20,7 +20,7 @@ from gloam.archives import Elites
 from gloam.discounts import TorchNetwork
 from gloam.drivers.compiling import compiled
 from gloam.drivers.evaluation import evaluation_parts, flat_rows
-from gloam.drivers.rows import metric_rows, snapshot_arrays
+from gloam.drivers.rows import metric_columns, metric_rows, snapshot_arrays
 from gloam.records import Report, SearchState
 
 
@@ -94,16 +94,21 @@ class Fused:
         # The number of iterations is an argument, so that no stretch compiles anew.
         self._stretch = jax.jit(stretch, donate_argnums=1)
         self._one_device = len(devices) == 1
+        self._beginning: Future[Callable] | None = None
         self._compiling: Future[Callable] | None = None
         self._program: Callable | None = None
-        self._latest: Any = None
+        self._report: Report | None = None
+        self._columns: dict[str, np.ndarray] = {}
         self._state: SearchState | None = None
 
     @property
     def state(self) -> SearchState:
-        """The states of all seeds."""
-        assert self._state is not None, "start() or restore() comes first"
-        return self._state
+        """The states of all seeds. Waits for what `start` has begun."""
+        state = self._state
+        if state is None:
+            assert self._beginning is not None, "start() or restore() comes first"
+            state = self._state = self._beginning.result()(self._arrays, _keys(self.seeds))
+        return state  # pyright: ignore[reportReturnType]
 
     @property
     def iteration(self) -> int:
@@ -111,16 +116,24 @@ class Fused:
         return int(self.state.iteration)
 
     def start(self) -> None:
-        """Begin at iteration 0. The program of the iterations goes on compiling meanwhile."""
-        keys = _keys(self.seeds)
-        begin = self._begin.trace(self._arrays, keys)
+        """Begin at iteration 0: both programs compile side by side, while the caller goes on."""
+        begin = self._begin.trace(self._arrays, _keys(self.seeds))
         pool = ThreadPoolExecutor(2)  # for compiling only: settings of JAX are by thread
-        if self._one_device:  # the larger program goes first
-            stretch = self._stretch.lower(self._arrays, begin.out_info, jnp.int32(1))
-            self._compiling = pool.submit(compiled, stretch)
-        beginning = pool.submit(compiled, begin.lower())
+
+        def compile_begin() -> None:
+            self._beginning = pool.submit(compiled, begin.lower())
+
+        def compile_stretch() -> None:
+            if self._one_device:
+                stretch = self._stretch.lower(self._arrays, begin.out_info, jnp.int32(1))
+                self._compiling = pool.submit(compiled, stretch)
+
+        # The larger program goes first where compiling it is what takes longest. A CPU has few
+        # cores, and better uses one for the smaller program while Python writes the larger.
+        tasks = [compile_stretch, compile_begin]
+        for task in reversed(tasks) if jax.default_backend() == "cpu" else tasks:
+            task()
         pool.shutdown(wait=False)
-        self._state = beginning.result()(self._arrays, keys)
 
     def restore(self, read: Callable[[Any], SearchState]) -> None:
         """Begin where a checkpoint ended; ``read`` is given the shapes of the state."""
@@ -133,14 +146,14 @@ class Fused:
             self._program = self._compiling.result()
         elif self._program is None:
             self._program = compiled(self._stretch.lower(self._arrays, self.state, length))
-        self._state, latest = self._program(self._arrays, self.state, length)
-        self._latest = jax.tree.map(np.asarray, latest)
-        failed = int(self._latest[0].failed.max())
-        checks.some_valid(self.batch - failed, self.batch)
+        self._state, (report, figures) = self._program(self._arrays, self.state, length)
+        # What the discount was trained on stays on the device until a snapshot wants it.
+        self._report, self._columns = report, metric_columns(report, figures)
+        checks.some_valid(self.batch - int(self._columns["failed"].max()), self.batch)
 
     def rows(self) -> list[dict[str, Any]]:
         """The figures of each seed after the last iteration."""
-        return metric_rows(self.seeds, self.iteration, self.batch, *self._latest)
+        return metric_rows(self.seeds, self.iteration, self.batch, self._columns)
 
     def archives(self) -> list[Elites]:
         """The elites of each seed."""
@@ -152,9 +165,9 @@ class Fused:
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Arrays for a picture of the first seed as it is now."""
-        report = jax.tree.map(lambda leaf: leaf[0], self._latest[0])
-        discount = jax.tree.map(lambda leaf: leaf[0], self.state.discount)
-        return snapshot_arrays(self.state.store.objectives[0], discount, report.fit)
+        assert self._report is not None, "there is no iteration to picture yet"
+        fit, discount = jax.tree.map(lambda leaf: leaf[0], (self._report.fit, self.state.discount))
+        return snapshot_arrays(self.state.store.objectives[0], discount, fit)
 
 
 def _devices_for(seeds: int) -> list[Any]:

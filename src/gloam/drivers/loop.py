@@ -140,12 +140,13 @@ def drive(
         metrics: Their metrics. Rows past the driver's iteration are dropped: they were logged after
             the checkpoint and will be made again.
     """
-    import pandas as pd  # lazily: half a second that `import gloam` need not wait for
+    began = time.perf_counter() - seconds
+    # Here, and not above: `import gloam` need not wait for it, and programs compile meanwhile.
+    import pandas as pd
 
     rows: list[dict[str, Any]] = []
     if metrics is not None and len(metrics):
         rows = metrics[metrics["iteration"] <= driver.iteration].to_dict("records")  # pyright: ignore
-    began = time.perf_counter() - seconds
     first_iteration = driver.iteration
     saved_at = time.perf_counter()
     pace = None

@@ -9,10 +9,8 @@ from gloam.records import Fit, Report
 from gloam.step import Figures
 
 
-def metric_rows(
-    seeds: list[int], iteration: int, batch: int, report: Report, figures: Figures
-) -> list[dict[str, Any]]:
-    """Rows of the metrics table, without the time; every leaf has a leading axis of seeds."""
+def metric_columns(report: Report, figures: Figures) -> dict[str, np.ndarray]:
+    """Columns of the metrics table, brought from the device all at once."""
     summary, diagnosis = figures.summary, figures.diagnosis
     columns = {
         "qd_score": summary.qd_score,
@@ -26,7 +24,14 @@ def metric_rows(
         "empty_discount": diagnosis.empty_discount,
         "rank_correlation": diagnosis.rank_correlation,
     }
-    lists = {name: np.asarray(values).tolist() for name, values in columns.items()}
+    return dict(zip(columns, jax.device_get(list(columns.values())), strict=True))
+
+
+def metric_rows(
+    seeds: list[int], iteration: int, batch: int, columns: dict[str, np.ndarray]
+) -> list[dict[str, Any]]:
+    """Rows of the metrics table, without the time; a column has a number for each seed."""
+    lists = {name: values.tolist() for name, values in columns.items()}
     return [
         {"seed": seed, "iteration": iteration, "evaluations": iteration * batch}
         | {name: values[i] for name, values in lists.items()}

@@ -23,6 +23,7 @@ from gloam.kernels.blocks import padded, product
 UNITS = 32
 """Units of the first layer in a block."""
 _WARPS = 8
+_WRITTEN_OUT = 64  # calls; more would take long to compile
 _EPSILON = 1e-8  # of Adam, as in Optax
 
 
@@ -103,9 +104,17 @@ def sweep(
         *layers, zero, jnp.broadcast_to(zero, (batch, first)),
         jnp.broadcast_to(zero, (first // UNITS, batch, second)),
     )  # fmt: skip
+
+    def step(number: Int[Array, ""], progress: Progress) -> Progress:
+        return _step(number, total, count, x, y, progress, adam, batch, interpret)
+
     # The first call has no batch behind it, and only goes forward.
-    for number in range(x.shape[0] // batch + 1):
-        progress = _step(jnp.int32(number), total, count, x, y, progress, adam, batch, interpret)
+    calls = x.shape[0] // batch + 1
+    if calls > _WRITTEN_OUT:
+        progress = jax.lax.fori_loop(0, calls, step, progress)
+    else:  # without a loop, which would copy what one call hands to the next
+        for number in range(calls):
+            progress = step(jnp.int32(number), progress)
     return progress.loss, progress[:3]
 
 

@@ -1,0 +1,54 @@
+"""The wallclock of whole searches: the paper's DMS on LP Sphere, all seeds at once."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import jax
+
+import gloam
+from gloam.benchmark.problem import Problem
+
+
+def main() -> int:
+    """Run one search and say what it took."""
+    parser = argparse.ArgumentParser(
+        description="Seconds of one search from its construction to its result, and from the start "
+        "of the run to the last iteration; both with compilation, which nothing keeps: "
+        "there is no cache of programs here. Loading JAX and its device is not counted.",
+        epilog="Example: whole_run.py --measures 10 --centroids FOLDER --seeds 20",
+    )
+    parser.add_argument("--measures", type=int, default=2, metavar="K", help="measures (2)")
+    parser.add_argument("--centroids", type=Path, metavar="FOLDER", help="folder with lp_{K}d.npy")
+    parser.add_argument("--seeds", type=int, default=20, metavar="N", help="trials (20)")
+    parser.add_argument("--iterations", type=int, default=10_000, metavar="N",
+                        help="iterations (10000)")  # fmt: skip
+    parser.add_argument("--log-every", type=int, default=1000, metavar="N",
+                        help="iterations between two rows of metrics (1000)")  # fmt: skip
+    options = parser.parse_args()
+    device = jax.devices()[0].device_kind
+
+    start = time.perf_counter()
+    problem = Problem("dms", options.measures, options.centroids)
+    result = gloam.run(
+        problem.domain, problem.ours, seeds=options.seeds, iterations=options.iterations,
+        log_every=options.log_every, progress=False,
+    )  # fmt: skip
+    spent = time.perf_counter() - start
+    rows = result.metrics
+    last = rows[rows["iteration"] == options.iterations]
+    searched = last["seconds"].iloc[0]
+    first = rows[rows["iteration"] == rows["iteration"].min()].iloc[0]
+    pace = (searched - first["seconds"]) / max(1, options.iterations - first["iteration"])
+    score, error = last["qd_score"].mean(), last["qd_score"].sem() if len(last) > 1 else 0.0
+    print(
+        f"{device}, {options.measures}D, {options.seeds} seeds x {options.iterations}: "
+        f"{spent:.1f} s in all, {searched:.1f} s to the last iteration, {1000 * pace:.3f} "
+        f"ms/iteration, QD score {score:.1f} +- {error:.1f}"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
