@@ -187,3 +187,18 @@ def test_sizes():
     assert not fits(65, 32, 16, 16)
     assert not fits(10, 32, 24, 16)
     assert [padded(size) for size in (1, 16, 17, 128)] == [16, 16, 32, 128]
+
+
+@pytest.mark.parametrize(
+    ("capability", "setting", "usable"),
+    [("9.0", None, True), ("10.0", None, True), ("7.5", None, False), ("9.0", "off", False)],
+)
+def test_where_kernels_run(capability, setting, usable, monkeypatch):
+    class Device:
+        compute_capability = capability
+
+    monkeypatch.setattr(kernels, "on_cuda", lambda: True)
+    monkeypatch.setattr(jax, "devices", lambda: [Device()])
+    if setting is not None:
+        monkeypatch.setenv("GLOAM_KERNELS", setting)
+    assert kernels.usable() == usable

@@ -5,6 +5,8 @@ to which the tests hold it, and which every other device uses. The modules impor
 are imported where they are used.
 """
 
+import os
+
 import jax
 
 
@@ -18,7 +20,12 @@ def on_cuda() -> bool:
 
 
 def usable() -> bool:
-    """Whether the kernels run here: Triton wants an NVIDIA GPU of 2020 (Ampere) or later."""
+    """Whether the kernels run here: Triton wants an NVIDIA GPU of 2020 (Ampere) or later.
+
+    ``GLOAM_KERNELS=off`` in the environment does without them.
+    """
+    if os.environ.get("GLOAM_KERNELS") == "off":
+        return False
     return on_cuda() and float(jax.devices()[0].compute_capability) >= 8.0
 
 
