@@ -283,6 +283,17 @@ def test_random_elites_are_uniform():
     assert chi_square(counts) < 22.5
 
 
+@occupations
+def test_random_elites_are_the_same_on_every_device(occupied, monkeypatch):
+    # Not the compiled function, which would not look at the device again.
+    def draw():
+        return random_elites(store_with(occupied), 50, NOWHERE, key=jax.random.key(3))
+
+    drawn = draw()
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    np.testing.assert_array_equal(draw(), drawn)
+
+
 def test_random_elites_fall_back_when_there_are_none():
     assert set(draw_elites(store_with([]), 7000, seed=3)) == {float(NOWHERE[0])}
 

@@ -14,7 +14,8 @@ from gloam.discounts import MLP
 from gloam.discounts.mlp_sweep import by_kernel, fast_sweep
 from gloam.discounts.training import Trained, fit
 from gloam.drivers.fused import Fused
-from gloam.kernels import minibatch
+from gloam.kernels import cholesky as cholesky_
+from gloam.kernels import minibatch, nearest
 from gloam.kernels.blocks import padded
 from gloam.kernels.cholesky import LARGEST, cholesky
 from gloam.kernels.minibatch import Adam, fits
@@ -167,12 +168,47 @@ def test_which_networks_have_a_kernel(network, batch_size, has_one, monkeypatch)
     assert (fast_sweep(network, **arguments) is not None) == has_one
 
 
+def small_search(seeds):
+    domain = gloam.domains.LinearProjection(measures=5, solution=10)
+    archive = gloam.CVTArchive(np.random.default_rng(0).uniform(-50, 50, (40, 5)))
+    algorithm = gloam.DMS(archive, domain.x0, 0.5, emitters=2, batch_size=8, empty_points=20)
+    return Fused(domain, algorithm, list(range(seeds)))
+
+
+def test_a_whole_search_is_the_same_by_kernels(monkeypatch):
+    """All of them in their places, interpreted, beside the plain code."""
+    plain = small_search(2)
+    plain.start()
+    plain.advance(4)
+    called = []
+
+    def interpret(module, name):
+        original = getattr(module, name)
+
+        def interpreted(*arguments, **options):
+            called.append(name)
+            return original(*arguments, **(options | {"interpret": True}))
+
+        monkeypatch.setattr(module, name, interpreted)
+
+    interpret(minibatch, "sweep")
+    interpret(cholesky_, "cholesky")
+    interpret(nearest, "most_similar")
+    monkeypatch.setattr(kernels, "usable", lambda: True)
+    fast = small_search(2)
+    fast.start()
+    fast.advance(4)
+    assert set(called) == {"sweep", "cholesky", "most_similar"}
+    compared = zip(jax.tree.leaves(fast.state), jax.tree.leaves(plain.state), strict=True)
+    for ours, theirs in compared:
+        if not jnp.issubdtype(ours.dtype, jax.dtypes.prng_key):
+            np.testing.assert_allclose(ours, theirs, rtol=2e-3, atol=2e-4)
+
+
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_a_whole_search_lowers_for_a_gpu(seeds, monkeypatch):
     """As far as a machine without one can tell: Pallas makes Triton's programs of all kernels."""
-    domain = gloam.domains.LinearProjection(measures=5, solution=10)
-    archive = gloam.CVTArchive(np.random.default_rng(0).uniform(-50, 50, (40, 5)))
-    search = Fused(domain, gloam.DMS(archive, domain.x0, 0.5, emitters=2), list(range(seeds)))
+    search = small_search(seeds)
     monkeypatch.setattr(kernels, "usable", lambda: True)
     keys = jnp.stack([jax.random.key(seed) for seed in range(seeds)])
     begin = search._begin.trace(search._arrays, keys)

@@ -5,7 +5,8 @@ A point's nearest centroid has the largest ``(p - o).(c - o) - |c - o|^2 / 2``, 
 are one matrix product. On a CPU the search for each column's largest then costs more than the
 product (``argmax`` eight times as much), so it is done in two steps that never carry an index
 along: the largest score of every *lane* of some 40 centroids, by nothing but ``maximum`` over
-blocks that stay in cache, and then the centroids of the best lane once more.
+blocks that stay in cache, and then the centroids of the best lane once more. A GPU takes the plain
+``argmax`` of the product, or, for few measures, a kernel that stores no score at all.
 """
 
 import equinox as eqx

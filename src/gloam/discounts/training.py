@@ -47,6 +47,9 @@ def fit(
     ``cutoff``, or for ``epochs`` epochs. Rows that are not ``real`` change nothing: the result is
     that of a data set without them. Without any real row nothing is trained.
 
+    ``sweep`` is another way through the minibatches of an epoch, for the same result: see
+    `gloam.discounts.mlp_sweep`.
+
     Returns:
         The trained weights with the optimiser's memory, the loss of the last epoch and the number
         of epochs.
