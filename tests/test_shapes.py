@@ -1,7 +1,5 @@
 """Measures with a shape: the same search as with flat rows, to the bit, and clear errors."""
 
-import json
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,7 +8,6 @@ import pytest
 
 import gloam
 from gloam.discounts import CNN, MLP, Frozen
-from gloam.drivers import codec
 
 IMAGES = np.random.default_rng(0).random((30, 6, 5)).astype(np.float32)
 COLOURS = np.random.default_rng(1).random((30, 4, 3, 3)).astype(np.float32)
@@ -249,67 +246,3 @@ def test_a_dataset_hands_its_shape_on():
 
 
 # Files from before there were shapes
-
-
-def without(content, *names):
-    """The content of a file of a gloam that did not have these fields."""
-    if isinstance(content, list):
-        return [without(item, *names) for item in content]
-    if not isinstance(content, dict):
-        return content
-    return {key: without(item, *names) for key, item in content.items() if key not in names}
-
-
-NEW = ("item_shape", "row_shape", "shape")
-
-
-def test_an_older_algorithm_is_read_as_one_of_flat_rows():
-    network = Frozen(jnp.tanh, MLP(30, (8,)), measures=30)
-    for algorithm in (
-        dms(gloam.CVTArchive(IMAGES.reshape(30, 30))),
-        dms(gloam.CVTArchive(IMAGES.reshape(30, 30)), network),
-    ):
-        arrays = {}
-        content = json.loads(json.dumps(codec.encode(algorithm, arrays)))
-        old = without(content, *NEW)
-        assert old != content
-        again = codec.decode(old, arrays)
-        assert jax.tree.structure(again) == jax.tree.structure(algorithm)
-        assert_same_bits(
-            told(again, lambda x: pictures(x, (30,))).state,
-            told(algorithm, lambda x: pictures(x, (30,))).state,
-        )
-
-
-def test_an_older_run_goes_on_with_an_archive_that_has_a_shape(tmp_path):
-    def evaluate(x):
-        return pictures(x, (30,))
-
-    flat, shaped = (gloam.CVTArchive(images) for images in (IMAGES.reshape(30, 30), IMAGES))
-    gloam.optimize(evaluate, dms(flat), 2, run_dir=tmp_path, progress=False)
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps(without(json.loads(config.read_text()), *NEW)))
-    options = {"progress": False, "run_dir": tmp_path, "resume": True}
-    with pytest.raises(ValueError, match="resume: expected the algorithm and seeds"):
-        gloam.optimize(evaluate, dms(shaped, MLP(30, (8,))), 4, **options)
-    got = gloam.optimize(evaluate, dms(shaped), 4, **options)
-    want = gloam.optimize(evaluate, dms(flat), 4, progress=False)
-    assert_same_bits(got.archive.store, want.archive.store)
-
-
-@pytest.mark.parametrize(
-    ("older", "newer", "same"),
-    [
-        ({"a": 1}, {"a": 1, "b": 2}, True),
-        ({"a": 1, "b": 2}, {"a": 1}, False),
-        ({"a": None, "b": 2}, {"b": 2}, False),
-        ({"a": 1}, {"a": 2}, False),
-        ({"a": [{"class": "B", "fields": {}}]}, {"a": [{"class": "B", "fields": {"c": 1}}]}, True),
-        ({"a": [1]}, {"a": [1, 2]}, False),
-        ({"a": {"dict": {"x": 1}}}, {"a": {"dict": {"x": 1, "y": 2}}}, False),
-        ({"a": {"dict": {}}}, {"a": {"tuple": []}}, False),
-    ],
-)
-def test_contents_agree_but_for_fields_that_are_new(older, newer, same):
-    contents = ({"class": "A", "fields": fields} for fields in (older, newer))
-    assert codec.agree(*contents) is same

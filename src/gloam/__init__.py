@@ -21,8 +21,12 @@ from gloam.archives import kmeans_centroids as kmeans_centroids
 from gloam.checks import EvaluationError as EvaluationError
 from gloam.drivers import Interrupted as Interrupted
 from gloam.drivers import Result as Result
-from gloam.drivers import RunFolder as RunFolder
 from gloam.drivers import Search as Search
 from gloam.drivers import optimize as optimize
 from gloam.drivers import resume as resume
 from gloam.drivers import run as run
+from gloam.formats import DamagedFileError as DamagedFileError
+from gloam.formats import ForeignError as ForeignError
+from gloam.formats import LockedError as LockedError
+from gloam.formats import RunExistsError as RunExistsError
+from gloam.formats import RunFolder as RunFolder

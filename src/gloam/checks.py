@@ -172,3 +172,17 @@ def some_valid(valid_rows: int, total: int) -> None:
             "Every objective or measure was NaN or infinite: check the evaluation function "
             "on x0, and that x0 and sigma0 keep solutions in its domain."
         )
+
+
+def fits_memory(name: str, size_in_bytes: int) -> None:
+    """Raise when something needs more memory than the machine has."""
+    if not hasattr(os, "sysconf"):  # Windows does not say
+        return
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    expect(
+        size_in_bytes <= memory,
+        name,
+        f"at most the {memory / 1e9:.0f} GB of memory of this machine",
+        f"{size_in_bytes / 1e9:.0f} GB",
+        "Use fewer cells, or smaller solutions and fields.",
+    )

@@ -14,7 +14,7 @@ import pytest
 import gloam
 from gloam.archives import Faiss, FaissIndex, faiss_building, index_choice
 from gloam.archives.index_choice import chosen_index
-from gloam.drivers import codec
+from gloam.formats import objects
 
 KINDS = ["flat", "ivf", "hnsw"]
 METRICS = ["euclidean", "cosine"]
@@ -202,9 +202,9 @@ def test_an_index_is_the_same_each_time_it_is_built(kind):
 def test_a_written_archive_finds_the_same_cells(kind):
     archive, _, points = built("cosine", 48, kind)
     arrays: dict[str, np.ndarray] = {}
-    content = codec.encode(archive, arrays)
-    again = codec.decode(content, arrays)
-    assert codec.encode(again, {}) == content
+    content = objects.encode(archive, arrays)
+    again = objects.decode(content, arrays)
+    assert objects.encode(again, {}) == content
     np.testing.assert_array_equal(again.index_on_host(points), archive.index_on_host(points))
 
 

@@ -21,7 +21,7 @@ def test_run_resume_and_plot(tmp_path, capsys):
     assert "QD score" in shown
     assert f"gloam plot {out}" in shown
     folder = gloam.RunFolder(out)
-    assert folder.read_settings()["seeds"] == [5, 6]
+    assert folder.read_config().seeds == (5, 6)
     assert folder.read_part("algorithm").emitter.restart == gloam.emitters.RestartEvery(3)
     run("resume", out, "--iterations", 6, "--quiet")
     assert folder.read_metrics()["iteration"].max() == 6
@@ -62,8 +62,8 @@ def test_demo_of_the_sphere_leaves_pictures(tmp_path, capsys):
         (["run", "dms", "arm", "--restart", "often"], "restart: expected basic, no-improvement"),
         (["run", "cma-mae", "arm", "--alpha", "2"], "alpha: expected a finite number >= 0"),
         (["run", "dms", "lp", "--centroids", "no.npy"], "centroids: expected an existing file"),
-        (["resume", "nowhere"], "run folder: expected a folder with config.json"),
-        (["plot", "nowhere"], "run folder: expected a folder with config.json"),
+        (["resume", "nowhere"], "run folder: expected a run of gloam"),
+        (["plot", "nowhere"], "run folder: expected a run of gloam"),
     ],
 )
 def test_errors_are_one_line_and_exit_2(arguments, message, tmp_path, capsys):

@@ -24,7 +24,7 @@ from gloam.discounts.from_torch import (
     from_torch,
 )
 from gloam.discounts.frozen import Frozen
-from gloam.drivers import codec
+from gloam.formats import objects
 from gloam.records import Batch
 
 # Sums of up to some thousand products of numbers near 1, in another order.
@@ -312,8 +312,8 @@ def test_weights_in_numpy_are_put_on_the_device_once():
 def test_a_run_folder_can_hold_these_networks():
     for network in (big_and_small(), CNN((4, 6, 2), channels=(2, 3), hidden=4)):
         arrays = {}
-        content = json.loads(json.dumps(codec.encode(network, arrays)))
-        again = codec.decode(content, arrays)
+        content = json.loads(json.dumps(objects.encode(network, arrays)))
+        again = objects.decode(content, arrays)
         assert jax.tree.structure(again) == jax.tree.structure(network)
         assert_same_bits(again, network)
 

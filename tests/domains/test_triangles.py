@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from gloam.archives import CVTArchive
 from gloam.domains import painting
 from gloam.domains.triangles import Triangles
-from gloam.drivers import codec
+from gloam.formats import objects
 
 # Canvas, triangles and colour: square and not, few points and many, and the smallest there is.
 SETTINGS = {
@@ -309,7 +309,7 @@ def test_compiled_plain_batched_and_single_agree():
 def test_a_domain_can_be_written_to_a_run_folder_and_read_back():
     domain = make((7, 4), 4, color=True, name="ta-flowers")
     arrays = {}
-    rebuilt = codec.decode(codec.encode(domain, arrays), arrays)
+    rebuilt = objects.decode(objects.encode(domain, arrays), arrays)
     solutions = np.random.default_rng(6).random((3, 40))
     assert rebuilt.name == "ta-flowers"
     assert rebuilt.canvas == (7, 4)

@@ -16,9 +16,10 @@ from matplotlib.image import AxesImage
 
 import gloam
 from gloam import step
-from gloam.drivers import codec
 from gloam.drivers.fused import Fused
 from gloam.drivers.rows import snapshot_arrays
+from gloam.formats.config import describe
+from gloam.formats.states import state_from
 from gloam.plots import curves, discount_panels, heatmap, line_colors, plot_run, save, style
 from gloam.plots.plane import Plane
 from gloam.records import Fit
@@ -69,9 +70,10 @@ def write_run(path, algorithm, seeds):
         state = made_up(like, rng)
         archives = [gloam.Elites(algorithm.archive, state.store)]
         first = state.store.objectives, state.discount
-    driver = "Fused" if len(seeds) > 1 else "Host"
-    settings = {"seeds": seeds, "iterations": ITERATIONS, "driver": driver}
-    folder.write_config(algorithm=algorithm, domain=bowl, settings=settings)
+    driver = "fused" if len(seeds) > 1 else "ask-tell"
+    plan = {"iterations": ITERATIONS}
+    described = describe(algorithm, bowl, driver=driver, seeds=seeds, dataset=None, plan=plan)
+    folder.write_config(*described)
     rows = [(seed, at) for at in (2, 4, 6) for seed in seeds]
     metrics = pd.DataFrame(rows, columns=["seed", "iteration"])
     for name in ("qd_score", "coverage", "loss"):
@@ -135,8 +137,12 @@ def discount_at(folder, iteration, points):
     algorithm = folder.read_part("algorithm")
     like = jax.eval_shape(lambda key: step.init(algorithm, key).discount, jax.random.key(0))
     arrays = folder.read_snapshots()[iteration]
-    leaves = {name: array for name, array in arrays.items() if name.startswith("leaf_")}
-    return algorithm.discount.discount(codec.from_leaves(like, leaves), jnp.asarray(points))
+    learned = {
+        name.removeprefix("discount "): array
+        for name, array in arrays.items()
+        if name.startswith("discount ")
+    }
+    return algorithm.discount.discount(state_from(like, learned), jnp.asarray(points))
 
 
 def test_a_run_is_drawn_into_its_figures_folder(run_2d):
@@ -397,7 +403,7 @@ def test_an_algorithm_with_own_parts_is_handed_over(tmp_path):
     archive = gloam.GridArchive((4, 4), -1, 1)
     algorithm = dms(archive, network=OwnNetwork(jnp.ones(2)))
     write_run(tmp_path, algorithm, [1])
-    with pytest.raises(ValueError, match=r"expected parts of gloam, .* got .*OwnNetwork"):
+    with pytest.raises(ValueError, match=r"OwnNetwork.* never loaded from a file"):
         plot_run(tmp_path)
     assert len(plot_run(tmp_path, algorithm=algorithm)) == 3
 

@@ -120,6 +120,13 @@ class CVTArchive(Archive):
         self.lanes = lanes(array, origin, offsets)
 
     @property
+    def index_settings(self) -> Any:
+        """How the nearest centroid is found, as the constructor takes it."""
+        if self.index is None:
+            return "exact"
+        return Faiss(self.index.kind, recall=self.index.wanted)
+
+    @property
     def measure_shape(self) -> tuple[int, ...]:
         """Shape of one centroid."""
         return self.item_shape or (self.measures,)

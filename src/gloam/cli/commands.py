@@ -8,12 +8,13 @@ import tyro
 
 from gloam.algorithms import DMS
 from gloam.cli.choices import AlgorithmChoice, build_algorithm
-from gloam.cli.fill import Gallery, clear_run, digits, tell_matches
+from gloam.cli.fill import Gallery, digits, tell_matches
 from gloam.datasets import Matches
 from gloam.domains import LinearProjection, Triangles
 from gloam.drivers import Result, resume, run
 from gloam.emitters import RestartEvery
 from gloam.experiments import paper_algorithm
+from gloam.formats import RunFolder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +111,7 @@ class Demo:
 
     def __call__(self) -> None:
         """Run it and draw it."""
-        clear_run(self.out)
+        RunFolder(self.out).delete_run()
         if self.domain == "lp":
             self._sphere()
         else:

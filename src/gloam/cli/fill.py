@@ -1,7 +1,6 @@
 """The commands around datasets: fill one, begin a file for that, look at galleries, fetch data."""
 
 import dataclasses
-import shutil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,8 +12,9 @@ from gloam.algorithms import DMS
 from gloam.archives import IndexName
 from gloam.cli import user_code
 from gloam.datasets import Dataset, Matches
-from gloam.drivers import Interrupted, RunFolder, optimize
+from gloam.drivers import Interrupted, optimize
 from gloam.emitters import BasicRestart, RestartEvery
+from gloam.formats import RunFolder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,9 +220,3 @@ def _check_measures(evaluate: Any, start: np.ndarray, data: Dataset) -> None:
     checks.expect(found in shapes, "measures", f"shape {told}, as the items have",
                   f"shape {found} for a batch of 2",
                   "Return what each solution makes, in the form of the items.")  # fmt: skip
-
-
-def clear_run(path: Path) -> None:
-    """Remove a run that is to be replaced."""
-    if (path / "config.json").is_file():
-        shutil.rmtree(path)

@@ -1,8 +1,6 @@
 """Drivers: the fused loop on the device, ask-tell around Python, and the folders they write."""
 
 from gloam.drivers.ask_tell import Search as Search
-from gloam.drivers.codec import ForeignError as ForeignError
-from gloam.drivers.folder import RunFolder as RunFolder
 from gloam.drivers.loop import Interrupted as Interrupted
 from gloam.drivers.loop import Result as Result
 from gloam.drivers.session import optimize as optimize

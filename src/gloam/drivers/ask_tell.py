@@ -1,6 +1,5 @@
 """The ask-tell driver: gloam proposes and learns in compiled programs, you evaluate in Python."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,15 @@ import jax
 import numpy as np
 from jaxtyping import ArrayLike
 
-from gloam import checks, files, step
+from gloam import checks, step
 from gloam._version import __version__
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
-from gloam.drivers import codec
 from gloam.drivers.evaluation import flat_rows
 from gloam.drivers.rows import metric_columns, metric_rows, snapshot_arrays
+from gloam.formats import DamagedFileError, ForeignError, objects
+from gloam.formats.arrays import read_arrays, write_arrays
+from gloam.formats.states import state_arrays, state_from
 from gloam.records import Proposal, Report, SearchState
 
 
@@ -160,11 +161,13 @@ class Search:
         """
         arrays: dict[str, np.ndarray] = {}
         content = {
-            "gloam": __version__, "seed": self.seed,
-            "algorithm": codec.encode(self.algorithm, arrays),
-        }  # fmt: skip
-        text = np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
-        files.write_arrays(Path(path), arrays | codec.leaves(self.state) | {"search": text})
+            "gloam": __version__,
+            "seed": self.seed,
+            "algorithm": objects.encode(self.algorithm, arrays),
+        }
+        parts = {f"array {name}": array for name, array in arrays.items()}
+        parts |= {f"state {name}": array for name, array in state_arrays(self.state).items()}
+        write_arrays(Path(path), parts, kind="search", about=content)
 
     @classmethod
     def load(cls, path: str | os.PathLike, algorithm: Algorithm | None = None) -> "Search":
@@ -174,18 +177,31 @@ class Search:
             path: The file.
             algorithm: Needed only when it has parts that gloam does not know, such as a network of
                 your own class.
+
+        Raises:
+            DamagedFileError: The file is damaged, or `save` did not write it.
+            ForeignError: The algorithm has parts of your own and was not given.
         """
         file = checks.existing_file("path", path)
+        fix = "Give a file that Search.save wrote."
+        arrays, content = read_arrays(file, kind="search", fix=fix)
+        named = {name.partition(" ")[2]: array for name, array in arrays.items() if name[0] == "a"}
+        state = {name.partition(" ")[2]: array for name, array in arrays.items() if name[0] == "s"}
         try:
-            arrays = files.read_arrays(file)
-            content = json.loads(arrays.pop("search").tobytes())
-        except (ValueError, KeyError, OSError) as error:
-            raise ValueError(
-                f"path: expected a file written by Search.save, got '{path}' ({error})."
-            ) from error
-        if algorithm is None:
-            algorithm = codec.decode(content["algorithm"], arrays)
-        search = cls(algorithm, content["seed"])  # pyright: ignore[reportArgumentType]
-        saved = {name: array for name, array in arrays.items() if name.startswith("leaf_")}
-        search.state = codec.from_leaves(search.state, saved)
+            seed = checks.integer("seed", content.get("seed"), minimum=0)
+            if algorithm is None:
+                algorithm = objects.decode(content.get("algorithm"), named)
+            else:
+                mine = objects.encode(algorithm, {})
+                differ = objects.differences(content.get("algorithm"), mine, "algorithm")
+                if differ:
+                    raise ValueError(f"it was saved with another algorithm: {differ[0]}")
+            if not isinstance(algorithm, Algorithm):
+                raise ValueError("it holds no algorithm")
+            search = cls(algorithm, seed)
+            search.state = state_from(search.state, state)
+        except ForeignError:
+            raise
+        except (TypeError, ValueError, OverflowError) as error:
+            raise DamagedFileError(file, str(error).rstrip("."), fix) from None
         return search

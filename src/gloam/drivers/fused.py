@@ -6,7 +6,7 @@ between devices, because nothing passes between seeds.
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -40,6 +40,8 @@ _PLACES = _by_seed(_BY_SEED, _SHARED)
 
 class Fused:
     """All seeds of one search as one program on the device."""
+
+    kind: Literal["fused", "ask-tell"] = "fused"
 
     def __init__(self, domain: Callable, algorithm: Algorithm, seeds: list[int]):
         checks.instance("algorithm", algorithm, Algorithm)

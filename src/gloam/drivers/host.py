@@ -1,7 +1,7 @@
 """A `Search` and an evaluation in Python, as a driver."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -16,6 +16,8 @@ from gloam.records import SearchState
 
 class Host:
     """Asks, evaluates in Python and tells, one seed."""
+
+    kind: Literal["fused", "ask-tell"] = "ask-tell"
 
     def __init__(self, evaluate: Callable, algorithm: Algorithm, seed: int):
         checks.expect(callable(evaluate), "evaluate", "a function of a batch of solutions",

@@ -4,7 +4,7 @@ import dataclasses
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,8 +13,8 @@ import numpy as np
 
 from gloam import checks
 from gloam.archives import Elites
-from gloam.drivers.folder import RunFolder
 from gloam.drivers.progress import Bar, Display, Silent
+from gloam.formats import RunFolder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -169,7 +169,11 @@ def drive(
             # The first stretch is one iteration: it compiles, and shows that the run works.
             length = min(length, max(1, int(_STRETCH_SECONDS / pace)) if pace else 1)
             before = time.perf_counter()
-            driver.advance(length)
+            try:
+                driver.advance(length)
+            except Exception as error:
+                _save_after(error, save, driver, folder)
+                raise
             now = time.perf_counter()
             pace = (now - before) / length
             done = driver.iteration
@@ -200,6 +204,20 @@ def drive(
     return Result(
         driver.archives(), pd.DataFrame(rows), driver.seeds, folder.path if folder else None
     )
+
+
+def _save_after(
+    error: Exception, save: Callable[[], None], driver: Driver, folder: RunFolder | None
+) -> None:
+    """Keep what was found before an evaluation, or the device, raised an error."""
+    if folder is None:
+        return
+    try:
+        save()
+        note = f"The run was saved after iteration {driver.iteration} in '{folder.path}'."
+    except Exception as second:  # for instance: the device lost the state, or the disk is full
+        note = f"The run could not be saved in '{folder.path}' ({second}). Resume its checkpoint."
+    error.add_note(note)
 
 
 @contextmanager

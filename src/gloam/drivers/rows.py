@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from gloam.formats.states import state_arrays
 from gloam.records import Fit, Report
 from gloam.step import Figures
 
@@ -47,5 +48,5 @@ def snapshot_arrays(objectives: Any, discount: Any, fit: Fit) -> dict[str, np.nd
         "targets": np.asarray(fit.targets),
         "real": np.asarray(fit.real),
     }
-    leaves = jax.tree.leaves(discount)
-    return arrays | {f"leaf_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+    learned = state_arrays(discount)
+    return arrays | {f"discount {place}": array for place, array in learned.items()}

@@ -1,22 +1,27 @@
 """Runs from beginning to end: `run` on the device, `optimize` in Python, `resume` for both."""
 
+import dataclasses
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gloam import checks
-from gloam._version import __version__
 from gloam.algorithms import Algorithm
 from gloam.datasets import Dataset
-from gloam.drivers import codec
-from gloam.drivers.folder import RunFolder
 from gloam.drivers.fused import Fused
 from gloam.drivers.host import Host
 from gloam.drivers.loop import Plan, Result, drive
 from gloam.drivers.progress import Display
+from gloam.formats import DamagedFileError, RunExistsError, RunFolder
+from gloam.formats.config import RunConfig, describe
+from gloam.formats.contents import dataset_arrays
+from gloam.formats.run_folder import dataset_digest
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def run(
@@ -136,20 +141,21 @@ def resume(
             it, the same settings and ``resume=True``.
     """
     folder = RunFolder(run_dir).must_hold_run()
-    settings = folder.read_settings()
-    return run(
-        folder.read_part("domain"),
-        folder.read_part("algorithm"),
-        seeds=settings["seeds"],
-        iterations=settings["iterations"] if iterations is None else iterations,
-        run_dir=run_dir,
-        resume=True,
-        log_every=settings["log_every"],
-        checkpoint_every=settings["checkpoint_every"],
-        checkpoint_seconds=settings["checkpoint_seconds"],
-        snapshots=settings["snapshots"],
-        progress=progress,
-    )
+    config = folder.read_config()
+    domain, algorithm = folder.read_part("domain"), folder.read_part("algorithm")
+    try:
+        plan = Plan(**{**config.plan, "snapshots": tuple(config.plan["snapshots"])})
+        driver: Fused | Host
+        if config.driver == "fused":
+            driver = Fused(domain, algorithm, seed_list(config.seeds))
+        else:
+            driver = Host(domain, algorithm, config.seeds[0])
+    except (TypeError, KeyError, IndexError, ValueError) as error:
+        path, problem = folder.path / "config.json", f"its parts do not fit together ({error})"
+        raise DamagedFileError(path, problem, "Restore it from a copy.") from None
+    if iterations is not None:
+        plan = dataclasses.replace(plan, iterations=iterations)
+    return _conduct(driver, domain, algorithm, plan, run_dir, True, None, progress)
 
 
 def seed_list(seeds: int | Sequence[int]) -> list[int]:
@@ -175,20 +181,64 @@ def _conduct(
     """Open the folder, begin or restore the search, and drive it to the end of its plan."""
     began = time.perf_counter()
     title = f"{type(algorithm).__name__} {getattr(domain, 'name', '')}".strip()
-    if dataset is not None:
-        same = algorithm.archive.cells == len(dataset)
-        checks.expect(same, "dataset", f"{algorithm.archive.cells} items, one for each cell",
-                      f"{len(dataset)}", "Build the archive by dataset.archive().")  # fmt: skip
+    arrays = {} if dataset is None else _dataset_arrays(dataset, algorithm)
     if run_dir is None:
         driver.start()
         spent = time.perf_counter() - began
         return drive(driver, plan, None, title=title, progress=progress, seconds=spent)
     folder = RunFolder(run_dir)
-    seconds, metrics = 0.0, None
-    if folder.holds_run and folder.holds_checkpoint:
-        checks.expect(resume, "run_dir", "a folder without a run", f"'{run_dir}'",
-                      "Pass resume=True to continue it, or choose another folder.")  # fmt: skip
-        _check_same_run(folder, algorithm, driver.seeds)
+    config, config_arrays = describe(
+        algorithm,
+        domain,
+        driver=driver.kind,
+        seeds=driver.seeds,
+        dataset=None if dataset is None else dataset_digest(arrays),
+        plan=dataclasses.asdict(plan),
+    )
+    with folder.locked():
+        if not folder.holds_run:
+            folder.check_free()
+            driver.start()
+            folder.write_config(config, config_arrays)
+            earlier = Earlier()
+        elif resume:
+            earlier = _restore(driver, folder, config)
+        else:
+            raise RunExistsError(folder.path)
+        if dataset is not None:
+            folder.write_dataset(dataset)
+        seconds = earlier.seconds + time.perf_counter() - began  # compiling counts
+        return drive(
+            driver,
+            plan,
+            folder,
+            title=title,
+            progress=progress,
+            seconds=seconds,
+            metrics=earlier.metrics,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Earlier:
+    """What earlier sessions of a run have spent and logged."""
+
+    seconds: float = 0.0
+    metrics: "pd.DataFrame | None" = None
+
+
+def _restore(driver: Fused | Host, folder: RunFolder, config: RunConfig) -> Earlier:
+    """Continue the run in a folder. It is written to only after everything was read and fits."""
+    stored = folder.read_config()
+    differences = stored.differences(config)
+    if differences:
+        listed = "; ".join(differences[:5]) + ("; ..." if len(differences) > 5 else "")
+        raise ValueError(
+            f"The run in '{folder.path}' cannot be resumed with other settings or data: {listed}. "
+            "Resume it with the same ones, or start in another folder."
+        )
+    earlier = Earlier()
+    if folder.holds_checkpoint:
         spent = []
 
         def read(like: Any) -> Any:
@@ -197,30 +247,21 @@ def _conduct(
             return state
 
         driver.restore(read)
-        seconds, metrics = spent[0], folder.read_metrics()
-    else:
+        earlier = Earlier(spent[0], folder.read_metrics())
+    else:  # it was stopped before its first checkpoint
         driver.start()
-    settings = {
-        "gloam": __version__, "driver": type(driver).__name__, "seeds": driver.seeds,
-        "iterations": plan.iterations, "log_every": plan.log_every,
-        "checkpoint_every": plan.checkpoint_every, "checkpoint_seconds": plan.checkpoint_seconds,
-        "snapshots": list(plan.snapshots),
-    }  # fmt: skip
-    folder.write_config(algorithm=algorithm, domain=domain, settings=settings)
-    if dataset is not None:
-        folder.write_dataset(dataset)
-    seconds += time.perf_counter() - began  # compiling counts
-    return drive(
-        driver, plan, folder, title=title, progress=progress, seconds=seconds, metrics=metrics
+    if config.dataset is None:
+        config = dataclasses.replace(config, dataset=stored.dataset)
+    folder.write_plan(config)
+    return earlier
+
+
+def _dataset_arrays(dataset: Dataset, algorithm: Algorithm) -> dict[str, np.ndarray]:
+    checks.expect(
+        algorithm.archive.cells == len(dataset),
+        "dataset",
+        f"{algorithm.archive.cells} items, one for each cell",
+        f"{len(dataset)}",
+        "Build the archive by dataset.archive().",
     )
-
-
-def _check_same_run(folder: RunFolder, algorithm: Algorithm, seeds: list[int]) -> None:
-    """A checkpoint only fits the algorithm and the seeds that wrote it."""
-    arrays: dict[str, np.ndarray] = {}
-    mine = codec.encode(algorithm, arrays)
-    theirs = folder.read_settings()
-    same = codec.agree(theirs["algorithm"], mine) and theirs["seeds"] == seeds
-    checks.expect(same, "resume", "the algorithm and seeds that the run was started with",
-                  f"others than '{folder.path / 'config.json'}' holds",
-                  "Resume with the same settings, or start in another folder.")  # fmt: skip
+    return dataset_arrays(dataset)

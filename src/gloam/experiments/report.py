@@ -3,11 +3,11 @@
 import os
 from pathlib import Path
 
-from gloam.drivers import RunFolder
 from gloam.experiments import tables
 from gloam.experiments.published import title
 from gloam.experiments.study import Study
 from gloam.files import write_bytes
+from gloam.formats import RunFolder
 
 
 def write_report(path: str | os.PathLike, *, figures: bool = True, pdf: bool = True) -> list[Path]:

@@ -1,7 +1,6 @@
 """A study: algorithms by domains, each cell one run folder; finished cells are kept."""
 
 import dataclasses
-import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,11 +12,12 @@ import pandas as pd
 from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.domains import Arm, Domain, LinearProjection, Triangles
-from gloam.drivers import RunFolder, run
+from gloam.drivers import run
 from gloam.drivers.progress import Display
 from gloam.emitters import CMAES, BasicRestart, RestartEvery
 from gloam.experiments.presets import ALGORITHMS, SETTINGS, paper_algorithm
-from gloam.files import write_json
+from gloam.formats import DamagedFileError, RunFolder
+from gloam.formats.documents import is_document, read_document, write_document
 
 DOMAINS = (
     "2d-lp-sphere", "10d-lp-sphere", "20d-lp-sphere", "50d-lp-sphere", "2d-lp-rastrigin",
@@ -127,6 +127,9 @@ class Study:
         for algorithm in self.algorithms:
             checks.expect(algorithm in VARIANTS, "algorithms", f"some of {', '.join(VARIANTS)}",
                           repr(algorithm))  # fmt: skip
+        if self.centroids is not None:
+            checks.instance("centroids", self.centroids, str)
+        checks.integer("log_every", self.log_every, minimum=1)
         checks.integer("trials", self.trials, minimum=1)
         checks.integer("iterations", self.iterations, minimum=1)
 
@@ -147,19 +150,39 @@ class Study:
         return set(range(self.trials)) <= set(done["seed"])
 
     def write(self) -> None:
-        """Remember the study in its folder."""
-        content = dataclasses.asdict(self) | {"path": "."}
-        write_json(self.path / "study.json", content)
+        """Remember the study in its folder.
+
+        Raises:
+            ValueError: The folder has a ``study.json`` that gloam did not write.
+        """
+        path = self.path / "study.json"
+        checks.expect(
+            not path.exists() or is_document(path, "study"),
+            "out",
+            "a folder without a study.json of another program",
+            f"'{path}'",
+            "Choose another folder.",
+        )
+        content = dataclasses.asdict(self)
+        del content["path"]
+        write_document(path, content, kind="study")
 
     @staticmethod
     def read(path: str | os.PathLike) -> "Study":
-        """The study in a folder."""
-        file = checks.existing_file("study", Path(path) / "study.json",
-                                    "Give the folder that `gloam paper --out` wrote.")  # fmt: skip
-        content = json.loads(file.read_text()) | {"path": Path(path)}
-        for name in ("domains", "algorithms"):
-            content[name] = tuple(content[name])
-        return Study(**content)
+        """The study in a folder.
+
+        Raises:
+            DamagedFileError: The file is damaged or was not written by gloam.
+        """
+        fix = "Give the folder that `gloam paper --out` wrote."
+        file = checks.existing_file("study", Path(path) / "study.json", fix)
+        content = read_document(file, kind="study", fix=fix)
+        try:
+            for name in ("domains", "algorithms"):
+                content[name] = tuple(content[name])
+            return Study(Path(path), **content)
+        except (TypeError, KeyError, ValueError) as error:
+            raise DamagedFileError(file, str(error), fix) from None
 
 
 def build_cell(study: Study, cell: Cell) -> tuple[Domain, Algorithm]:

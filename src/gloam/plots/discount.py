@@ -16,7 +16,8 @@ from matplotlib.lines import Line2D
 from gloam import checks, step
 from gloam.algorithms import Algorithm
 from gloam.discounts import DiscountModel
-from gloam.drivers import RunFolder, codec
+from gloam.formats import DamagedFileError, RunFolder
+from gloam.formats.states import state_from
 from gloam.plots import style
 from gloam.plots.heatmap import function_map, heatmap
 from gloam.plots.plane import Plane, in_chunks
@@ -125,22 +126,45 @@ def _moments(
         return [_last_moment(folder, shapes)]
     moments = []
     for at in iterations:
-        arrays = dict(snapshots[at])
-        names = ("objectives", "points", "targets", "real")
-        plain = {name: arrays.pop(name) for name in names}
-        moments.append(Moment(at, discount=codec.from_leaves(shapes.discount, arrays), **plain))
+        try:
+            moments.append(_moment(at, snapshots[at], shapes))
+        except ValueError as error:
+            path = folder.path / "snapshots" / f"{at:07d}.npz"
+            raise DamagedFileError(path, str(error), "Delete it, or run again.") from None
     return moments
+
+
+def _moment(iteration: int, arrays: dict[str, np.ndarray], shapes: Any) -> Moment:
+    """A snapshot, its arrays checked against the algorithm's."""
+    learned = {
+        name.removeprefix("discount "): array
+        for name, array in arrays.items()
+        if name.startswith("discount ")
+    }
+    rows = len(arrays["targets"]) if "targets" in arrays else 0
+    cells, measures = shapes.store.measures.shape
+    expected = {
+        "objectives": (np.float32, (cells,)),
+        "points": (np.float32, (rows, measures)),
+        "targets": (np.float32, (rows,)),
+        "real": (np.bool_, (rows,)),
+    }
+    plain = {name: array for name, array in arrays.items() if not name.startswith("discount ")}
+    found = {name: (array.dtype.type, array.shape) for name, array in plain.items()}
+    if found != expected:
+        raise ValueError("it was written for another algorithm")
+    return Moment(iteration, discount=state_from(shapes.discount, learned), **plain)
 
 
 def _last_moment(folder: RunFolder, shapes: Any) -> Moment:
     """The first seed of the checkpoint; what it was trained on is not kept there."""
     checks.expect(folder.holds_checkpoint, "run folder", "snapshots or a checkpoint",
                   f"none in '{folder.path}'", "Wait for the run's first checkpoint.")  # fmt: skip
-    settings = folder.read_settings()
-    seeded = settings["driver"] == "Fused"
+    config = folder.read_config()
+    seeded = config.driver == "fused"
     if seeded:
         # The fused driver keeps all seeds along a first axis of everything but the iteration.
-        iteration, seeds = shapes.iteration, len(settings["seeds"])
+        iteration, seeds = shapes.iteration, len(config.seeds)
         shapes = jax.tree.map(lambda s: jax.ShapeDtypeStruct((seeds, *s.shape), s.dtype), shapes)
         shapes = eqx.tree_at(lambda s: s.iteration, shapes, iteration)
     state, _ = folder.read_checkpoint(shapes)

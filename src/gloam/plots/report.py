@@ -8,7 +8,7 @@ from gloam import files
 from gloam.algorithms import Algorithm
 from gloam.datasets import Dataset, Matches
 from gloam.discounts import DiscountModel
-from gloam.drivers import ForeignError, RunFolder
+from gloam.formats import ForeignError, RunFolder
 from gloam.plots import style
 from gloam.plots.archive import archive_figure
 from gloam.plots.curves import curves
@@ -38,7 +38,7 @@ def plot_run(
     """
     folder = RunFolder(run_dir).must_hold_run()
     algorithm = algorithm_of(folder, algorithm)
-    seeds, metrics = folder.read_settings()["seeds"], folder.read_metrics()
+    seeds, metrics = folder.read_config().seeds, folder.read_metrics()
     name = type(algorithm).__name__
     title = f"{name} on {domain_name(folder)}"
     figures = {"curves": curves(metrics, title=title, algorithm=name)}
@@ -92,13 +92,13 @@ def gallery_run(
 
 def domain_name(folder: RunFolder) -> str:
     """What the run searched: a domain's name, or that of the user's function or class."""
-    content = folder.read_settings()["domain"]
+    content = folder.read_config().domain
     try:
         name = getattr(folder.read_part("domain"), "name", None)
     except ForeignError:
         name = None
     if isinstance(name, str):
         return name
-    reference = str(next(iter(content.values()))) if isinstance(content, dict) else ""
+    reference = str(content.get("foreign", "")) if isinstance(content, dict) else ""
     short = reference.rpartition(":")[2].rpartition(".")[2]
     return short if short.isidentifier() else "your function"

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from gloam.algorithms import Algorithm
 from gloam.discounts import DiscountModel
-from gloam.drivers import RunFolder
+from gloam.formats import RunFolder
 from gloam.plots import style
 from gloam.plots.curves import curves
 from gloam.plots.discount import discount_panels

@@ -1,0 +1,193 @@
+"""Files of arrays: uncompressed ``.npz`` with a digest of every array, read without trust.
+
+A file states its kind, its format and the digests of its arrays in a member ``gloam``. Reading
+checks all of them, so that a damaged file is refused instead of being read as other numbers. Sizes
+are checked against the size of the file before anything is allocated.
+"""
+
+import hashlib
+import json
+import math
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import ml_dtypes
+import numpy as np
+
+from gloam import files
+from gloam.formats.errors import DamagedFileError
+
+FORMAT = 1
+_MANIFEST = "gloam"
+_MAX_MANIFEST_BYTES = 1 << 26
+# NumPy writes these as raw bytes without a name, so they are stored as integers of their size.
+_NAMED_DTYPES = {
+    name: np.dtype(getattr(ml_dtypes, name))
+    for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+}
+_READ_ERRORS = (
+    ArithmeticError, EOFError, KeyError, MemoryError, NotImplementedError, OSError, RuntimeError,
+    SyntaxError, TypeError, ValueError, zipfile.BadZipFile,
+)  # fmt: skip
+
+
+def digest(array: np.ndarray) -> str:
+    """SHA-256 of an array's dtype, shape and content.
+
+    >>> digest(np.zeros(2)) == digest(np.zeros(2)), digest(np.zeros(2)) == digest(np.zeros((2, 1)))
+    (True, False)
+    """
+    found = hashlib.sha256(f"{array.dtype} {array.shape}".encode())
+    found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return found.hexdigest()
+
+
+def write_arrays(
+    path: Path, arrays: Mapping[str, np.ndarray], *, kind: str, about: Mapping[str, Any] = {}
+) -> None:
+    """Write arrays with their digests, atomically.
+
+    Args:
+        path: The file.
+        arrays: Arrays by name; a name may not be ``gloam``.
+        kind: What the file is, such as ``"checkpoint"``; reading checks it.
+        about: Plain values to keep beside the arrays.
+    """
+    plain = {name: np.asarray(array) for name, array in arrays.items()}
+    manifest = {
+        "kind": kind,
+        "format": FORMAT,
+        "about": dict(about),
+        "arrays": {
+            name: {"dtype": str(array.dtype), "sha256": digest(array)}
+            for name, array in plain.items()
+        },
+    }
+    stored = {name: _storable(array) for name, array in plain.items()}
+    # The manifest is covered by the checksum of the zip member and compared below.
+    text = json.dumps(manifest, sort_keys=True).encode()
+    sealed = hashlib.sha256(text).hexdigest().encode() + text
+    stored[_MANIFEST] = np.frombuffer(sealed, np.uint8)
+    files.write_arrays(path, stored)
+
+
+def read_arrays(
+    path: Path, *, kind: str, fix: str, names: tuple[str, ...] | None = None
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read arrays that `write_arrays` wrote, and what it kept about them.
+
+    Args:
+        path: The file.
+        kind: What the file has to be.
+        fix: What the user can do when it is damaged.
+        names: Read these arrays only.
+
+    Raises:
+        DamagedFileError: The file is damaged, of another kind, or not written by gloam.
+    """
+    try:
+        size = path.stat().st_size
+        with zipfile.ZipFile(path) as archive:
+            members = _members(archive, size)
+            manifest = _manifest(archive, members, size)
+            _check_kind(manifest, kind)
+            declared = manifest["arrays"]
+            if set(declared) != set(members) - {_MANIFEST}:
+                raise ValueError("its list of arrays does not agree with its content")
+            chosen = declared if names is None else {name: declared[name] for name in names}
+            found = {
+                name: _checked(_array(archive, members[name], size), name, entry)
+                for name, entry in chosen.items()
+            }
+    except _READ_ERRORS as error:
+        raise DamagedFileError(path, _reason(error), fix) from None
+    return found, manifest["about"]
+
+
+def _storable(array: np.ndarray) -> np.ndarray:
+    if str(array.dtype) in _NAMED_DTYPES:
+        return array.view(np.dtype(f"u{array.dtype.itemsize}"))
+    if array.dtype.kind not in "biufU":
+        raise ValueError(f"Arrays of dtype {array.dtype} cannot be written. Convert it to numbers.")
+    return array
+
+
+def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
+    members = {}
+    for info in archive.infolist():
+        name = info.filename.removesuffix(".npy")
+        if name in members:
+            raise ValueError(f"it has two arrays '{name}'")
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size > size:
+            raise ValueError(f"its array '{name}' is compressed, or larger than the file")
+        members[name] = info
+    return members
+
+
+def _manifest(archive: zipfile.ZipFile, members: dict[str, Any], size: int) -> dict[str, Any]:
+    if _MANIFEST not in members:
+        raise ValueError("it was not written by gloam, or by a version before format 1")
+    content = _array(archive, members[_MANIFEST], min(size, _MAX_MANIFEST_BYTES)).tobytes()
+    sealed, text = content[:64], content[64:]
+    if hashlib.sha256(text).hexdigest().encode() != sealed:
+        raise ValueError("its digest does not agree with its content")
+    manifest = json.loads(text)
+    shapes = {"kind": str, "format": int, "about": dict, "arrays": dict}
+    if not (isinstance(manifest, dict) and manifest.keys() == shapes.keys()):
+        raise ValueError("it does not say what it is")
+    if not all(isinstance(manifest[name], kind) for name, kind in shapes.items()):
+        raise ValueError("it does not say what it is")
+    return manifest
+
+
+def _check_kind(manifest: dict[str, Any], kind: str) -> None:
+    if manifest["format"] != FORMAT:
+        raise ValueError(
+            f"it has format {manifest['format']}, and this version of gloam reads format {FORMAT}"
+        )
+    if manifest["kind"] != kind:
+        raise ValueError(f"it is a file of kind '{manifest['kind']}', not '{kind}'")
+
+
+def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> np.ndarray:
+    """One array, its declared size checked against ``limit`` bytes before it is allocated."""
+    with archive.open(info) as member:
+        shape, dtype = _header(member)
+        count = math.prod(shape)
+        if dtype.hasobject or any(length < 0 for length in shape):
+            raise ValueError(f"'{info.filename}' is not an array of numbers")
+        if count * dtype.itemsize > limit:
+            raise ValueError(f"'{info.filename}' declares more numbers than the file holds")
+    with archive.open(info) as member:
+        return np.lib.format.read_array(member, allow_pickle=False)
+
+
+def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
+    version = np.lib.format.read_magic(member)
+    if version != (1, 0):
+        raise ValueError(f"it has an array of NumPy's format {version}")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+    return shape, dtype
+
+
+def _checked(array: np.ndarray, name: str, entry: Any) -> np.ndarray:
+    if not (isinstance(entry, dict) and entry.keys() == {"dtype", "sha256"}):
+        raise ValueError(f"it does not say what its array '{name}' is")
+    if entry["dtype"] in _NAMED_DTYPES:
+        array = array.view(_NAMED_DTYPES[entry["dtype"]])
+    if str(array.dtype) != entry["dtype"] or digest(array) != entry["sha256"]:
+        raise ValueError(f"its array '{name}' does not agree with its digest")
+    return array
+
+
+def _reason(error: BaseException) -> str:
+    """A short reason in plain words; a library's own advice (to load a pickle) is left out."""
+    if isinstance(error, FileNotFoundError):
+        return "it does not exist"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, ValueError) and "pickle" not in str(error):
+        return str(error).split("\n")[0].rstrip(".")
+    return f"it is damaged or not a file of arrays ({type(error).__name__})"

@@ -1,0 +1,75 @@
+"""JSON documents with a digest of their content, read without trust."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from gloam import files
+from gloam.formats.errors import DamagedFileError
+
+FORMAT = 1
+_MAX_BYTES = 1 << 26
+
+
+def content_digest(content: Any) -> str:
+    """SHA-256 of a JSON value, whatever the order of its keys.
+
+    >>> content_digest({"a": 1, "b": 2}) == content_digest({"b": 2, "a": 1})
+    True
+    """
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def write_document(path: Path, content: dict[str, Any], *, kind: str) -> None:
+    """Write a JSON object with its kind, format and digest, atomically."""
+    whole = {"kind": f"gloam {kind}", "format": FORMAT} | content
+    files.write_json(path, whole | {"sha256": content_digest(whole)})
+
+
+def read_document(path: Path, *, kind: str, fix: str) -> dict[str, Any]:
+    """Read a JSON object that `write_document` wrote.
+
+    Args:
+        path: The file.
+        kind: What it has to be.
+        fix: What the user can do when it is damaged.
+
+    Raises:
+        DamagedFileError: The file is damaged, of another kind, or not written by gloam.
+    """
+    problem, content = _read(path)
+    if content is None:
+        raise DamagedFileError(path, problem, fix)
+    if content.get("kind") != f"gloam {kind}":
+        raise DamagedFileError(path, f"gloam did not write it as a {kind}", fix)
+    if content.get("format") != FORMAT:
+        problem = f"it has format {content.get('format')!r}, and this version of gloam reads format"
+        raise DamagedFileError(path, f"{problem} {FORMAT}", fix)
+    sealed = content.pop("sha256", None)
+    if sealed != content_digest(content):
+        raise DamagedFileError(path, "its content was changed after gloam wrote it", fix)
+    return {name: value for name, value in content.items() if name not in ("kind", "format")}
+
+
+def is_document(path: Path, kind: str) -> bool:
+    """Whether a file says that gloam wrote it as a ``kind``; it may be damaged all the same."""
+    _, content = _read(path)
+    return content is not None and content.get("kind") == f"gloam {kind}"
+
+
+def _read(path: Path) -> tuple[str, dict[str, Any] | None]:
+    """A problem, or the JSON object in a file."""
+    try:
+        if not path.is_file():
+            return "it does not exist or is not a regular file", None
+        if path.stat().st_size > _MAX_BYTES:
+            return f"it is larger than {_MAX_BYTES >> 20} MB", None
+        content = json.loads(path.read_bytes().decode())
+    except OSError as error:
+        return error.strerror or str(error), None
+    except (ValueError, RecursionError):
+        return "it is not valid JSON", None
+    if not isinstance(content, dict):
+        return "it is not a JSON object", None
+    return "", content

@@ -1,0 +1,82 @@
+"""A lock on a folder that ends with the process that holds it."""
+
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import IO
+
+from gloam.formats.errors import LockedError
+
+NAME = ".gloam.lock"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from writing to ``folder`` while the block runs.
+
+    The operating system gives the lock back when a process ends, however it ends. The file is
+    removed afterwards; whoever waited with the removed file open looks again.
+
+    Raises:
+        LockedError: Another process, or another run of this process, has the lock.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / NAME
+    file = _opened(path)
+    try:
+        file.seek(0)
+        file.truncate()
+        began = datetime.now().isoformat(sep=" ", timespec="seconds")
+        file.write(f"process {os.getpid()} on {socket.gethostname()}, since {began}".encode())
+        file.flush()
+        yield
+    finally:
+        # Removed before it is unlocked: afterwards it could be another process's lock.
+        with contextlib.suppress(OSError):
+            path.unlink()
+        file.close()
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """The lock file, opened and locked."""
+    while True:
+        file = open(path, "a+b")  # noqa: SIM115 (closed by the caller)
+        if not _try_lock(file):
+            file.seek(0)
+            holder = file.read(200).decode(errors="replace") or "another process"
+            file.close()
+            raise LockedError(path.parent, holder)
+        try:
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        except FileNotFoundError:
+            pass
+        file.close()
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(file: IO[bytes]) -> bool:
+        # A byte far behind the content, which others may read.
+        file.seek(1 << 20)
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _try_lock(file: IO[bytes]) -> bool:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

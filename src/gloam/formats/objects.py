@@ -1,0 +1,224 @@
+"""Objects as JSON and arrays, without code: how files keep an algorithm or a domain.
+
+A registered object is its name and the arguments that build it (`gloam.formats.registry`); an array
+is named by its digest, so that equal arrays are stored once and a changed one is noticed. Whatever
+is not gloam's own is written as *foreign*, and only the user's program can hand it over again.
+"""
+
+import dataclasses
+import hashlib
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gloam.formats import registry
+from gloam.formats.arrays import digest
+from gloam.formats.errors import ForeignError
+
+# Arrays up to this size stay readable in the JSON.
+_INLINE = 16
+_DTYPES = ("bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float16", "float32")
+_MAX_DEPTH = 64
+
+
+def encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """``value`` as JSON; large arrays are put into ``arrays`` under the names the JSON gives.
+
+    >>> encode((1, 2.5, None), {})
+    {'tuple': [1, 2.5, None]}
+    """
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
+        return _encode_array(np.asarray(value), arrays)
+    if isinstance(value, jax.ShapeDtypeStruct):
+        return {"shape": list(value.shape), "dtype": str(np.dtype(value.dtype))}
+    name = registry.name_of(value)
+    if name is not None:
+        arguments = registry.REGISTRY[name].arguments(value)
+        encoded = {key: encode(part, arrays) for key, part in arguments.items()}
+        return {"class": name, "arguments": encoded}
+    if type(value) is tuple:
+        return {"tuple": [encode(item, arrays) for item in value]}
+    if type(value) is list:
+        return [encode(item, arrays) for item in value]
+    if type(value) is dict:
+        return {"dict": {str(key): encode(item, arrays) for key, item in value.items()}}
+    return _encode_foreign(value)
+
+
+def _encode_array(array: np.ndarray, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    if array.size <= _INLINE and str(array.dtype) in _DTYPES:
+        return {"values": array.tolist(), "dtype": str(array.dtype), "shape": list(array.shape)}
+    name = digest(array)
+    arrays[name] = array
+    return {"array": name, "dtype": str(array.dtype), "shape": list(array.shape)}
+
+
+def _encode_foreign(value: Any) -> dict[str, str]:
+    named = value if hasattr(value, "__qualname__") else type(value)
+    content = {"foreign": f"{named.__module__}:{named.__qualname__}"}
+    if isinstance(value, eqx.Module):
+        # Its data can be compared, although it cannot be built.
+        leaves = [leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, jax.Array)]
+        digests = "".join(digest(_raw(leaf)) for leaf in leaves)
+        content["sha256"] = hashlib.sha256(digests.encode()).hexdigest()
+    return content
+
+
+def _raw(leaf: Any) -> np.ndarray:
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+
+
+def decode(content: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """The inverse of `encode`.
+
+    Raises:
+        ForeignError: The content names something of the user's own.
+        ValueError: The content is not what `encode` makes.
+    """
+    return _decode(content, arrays, 0)
+
+
+def _decode(content: Any, arrays: dict[str, np.ndarray], depth: int) -> Any:
+    if depth > _MAX_DEPTH:
+        raise ValueError("its objects are nested too deeply")
+
+    def inner(part: Any) -> Any:
+        return _decode(part, arrays, depth + 1)
+
+    if content is None or isinstance(content, (bool, int, float, str)):
+        return content
+    if isinstance(content, list):
+        return [inner(item) for item in content]
+    keys = set(content) if isinstance(content, dict) else set()
+    if keys in ({"foreign"}, {"foreign", "sha256"}) and isinstance(content["foreign"], str):
+        raise ForeignError(content["foreign"][:200])
+    if keys == {"class", "arguments"} and isinstance(content["class"], str):
+        given = content["arguments"]
+        if not isinstance(given, dict):
+            raise ValueError("the arguments of an object are not named")
+        arguments = {name: inner(part) for name, part in given.items()}
+        return registry.build(content["class"], arguments)
+    if keys == {"array", "dtype", "shape"}:
+        return _decode_array(content, arrays)
+    if keys == {"values", "dtype", "shape"}:
+        return _decode_values(content)
+    if keys == {"shape", "dtype"}:
+        return jax.ShapeDtypeStruct(_shape(content["shape"]), _dtype(content["dtype"]))
+    if keys == {"tuple"} and isinstance(content["tuple"], list):
+        return tuple(inner(item) for item in content["tuple"])
+    if keys == {"dict"} and isinstance(content["dict"], dict):
+        return {name: inner(item) for name, item in content["dict"].items()}
+    raise ValueError(f"it has an entry that gloam does not write, with the keys {sorted(keys)}")
+
+
+def _decode_array(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> jax.Array:
+    name = content["array"]
+    if not isinstance(name, str) or name not in arrays:
+        raise ValueError("an array that it names is missing")
+    array = arrays[name]
+    described = str(array.dtype) == content["dtype"] and list(array.shape) == content["shape"]
+    if not described or digest(array) != name:
+        raise ValueError("an array that it names is another one")
+    return jnp.asarray(array)
+
+
+def _decode_values(content: dict[str, Any]) -> jax.Array:
+    shape, dtype = _shape(content["shape"]), _dtype(content["dtype"])
+    if math.prod(shape) > _INLINE:
+        raise ValueError("an array is written out that is too large for that")
+    array = np.asarray(content["values"])
+    if array.dtype.kind not in "biuf" or array.shape != shape:
+        raise ValueError("an array is written out with other values or another shape than declared")
+    return jnp.asarray(array.astype(dtype))
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    whole = isinstance(value, list) and all(type(n) is int and 0 <= n < 2**31 for n in value)
+    if not whole or len(value) > 32:
+        raise ValueError("it declares a shape that is not a list of sizes")
+    return tuple(value)
+
+
+def _dtype(value: Any) -> np.dtype:
+    if value not in _DTYPES:
+        raise ValueError(f"it declares the dtype {value!r}, which gloam does not use")
+    return np.dtype(value)
+
+
+def without_foreign_names(content: Any) -> Any:
+    """A content without the names of the user's own objects: a script can be renamed.
+
+    >>> without_foreign_names({"tuple": [{"foreign": "__main__:evaluate"}]})
+    {'tuple': [{'foreign': ''}]}
+    """
+    if isinstance(content, list):
+        return [without_foreign_names(item) for item in content]
+    if not isinstance(content, dict):
+        return content
+    return {
+        name: "" if name == "foreign" else without_foreign_names(item)
+        for name, item in content.items()
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """One place where two contents differ."""
+
+    place: str
+    stored: str
+    given: str
+
+    def __str__(self) -> str:
+        return f"{self.place} is {self.stored} in the file and {self.given} now"
+
+
+def differences(stored: Any, given: Any, place: str) -> list[Difference]:
+    """Where two contents that `encode` made differ, by their places.
+
+    Names of the user's own functions may differ (a script can be renamed), their data may not.
+
+    >>> [str(found) for found in differences({"tuple": [1, 2]}, {"tuple": [1, 3]}, "canvas")]
+    ['canvas[1] is 2 in the file and 3 now']
+    """
+    if isinstance(stored, dict) and isinstance(given, dict) and stored.keys() == given.keys():
+        if "foreign" in stored:
+            same = stored.get("sha256") == given.get("sha256")
+            return [] if same else [Difference(f"the data in {place}", "other data", "this data")]
+        if "array" in stored or stored.get("class") != given.get("class"):
+            same = stored == given
+            return [] if same else [Difference(place, _told(stored), _told(given))]
+        found = []
+        for key in stored:
+            # The JSON's own keys mean nothing to a reader of the message.
+            plain = key in ("arguments", "tuple", "dict", "class", "values")
+            found += differences(stored[key], given[key], place if plain else f"{place}.{key}")
+        return found
+    if isinstance(stored, list) and isinstance(given, list) and len(stored) == len(given):
+        return [
+            found
+            for number, pair in enumerate(zip(stored, given, strict=True))
+            for found in differences(*pair, f"{place}[{number}]")
+        ]
+    if stored == given and type(stored) is type(given):
+        return []
+    return [Difference(place, _told(stored), _told(given))]
+
+
+def _told(content: Any) -> str:
+    """A content in few words."""
+    if isinstance(content, dict):
+        if "array" in content:
+            return f"an array of shape {tuple(content['shape'])} ({str(content['array'])[:8]})"
+        for key in ("class", "foreign"):
+            if key in content:
+                return str(content[key])
+    text = repr(content)
+    return text if len(text) <= 60 else text[:57] + "..."

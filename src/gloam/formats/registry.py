@@ -1,0 +1,164 @@
+"""What a file may contain: gloam's own classes under names that stay the same.
+
+Files name classes by the keys of `REGISTRY` and give the arguments that build them. Nothing else is
+ever looked up, imported or called because a file says so. The user's own classes are not part of
+it: the user's program hands them over.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gloam import algorithms, archives, discounts, domains, emitters
+from gloam.discounts.from_torch import (
+    Convolution,
+    Flatten,
+    Gelu,
+    Linear,
+    Rectifier,
+    Stack,
+    Tanh,
+    Unflatten,
+)
+from gloam.formats.conformity import conforms
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """How an object of a class is taken apart and built again.
+
+    Args:
+        cls: The class.
+        names: Names of the values that a file keeps of an object.
+        build: Builds the object from these values.
+        value_of: Where a value is not the field of its name, how it is found.
+    """
+
+    cls: type
+    names: tuple[str, ...]
+    build: Callable[..., Any]
+    value_of: Mapping[str, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)
+
+    def arguments(self, value: Any) -> dict[str, Any]:
+        """The values that a file keeps of an object."""
+        return {
+            name: self.value_of[name](value) if name in self.value_of else getattr(value, name)
+            for name in self.names
+        }
+
+
+def _constructed(
+    cls: type, value_of: Mapping[str, Callable[[Any], Any]] = {}, without: tuple[str, ...] = ()
+) -> Entry:
+    """A class whose constructor takes values under the names of its fields, and checks them."""
+    known = {field.name for field in dataclasses.fields(cls)} | set(value_of)
+    names = [name for name in inspect.signature(cls).parameters if name in known - set(without)]
+    return Entry(cls, tuple(names), cls, value_of)
+
+
+def _assembled(cls: type) -> Entry:
+    """A class whose constructor takes something else than its fields, such as a random key."""
+    names = tuple(field.name for field in dataclasses.fields(cls))
+
+    def build(**values: Any) -> Any:
+        module = object.__new__(cls)
+        for name, value in values.items():
+            object.__setattr__(module, name, value)
+        return module
+
+    return Entry(cls, names, build)
+
+
+def _images_of(archive: archives.CVTArchive) -> Any:
+    return archive.centroids.reshape(archive.cells, *archive.measure_shape)
+
+
+_ALGORITHMS = (
+    algorithms.DMS,
+    algorithms.CMAMAE,
+    algorithms.DDS,
+    algorithms.MAPElites,
+    algorithms.MAPElitesLine,
+)
+_CONSTRUCTED = (
+    archives.GridArchive,
+    archives.Faiss,
+    emitters.CmaEmitters,
+    emitters.Variation,
+    emitters.MuSelection,
+    emitters.FilterSelection,
+    emitters.BasicRestart,
+    emitters.RestartEvery,
+    emitters.RestartWithoutImprovement,
+    emitters.CMAES,
+    emitters.SepCMAES,
+    emitters.LMMAES,
+    discounts.Thresholds,
+    discounts.KernelDensity,
+    discounts.NoDiscount,
+    discounts.Reservoir,
+    discounts.KeepLast,
+    Linear,
+    Convolution,
+    Rectifier,
+    Tanh,
+    Gelu,
+    Flatten,
+    Unflatten,
+    Stack,
+    domains.Arm,
+)
+_ASSEMBLED = (discounts.MLP, discounts.CNN, discounts.Frozen, *_ALGORITHMS)
+
+_SPECIAL = (
+    _constructed(
+        archives.CVTArchive,
+        {"centroids": _images_of, "index": lambda archive: archive.index_settings},
+    ),
+    _constructed(discounts.DiscountModel, {"shape": lambda model: model.row_shape}),
+    # Without the path of a file of centroids: they are in the archive, and evaluating needs none.
+    _constructed(domains.LinearProjection, without=("centroids",)),
+    _constructed(
+        domains.Triangles,
+        {
+            "centroids": lambda domain: _images_of(domain.images),
+            "x0": lambda domain: domain.x0,
+            "name": lambda domain: domain.name,
+        },
+    ),
+)
+
+REGISTRY: Mapping[str, Entry] = {
+    entry.cls.__name__: entry
+    for entry in (*map(_constructed, _CONSTRUCTED), *map(_assembled, _ASSEMBLED), *_SPECIAL)
+}
+_NAMES = {entry.cls: name for name, entry in REGISTRY.items()}
+
+
+def name_of(value: Any) -> str | None:
+    """The registered name of an object's class, or ``None`` for everything else."""
+    return _NAMES.get(type(value))
+
+
+def build(name: str, arguments: dict[str, Any]) -> Any:
+    """Build an object from a registered name and its arguments.
+
+    Raises:
+        ValueError: The name is not registered, or the arguments do not fit.
+    """
+    if name not in REGISTRY:
+        raise ValueError(f"it names {name!r}, which gloam does not build from files")
+    entry = REGISTRY[name]
+    if set(arguments) != set(entry.names):
+        raise ValueError(f"{name} has the parts {sorted(arguments)}, not {sorted(entry.names)}")
+    if isinstance(arguments.get("centroids"), str):
+        raise ValueError(f"{name} names a file, and files do not name other files")
+    try:
+        value = entry.build(**arguments)
+    except TypeError as error:
+        raise ValueError(f"the arguments of {name} do not fit: {error}") from None
+    for field in dataclasses.fields(entry.cls):
+        if not conforms(getattr(value, field.name), field.type):
+            raise ValueError(f"'{field.name}' of {name} has the wrong type")
+    return value

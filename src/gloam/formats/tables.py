@@ -1,0 +1,70 @@
+"""Tables of numbers as Parquet with a digest of their content."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gloam import files
+from gloam.formats.errors import DamagedFileError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_KEY = b"gloam"
+
+
+def write_table(path: Path, table: "pd.DataFrame", *, about: dict[str, Any]) -> None:
+    """Write a table of numbers and what belongs to it, atomically."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {name: table[name].to_numpy() for name in table.columns}
+    manifest = {"format": 1, "about": about, "sha256": _digest(columns)}
+    # Arrays as they are: pyarrow's own conversion of a frame turns a NaN into a missing value.
+    content = pa.table({name: pa.array(values) for name, values in columns.items()})
+    content = content.replace_schema_metadata({_KEY: json.dumps(manifest).encode()})
+    files.write(path, lambda file: pq.write_table(content, file, write_page_checksum=True))
+
+
+def read_table(path: Path, *, fix: str) -> tuple["pd.DataFrame", dict[str, Any]]:
+    """Read a table that `write_table` wrote, and what belongs to it.
+
+    Raises:
+        DamagedFileError: The file is damaged or was not written by gloam.
+    """
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if path.stat().st_size > (1 << 32):
+            raise ValueError("it is larger than 4 GB")
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            manifest = json.loads((file.schema_arrow.metadata or {}).get(_KEY, b"null"))
+            if not isinstance(manifest, dict) or manifest.keys() != {"format", "about", "sha256"}:
+                raise ValueError("gloam did not write it")
+            if manifest["format"] != 1 or not isinstance(manifest["about"], dict):
+                raise ValueError("it has a format that this version of gloam does not read")
+            content = file.read()
+        columns = {name: content.column(name).to_numpy() for name in content.column_names}
+        if _digest(columns) != manifest["sha256"]:
+            raise ValueError("its content does not agree with its digest")
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError) as error:
+        reason = str(error).split("\n")[0].rstrip(".") or type(error).__name__
+        raise DamagedFileError(path, reason, fix) from None
+    return pd.DataFrame(columns), manifest["about"]
+
+
+def _digest(columns: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of the names, types and values of all columns."""
+    found = hashlib.sha256()
+    for name, values in columns.items():
+        if values.dtype.kind not in "biuf":
+            raise ValueError(f"its column '{name}' does not hold numbers")
+        found.update(f"{name} {values.dtype} {len(values)} ".encode())
+        found.update(np.ascontiguousarray(values).tobytes())
+    return found.hexdigest()

@@ -1,0 +1,158 @@
+"""Every registered class is written and built again; what does not fit is refused."""
+
+import json
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gloam
+from gloam import discounts, emitters
+from gloam.discounts.from_torch import (
+    Convolution,
+    Flatten,
+    Gelu,
+    Linear,
+    Rectifier,
+    Stack,
+    Tanh,
+    Unflatten,
+)
+from gloam.formats import objects
+from gloam.formats.conformity import conforms
+from gloam.formats.registry import REGISTRY
+
+GRID = gloam.GridArchive(
+    (3, 4), (-1, 0), (1, 5), f_min=-2.0, fields={"n": jax.ShapeDtypeStruct((2,), jnp.int32)}
+)
+IMAGES = np.random.default_rng(0).random((6, 4, 4), dtype=np.float32)
+STACK = Stack(
+    [
+        Unflatten(0, (1, 4, 4)),
+        Convolution(jnp.ones((2, 1, 3, 3)), jnp.zeros(2), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+        Rectifier(0.1),
+        Flatten(0, 2),
+        Linear(jnp.ones((3, 32)), None),
+        Tanh(),
+        Gelu(True),
+        Linear(jnp.ones((1, 3)), jnp.zeros(1)),
+    ]
+)
+CMA = {"emitters": 2, "batch_size": 4}
+EXAMPLES = [
+    GRID,
+    gloam.CVTArchive(IMAGES, metric="cosine"),
+    gloam.CVTArchive(IMAGES, index="flat"),
+    gloam.DMS(GRID, np.zeros(3), 0.5, lower=-1, restart=emitters.RestartEvery(5), **CMA),
+    gloam.DMS(
+        gloam.CVTArchive(IMAGES),
+        np.zeros(3),
+        0.5,
+        network=discounts.CNN((4, 4)),
+        selection=emitters.FilterSelection(),
+        strategy=emitters.SepCMAES(),
+        **CMA,
+    ),
+    gloam.DMS(
+        gloam.CVTArchive(IMAGES),
+        np.zeros(40),
+        0.5,
+        network=discounts.Frozen(STACK, discounts.MLP(1, (4,)), measures=16),
+        restart=emitters.RestartWithoutImprovement(),
+        strategy=emitters.LMMAES(3),
+        **CMA,
+    ),
+    gloam.CMAMAE(GRID, np.zeros(3), 0.5, strategy=emitters.CMAES(pyribs_covariance=True), **CMA),
+    gloam.DDS(GRID, np.zeros(3), 0.5, bandwidth=0.3, policy=discounts.KeepLast(), **CMA),
+    gloam.DDS(GRID, np.zeros(3), 0.5, bandwidth=0.3, **CMA),
+    gloam.MAPElites(GRID, np.zeros(3), 0.5, lower=-1.0, upper=1.0),
+    gloam.MAPElitesLine(GRID, np.zeros(3), 0.5),
+    gloam.domains.Arm(7),
+    gloam.domains.LinearProjection(10, "rastrigin", solution=20),
+    gloam.domains.Triangles(IMAGES, triangles=3, canvas=(4, 4), name="mine", seed=3),
+]
+
+
+def classes_in(content):
+    if isinstance(content, dict):
+        own = {content["class"]} if "class" in content else set()
+        return own.union(*map(classes_in, content.values()))
+    return set().union(*map(classes_in, content)) if isinstance(content, list) else set()
+
+
+@pytest.mark.parametrize("value", EXAMPLES, ids=lambda value: type(value).__name__)
+def test_an_object_is_built_again_to_the_same_bits(value):
+    arrays = {}
+    content = json.loads(json.dumps(objects.encode(value, arrays)))
+    again = objects.decode(content, arrays)
+    assert type(again) is type(value)
+    assert jax.tree.structure(again) == jax.tree.structure(value)
+    for one, other in zip(jax.tree.leaves(again), jax.tree.leaves(value), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert objects.encode(again, {}) == content
+    assert objects.differences(content, objects.encode(again, {}), "value") == []
+
+
+def test_the_examples_cover_the_registry():
+    found = set().union(*(classes_in(objects.encode(value, {})) for value in EXAMPLES))
+    assert found == set(REGISTRY)
+
+
+def test_equal_arrays_are_stored_once():
+    domain = EXAMPLES[-1]
+    arrays = {}
+    objects.encode([domain, gloam.CVTArchive(IMAGES)], arrays)
+    assert len([array for array in arrays.values() if array.shape == (6, 4, 4)]) == 1
+
+
+class Own(eqx.Module):
+    weight: jax.Array
+
+
+def test_the_users_own_objects_are_foreign_and_compared_by_their_data():
+    one, same, other = (objects.encode(Own(jnp.full(2, x)), {}) for x in (1.0, 1.0, 2.0))
+    with pytest.raises(gloam.ForeignError, match="Own"):
+        objects.decode(one, {})
+    assert objects.differences(one, same, "domain") == []
+    assert len(objects.differences(one, other, "domain")) == 1
+    renamed = same | {"foreign": "another_module:Own"}
+    assert objects.differences(one, renamed, "domain") == []
+    for function in (np.tanh, jnp.tanh, jax.nn.relu, lambda x: x, print):
+        with pytest.raises(gloam.ForeignError):
+            objects.decode(objects.encode(function, {}), {})
+
+
+def test_differences_are_told_by_their_place():
+    def content(alpha, x0):
+        return objects.encode(gloam.DMS(GRID, x0, 0.5, alpha=alpha, **CMA), {})
+
+    far = np.zeros(30)
+    told = objects.differences(content(0.1, far), content(0.2, far + 1), "algorithm")
+    assert [difference.place for difference in told] == [
+        "algorithm.emitter.x0",
+        "algorithm.discount.alpha",
+    ]
+    assert str(told[1]) == "algorithm.discount.alpha is 0.1 in the file and 0.2 now"
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation", "fits"),
+    [
+        (1, int, True),
+        (True, int, False),
+        (1, float, True),
+        ("1", float, False),
+        (None, int | None, True),
+        ((1, 2), tuple[int, int], True),
+        ((1, 2, 3), tuple[int, int], False),
+        ([1], tuple[int, ...], False),
+        ({"a": 1}, dict[str, int], True),
+        ({1: 1}, dict[str, int], False),
+        (jnp.zeros((2, 2)), Own.__annotations__["weight"], True),
+        (np.zeros((2, 2)), Own.__annotations__["weight"], False),
+    ],
+)
+def test_conformity(value, annotation, fits):
+    assert conforms(value, annotation) is fits

@@ -1,0 +1,246 @@
+"""Run folders: other data is refused, other programs' files are safe, one process at a time."""
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import gloam
+from gloam import files
+from gloam.cli import main
+from gloam.formats.lock import NAME, locked
+
+from .conftest import small_run
+
+ITEMS = np.random.default_rng(0).uniform(-1, 1, (40, 2)).astype(np.float32)
+
+
+def algorithm(items=ITEMS, x0=0.0, **options):
+    archive = gloam.CVTArchive(items, -1.0, 1.0)
+    start = np.full(20, x0)
+    settings = {"emitters": 2, "batch_size": 4, "init_points": 9, "empty_points": 3}
+    network = gloam.discounts.MLP(2, (4,))
+    return gloam.DMS(archive, start, 0.3, network=network, **(settings | options))
+
+
+def evaluate(solutions):
+    return 1 - np.square(solutions).mean(axis=1), solutions[:, :2]
+
+
+def contents(path):
+    return {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("other", "place"),
+    [
+        ({"items": ITEMS + 0.01}, r"algorithm\.archive\.centroids"),
+        ({"x0": 0.5}, r"algorithm\.emitter\.x0"),
+        ({"alpha": 0.2}, r"algorithm\.discount\.alpha is 0\.1 in the file and 0\.2 now"),
+        ({"restart": gloam.emitters.RestartEvery(9)}, r"emitter\.restart is BasicRestart"),
+    ],
+)
+def test_other_data_or_settings_are_refused_and_no_file_changes(tmp_path, other, place):
+    run = tmp_path / "run"
+    gloam.optimize(evaluate, algorithm(), 3, run_dir=run, progress=False)
+    before = contents(run)
+    with pytest.raises(ValueError, match=place):
+        gloam.optimize(evaluate, algorithm(**other), 6, run_dir=run, resume=True, progress=False)
+    assert contents(run) == before
+    gloam.optimize(evaluate, algorithm(), 6, run_dir=run, resume=True, progress=False)
+
+
+def test_another_seed_driver_or_dataset_is_refused(tmp_path):
+    run = tmp_path / "run"
+    data = gloam.datasets.from_array(ITEMS)
+    gloam.optimize(evaluate, algorithm(), 3, run_dir=run, dataset=data, progress=False)
+    again = {"run_dir": run, "resume": True, "progress": False}
+    before = contents(run)
+    with pytest.raises(ValueError, match="seeds is"):
+        gloam.optimize(evaluate, algorithm(), 6, seed=1, **again)
+    with pytest.raises(ValueError, match="driver is 'ask-tell' in the file and 'fused' now"):
+        gloam.run(lambda x: (x[:, 0], x[:, :2]), algorithm(), seeds=[0], iterations=6, **again)
+    other = gloam.datasets.from_array(ITEMS, labels=["a"] * len(ITEMS))
+    with pytest.raises(ValueError, match="dataset has other items, labels or names"):
+        gloam.optimize(evaluate, algorithm(), 6, dataset=other, **again)
+    assert contents(run) == before
+    gloam.optimize(evaluate, algorithm(), 6, dataset=data, **again)
+    assert gloam.RunFolder(run).read_dataset().names == data.names
+
+
+def test_an_ask_tell_run_of_a_known_domain_is_resumed_by_its_folder(tmp_path):
+    whole = small_run(tmp_path / "a", iterations=6, driver="ask-tell")
+    small_run(tmp_path / "b", iterations=3, driver="ask-tell")
+    halves = gloam.resume(tmp_path / "b", iterations=6, progress=False)
+    np.testing.assert_array_equal(whole.archive.store.solutions, halves.archive.store.solutions)
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "metrics.parquet", "archive.npz", "figures/curves.png"]
+)
+def test_files_of_another_program_are_neither_replaced_nor_deleted(tmp_path, name):
+    path = tmp_path / "theirs" / name
+    path.parent.mkdir(parents=True)
+    path.write_text('{"precious": true}')
+    other = tmp_path / "theirs" / "thesis.tex"
+    other.write_text("mine")
+    with pytest.raises(ValueError, match="files of other programs"):
+        gloam.optimize(evaluate, algorithm(), 2, run_dir=tmp_path / "theirs", progress=False)
+    with pytest.raises(SystemExit) as stop:
+        main(["demo", "--out", str(tmp_path / "theirs"), "--iterations", "2"])
+    assert stop.value.code == 2
+    assert path.read_text() == '{"precious": true}'
+    assert other.read_text() == "mine"
+
+
+def test_a_replaced_run_leaves_what_gloam_did_not_write(tmp_path):
+    run = tmp_path / "run"
+    small_run(run)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "curves.png").write_text("mine")
+    (run / "figures").symlink_to(elsewhere)
+    kept = [run / "notes.txt", run / "snapshots" / "mine.npz", run / "archive-final.npz"]
+    for path in kept:
+        path.write_text("mine")
+    gloam.RunFolder(run).delete_run()
+    left = sorted(str(path.relative_to(run)) for path in run.rglob("*"))
+    assert left == ["archive-final.npz", "figures", "notes.txt", "snapshots", "snapshots/mine.npz"]
+    assert (elsewhere / "curves.png").read_text() == "mine"
+    small_run(tmp_path / "whole")
+    gloam.RunFolder(tmp_path / "whole").delete_run()
+    assert not (tmp_path / "whole").exists()
+    gloam.RunFolder(tmp_path / "never").delete_run()
+    assert not (tmp_path / "never").exists()
+
+
+def test_a_begun_run_is_not_started_over(tmp_path):
+    run = tmp_path / "run"
+
+    def fails(solutions):
+        raise RuntimeError("simulator crashed")
+
+    with pytest.raises(RuntimeError, match="simulator crashed"):
+        gloam.optimize(fails, algorithm(), 4, run_dir=run, progress=False)
+    with pytest.raises(gloam.RunExistsError, match=r"already holds a run.*resume=True"):
+        gloam.optimize(evaluate, algorithm(), 4, run_dir=run, progress=False)
+    (run / "checkpoint" / "state.npz").unlink()  # as after a kill before the first checkpoint
+    with pytest.raises(gloam.RunExistsError):
+        gloam.optimize(evaluate, algorithm(), 4, run_dir=run, progress=False)
+    resumed = gloam.optimize(evaluate, algorithm(), 4, run_dir=run, resume=True, progress=False)
+    whole = gloam.optimize(evaluate, algorithm(), 4, progress=False)
+    np.testing.assert_array_equal(resumed.archive.store.solutions, whole.archive.store.solutions)
+
+
+def test_an_error_of_the_evaluation_is_raised_after_saving(tmp_path):
+    run, calls = tmp_path / "run", []
+
+    def fails_later(solutions):
+        calls.append(1)
+        if len(calls) == 6:
+            raise RuntimeError("simulator crashed")
+        return evaluate(solutions)
+
+    with pytest.raises(RuntimeError, match="simulator crashed") as raised:
+        gloam.optimize(fails_later, algorithm(), 10, run_dir=run, progress=False)
+    assert any("saved after iteration 5" in note for note in raised.value.__notes__)
+    assert gloam.RunFolder(run).read_checkpoint_iteration() == 5
+    resumed = gloam.optimize(evaluate, algorithm(), 10, run_dir=run, resume=True, progress=False)
+    whole = gloam.optimize(evaluate, algorithm(), 10, progress=False)
+    np.testing.assert_array_equal(resumed.archive.store.solutions, whole.archive.store.solutions)
+
+
+def test_the_second_process_is_told_who_holds_the_folder(tmp_path):
+    run = tmp_path / "run"
+    with locked(run):
+        with pytest.raises(gloam.LockedError, match=rf"process {os.getpid()} on .*, since"):
+            gloam.optimize(evaluate, algorithm(), 2, run_dir=run, progress=False)
+        code = (
+            f"from gloam.formats.lock import locked; from pathlib import Path\n"
+            f"with locked(Path({str(run)!r})): pass"
+        )
+        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert "LockedError" in other.stderr
+    assert not (run / NAME).exists()
+    gloam.optimize(evaluate, algorithm(), 2, run_dir=run, progress=False)
+
+
+def test_two_runs_at_once_in_one_process_are_refused(tmp_path):
+    inside, go_on = threading.Event(), threading.Event()
+
+    def waits(solutions):
+        inside.set()
+        assert go_on.wait(60)
+        return evaluate(solutions)
+
+    def first():
+        gloam.optimize(waits, algorithm(), 2, run_dir=tmp_path, progress=False)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert inside.wait(60)
+    with pytest.raises(gloam.LockedError):
+        gloam.optimize(evaluate, algorithm(), 2, run_dir=tmp_path, resume=True, progress=False)
+    go_on.set()
+    thread.join()
+    assert gloam.RunFolder(tmp_path).read_checkpoint_iteration() == 2
+
+
+def test_a_dead_process_keeps_no_lock(tmp_path):
+    code = (
+        "import os, signal; from gloam.formats.lock import locked; from pathlib import Path\n"
+        f"with locked(Path({str(tmp_path)!r})): os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=False)
+    assert (tmp_path / NAME).exists()
+    with locked(tmp_path):
+        pass
+    assert not (tmp_path / NAME).exists()
+
+
+def test_what_a_killed_process_left_behind_is_cleared_away(tmp_path):
+    small_run(tmp_path)
+    stale = [
+        tmp_path / ".metrics.parquet.4242.gloam-partial",
+        tmp_path / "checkpoint" / ".state.npz.4242.gloam-partial",
+        tmp_path / "snapshots" / ".0000002.npz.4242.gloam-partial",
+    ]
+    kept = [tmp_path / ".notes.4242.gloam-partial", tmp_path / ".metrics.parquet.swp"]
+    for path in stale + kept:
+        path.write_bytes(b"half")
+    gloam.resume(tmp_path, iterations=6, progress=False)
+    assert not any(path.exists() for path in stale)
+    assert all(path.exists() for path in kept)
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_an_error_of_writing_names_the_file_and_leaves_the_old_one(tmp_path, monkeypatch, call):
+    path = tmp_path / "state.npz"
+    files.write_bytes(path, b"old")
+
+    def full_disk(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, call, full_disk)
+    with pytest.raises(OSError, match="No space left on device") as raised:
+        files.write_bytes(path, b"new")
+    assert raised.value.filename == str(path)
+    assert raised.value.errno == errno.ENOSPC
+    monkeypatch.undo()
+    assert path.read_bytes() == b"old"
+    assert [file.name for file in tmp_path.iterdir()] == ["state.npz"]
+
+
+def test_files_are_written_where_folders_cannot_be_synced(tmp_path, monkeypatch):
+    def not_on_windows(*arguments):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(files.os, "name", "nt")
+    monkeypatch.setattr(files.os, "open", not_on_windows)
+    files.write_bytes(tmp_path / "file", b"new")
+    monkeypatch.undo()
+    assert (tmp_path / "file").read_bytes() == b"new"
