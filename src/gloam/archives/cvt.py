@@ -52,7 +52,7 @@ class CVTArchive(Archive):
     metric: Literal["euclidean", "cosine"] = eqx.field(static=True)
     lower: Float[Array, " meas"]
     upper: Float[Array, " meas"]
-    f_min: float = eqx.field(static=True)
+    f_min: float
     fields: dict[str, jax.ShapeDtypeStruct] = eqx.field(static=True)
     centroids: Float[Array, "cells meas"]
     lanes: Lanes | None

@@ -48,15 +48,15 @@ class DiscountModel(Discount):
     lower: Float[Array, " meas"]
     upper: Float[Array, " meas"]
     network: eqx.Module
-    alpha: float = eqx.field(static=True)
-    f_min: float = eqx.field(static=True)
-    f_max: float = eqx.field(static=True)
+    alpha: float
+    f_min: float
+    f_max: float
     empty_points: int = eqx.field(static=True)
     init_points: int = eqx.field(static=True)
-    learning_rate: float = eqx.field(static=True)
+    learning_rate: float
     train_batch_size: int = eqx.field(static=True)
-    epochs: int = eqx.field(static=True)
-    cutoff: float = eqx.field(static=True)
+    epochs: int
+    cutoff: float
     # What the network is given; empty for flat rows, and so in files that are older than shapes.
     row_shape: tuple[int, ...] = eqx.field(static=True, default=())
 

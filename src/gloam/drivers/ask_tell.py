@@ -2,10 +2,11 @@
 
 import json
 import os
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import ArrayLike
@@ -17,7 +18,41 @@ from gloam.archives import Elites
 from gloam.drivers import codec
 from gloam.drivers.evaluation import flat_rows
 from gloam.drivers.rows import metric_columns, metric_rows, snapshot_arrays
+from gloam.drivers.splitting import Rest, shapes_of, split, surroundings
 from gloam.records import Proposal, Report, SearchState
+
+# Programs that are kept for another search of the same shapes. Not more, because a program may hold
+# on to a user's network.
+_KEPT = 8
+
+
+class _Programs(NamedTuple):
+    """The verbs of a search as compiled programs, for any numbers and arrays of its shapes."""
+
+    init: Callable
+    ask: Callable
+    tell: Callable
+    inspect: Callable
+
+
+@lru_cache(maxsize=_KEPT)
+def _programs(rest: Rest, shapes: Any, surroundings: tuple[Any, ...]) -> _Programs:
+    """Those of an earlier search like this, if they are still kept."""
+    del shapes, surroundings  # they only tell programs apart
+
+    def init(arrays: Any, key: Any) -> SearchState:
+        return step.init(rest.with_arrays(arrays), key)
+
+    def ask(arrays: Any, state: SearchState) -> Proposal:
+        return step.ask(rest.with_arrays(arrays), state)
+
+    def tell(arrays: Any, state: SearchState, proposal: Any, evaluation: Any, cells: Any):
+        return step.tell(rest.with_arrays(arrays), state, proposal, evaluation, cells)
+
+    def inspect(arrays: Any, state: SearchState) -> step.Figures:
+        return step.inspect(rest.with_arrays(arrays), state)
+
+    return _Programs(jax.jit(init), jax.jit(ask), jax.jit(tell, donate_argnums=1), jax.jit(inspect))
 
 
 class Search:
@@ -42,25 +77,14 @@ class Search:
         checks.instance("algorithm", algorithm, Algorithm, "Build one, for instance gloam.DMS.")
         self.algorithm = algorithm
         self.seed = checks.integer("seed", seed, minimum=0)
-        arrays, static = eqx.partition(algorithm, eqx.is_array)
-
-        def ask(arrays: Any, state: SearchState) -> Proposal:
-            return step.ask(eqx.combine(arrays, static), state)
-
-        def tell(arrays: Any, state: SearchState, proposal: Any, evaluation: Any, cells: Any):
-            return step.tell(eqx.combine(arrays, static), state, proposal, evaluation, cells)
-
+        arrays, rest = split(algorithm)
+        programs = _programs(rest, shapes_of(arrays), surroundings())
+        self._init, self._ask, self._tell, self._inspect = programs
         self._arrays = arrays
         # Looked up once: attributes of Equinox modules are slow to read, and a batch may take 1 ms.
         self._archive, self._batch = algorithm.archive, algorithm.emitter.solutions
         self._fields = dict(self._archive.fields)
         self._shapes = checks.measure_shapes(self._batch, self._archive.measure_shape)
-        self._init = jax.jit(lambda arrays, key: step.init(eqx.combine(arrays, static), key))
-        self._inspect = jax.jit(
-            lambda arrays, state: step.inspect(eqx.combine(arrays, static), state)
-        )
-        self._ask = jax.jit(ask)
-        self._tell = jax.jit(tell, donate_argnums=1)
         self._proposal: Proposal | None = None
         self._report: Report | None = None
         # Waited for, because PyTorch's random state is borrowed to draw a `TorchNetwork`'s weights.

@@ -44,7 +44,7 @@ class CmaEmitters(Emitter):
     """
 
     x0: Float[Array, " sol"]
-    sigma0: float = eqx.field(static=True)
+    sigma0: float
     emitters: int = eqx.field(static=True)
     each: int = eqx.field(static=True)
     restart: RestartRule
