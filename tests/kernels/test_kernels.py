@@ -211,7 +211,7 @@ def test_a_whole_search_lowers_for_a_gpu(seeds, monkeypatch):
     search = small_search(seeds)
     monkeypatch.setattr(kernels, "usable", lambda: True)
     program = search._program
-    begin = program.begin.trace(search._arrays, search._keys)
+    begin = program.begin.trace(search._arrays, search._keys, search._x0s)
     stretch = program.stretch.trace(search._arrays, begin.out_info, jnp.int32(1))
     text = stretch.lower(lowering_platforms=("cuda",)).as_text()
     for name in ("minibatch", "cholesky", "nearest"):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike
 
@@ -40,8 +41,8 @@ def _programs(rest: Rest, shapes: Any, surroundings: tuple[Any, ...]) -> _Progra
     """Those of an earlier search like this, if they are still kept."""
     del shapes, surroundings  # they only tell programs apart
 
-    def init(arrays: Any, key: Any) -> SearchState:
-        return step.init(rest.with_arrays(arrays), key)
+    def init(arrays: Any, key: Any, x0: Any) -> SearchState:
+        return step.init(rest.with_arrays(arrays), key, x0)
 
     def ask(arrays: Any, state: SearchState) -> Proposal:
         return step.ask(rest.with_arrays(arrays), state)
@@ -61,6 +62,7 @@ class Search:
     Args:
         algorithm: For instance `gloam.DMS`.
         seed: The same seed gives the same search.
+        x0: Where the search starts, instead of at the algorithm's own ``x0``.
 
     Example:
         >>> import gloam
@@ -73,7 +75,7 @@ class Search:
         (2, 1080)
     """
 
-    def __init__(self, algorithm: Algorithm, seed: int = 0):
+    def __init__(self, algorithm: Algorithm, seed: int = 0, *, x0: ArrayLike | None = None):
         checks.instance("algorithm", algorithm, Algorithm, "Build one, for instance gloam.DMS.")
         self.algorithm = algorithm
         self.seed = checks.integer("seed", seed, minimum=0)
@@ -89,7 +91,7 @@ class Search:
         self._report: Report | None = None
         # Waited for, because PyTorch's random state is borrowed to draw a `TorchNetwork`'s weights.
         self.state: SearchState = jax.block_until_ready(
-            self._init(arrays, jax.random.key(self.seed))
+            self._init(arrays, jax.random.key(self.seed), _start(algorithm, x0))
         )
 
     def ask(self) -> np.ndarray:
@@ -213,3 +215,12 @@ class Search:
         saved = {name: array for name, array in arrays.items() if name.startswith("leaf_")}
         search.state = codec.from_leaves(search.state, saved)
         return search
+
+
+def _start(algorithm: Algorithm, x0: ArrayLike | None) -> jax.Array:
+    """An array of its own: the state that holds it is donated to the next."""
+    own = algorithm.emitter.x0
+    start = own if x0 is None else checks.finite_array("x0", x0, ndim=1)
+    checks.expect(start.shape == own.shape, "x0", f"{own.size} numbers, as the algorithm has",
+                  f"{start.size}")  # fmt: skip
+    return jnp.array(start, jnp.float32, copy=True)

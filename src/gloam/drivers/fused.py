@@ -4,6 +4,7 @@ With several devices the seeds are dealt out to them, and every device runs its 
 between devices, because nothing passes between seeds.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from gloam.drivers.evaluation import evaluation_parts
 from gloam.drivers.fused_program import fused_program
 from gloam.drivers.rows import metric_columns, metric_rows, snapshot_arrays
 from gloam.drivers.splitting import shapes_of, split, surroundings
+from gloam.drivers.starts import start_of
 from gloam.records import Report, SearchState
 
 
@@ -34,8 +36,9 @@ class Fused:
         self.algorithm = algorithm
         self.batch = algorithm.emitter.solutions
         self._keys = _keys(seeds)
+        self._x0s = jnp.asarray(np.stack([start_of(domain, algorithm, seed) for seed in seeds]))
         self._arrays, rest = split((domain, algorithm))
-        shapes = shapes_of((self._arrays, self._keys))
+        shapes = shapes_of((self._arrays, self._keys, self._x0s))
         devices = tuple(_devices_for(len(seeds)))
         self._program = fused_program(rest, shapes, len(seeds), devices, surroundings())
         if not self._program.checked:
@@ -44,12 +47,13 @@ class Fused:
         self._report: Report | None = None
         self._columns: dict[str, np.ndarray] = {}
         self._state: SearchState | None = None
+        self._warned: set[int] = set()
 
     @property
     def state(self) -> SearchState:
         """The states of all seeds. Waits for what `start` has begun."""
         if self._state is None:
-            self._state = self._program.first_state(self._arrays, self._keys)
+            self._state = self._program.first_state(self._arrays, self._keys, self._x0s)
         return self._state
 
     @property
@@ -59,19 +63,47 @@ class Fused:
 
     def start(self) -> None:
         """Begin at iteration 0: both programs compile side by side, while the caller goes on."""
-        self._program.start(self._arrays, self._keys)
+        self._program.start(self._arrays, self._keys, self._x0s)
 
     def restore(self, read: Callable[[Any], SearchState]) -> None:
         """Begin where a checkpoint ended; ``read`` is given the shapes of the state."""
-        self._state = read(self._program.state_shapes(self._arrays, self._keys))
+        self._state = read(self._program.state_shapes(self._arrays, self._keys, self._x0s))
 
     def advance(self, iterations: int) -> None:
-        """Run some iterations."""
+        """Run some iterations.
+
+        A seed whose whole batch fails goes on, and is named in a warning once.
+
+        Raises:
+            EvaluationError: In some iteration the batches of all seeds failed. It is the last of
+                the state, which is whole, whatever the number of iterations asked for.
+        """
         done = self._program.advance(self._arrays, self.state, iterations)
-        self._state, (report, figures) = done
+        self._state, (report, figures, first_failures) = done
         # What the discount was trained on stays on the device until a snapshot wants it.
         self._report, self._columns = report, metric_columns(report, figures)
-        checks.some_valid(self.batch - int(self._columns["failed"].max()), self.batch)
+        everything_failed = bool((self._columns["failed"] == self.batch).all())
+        # What fails in the iteration that is an error needs no warning.
+        self._warn_of_failures(first_failures, before=self.iteration + (not everything_failed))
+        if everything_failed:
+            raise checks.EvaluationError(
+                f"evaluation: expected at least one finite result in iteration {self.iteration}, "
+                f"got none among {self.batch} solutions of each of {len(self.seeds)} seeds. "
+                "Every objective or measure was NaN or infinite: check the evaluation function "
+                "on x0, and that x0 and sigma0 keep solutions in its domain."
+            )
+
+    def _warn_of_failures(self, first_failures: Any, *, before: int) -> None:
+        """Name the seeds of which a whole batch failed before an iteration, each once."""
+        for seed, at in zip(self.seeds, np.asarray(first_failures).tolist(), strict=True):
+            if 0 < at < before and seed not in self._warned:
+                self._warned.add(seed)
+                warnings.warn(
+                    f"evaluation: expected at least one finite result in each batch, got none "
+                    f"among the {self.batch} solutions of seed {seed} in iteration {at}. Its "
+                    "emitters restart and it goes on; the metrics count its failed rows.",
+                    stacklevel=2,
+                )
 
     def rows(self) -> list[dict[str, Any]]:
         """The figures of each seed after the last iteration."""

@@ -7,7 +7,7 @@ Compiled programs are kept, so that another run of the same shapes finds them: s
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import equinox as eqx
@@ -31,7 +31,7 @@ def _by_seed(each: Any, shared: Any) -> Any:
     Because all seeds share the iteration, conditions on it stay conditions; on a batched number
     they would compute both branches.
     """
-    return SearchState(each, shared, each, each, each, each)
+    return SearchState(each, shared, each, each, each, each, each)
 
 
 _AXES = _by_seed(0, None)
@@ -56,7 +56,7 @@ class FusedProgram:
         begin, stretch = self._begin_seeds, self._run_stretch
         if len(devices) > 1:
             mesh = Mesh(np.array(devices), ("seeds",))
-            begin = jax.shard_map(begin, mesh=mesh, in_specs=(_SHARED, _BY_SEED),
+            begin = jax.shard_map(begin, mesh=mesh, in_specs=(_SHARED, _BY_SEED, _BY_SEED),
                                   out_specs=_PLACES, check_vma=False)  # fmt: skip
             stretch = jax.shard_map(stretch, mesh=mesh, in_specs=(_SHARED, _PLACES, _SHARED),
                                     out_specs=(_PLACES, _BY_SEED), check_vma=False)  # fmt: skip
@@ -68,12 +68,12 @@ class FusedProgram:
         self._beginning: Future[Callable] | None = None
         self._compiling: Future[Callable] | None = None
 
-    def start(self, arrays: Any, keys: Any) -> None:
+    def start(self, arrays: Any, keys: Any, x0s: Any) -> None:
         """Compile both programs side by side, while the caller goes on."""
         with self._lock:
             if self._beginning is not None:
                 return
-            begin = self.begin.trace(arrays, keys)
+            begin = self.begin.trace(arrays, keys, x0s)
             pool = ThreadPoolExecutor(2)  # for compiling only: settings of JAX are by thread
 
             def compile_begin() -> None:
@@ -91,18 +91,23 @@ class FusedProgram:
                 task()
             pool.shutdown(wait=False)
 
-    def first_state(self, arrays: Any, keys: Any) -> SearchState:
+    def first_state(self, arrays: Any, keys: Any, x0s: Any) -> SearchState:
         """The state of all seeds at iteration 0. Waits for what `start` has begun."""
-        self.start(arrays, keys)
+        self.start(arrays, keys, x0s)
         assert self._beginning is not None
-        return self._finished(self._beginning)(arrays, keys)
+        return self._finished(self._beginning)(arrays, keys, x0s)
 
-    def state_shapes(self, arrays: Any, keys: Any) -> Any:
+    def state_shapes(self, arrays: Any, keys: Any, x0s: Any) -> Any:
         """Shapes of the state of all seeds."""
-        return jax.eval_shape(self.begin, arrays, keys)
+        return jax.eval_shape(self.begin, arrays, keys, x0s)
 
     def advance(self, arrays: Any, state: SearchState, iterations: int) -> Any:
-        """The state after some iterations, and what the last of them reports."""
+        """The state after some iterations, and what they report.
+
+        Returns:
+            The state, and of each seed the report and the figures of the last iteration, and the
+            first iteration in which its whole batch failed (0 without any).
+        """
         length = jnp.int32(iterations)
         with self._lock:
             if self._compiling is None:
@@ -119,9 +124,10 @@ class FusedProgram:
             self._beginning = self._compiling = None
             raise
 
-    def _begin_seeds(self, arrays: Any, keys: Any) -> SearchState:
+    def _begin_seeds(self, arrays: Any, keys: Any, x0s: Any) -> SearchState:
         _, algorithm = self._rest.with_arrays(arrays)
-        return jax.vmap(lambda key: step.init(algorithm, key), out_axes=_AXES)(keys)
+        begin = partial(step.init, algorithm)
+        return jax.vmap(begin, out_axes=_AXES)(keys, x0s)
 
     def _run_stretch(self, arrays: Any, state: SearchState, iterations: Any) -> Any:
         domain, algorithm = self._rest.with_arrays(arrays)
@@ -139,14 +145,33 @@ class FusedProgram:
             state = _map_seeds(lambda leaf: leaf[0], state)
         shapes = jax.eval_shape(advance, state)[1]
         nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-        state, report = jax.lax.fori_loop(
-            0, iterations, lambda _, carry: advance(carry[0]), (state, nothing)
-        )
+        last = state.iteration + iterations
+
+        def unfinished(carry: tuple[SearchState, Report, Any, Any]) -> Any:
+            state, _, _, everything_failed = carry
+            return (state.iteration < last) & ~everything_failed
+
+        def next_iteration(carry: tuple[SearchState, Report, Any, Any]) -> Any:
+            state, _, first_failure, _ = carry
+            state, report = advance(state)
+            failed = report.failed == algorithm.emitter.solutions
+            first = failed & (first_failure == 0)
+            first_failure = jnp.where(first, state.iteration, first_failure)
+            everything_failed = jnp.all(failed)
+            if not self._one_device:  # the devices stop together, or not at all
+                everything_failed = jax.lax.pmin(everything_failed.astype(jnp.int32), "seeds") > 0
+            return state, report, first_failure, everything_failed
+
+        # The loop ends at the very iteration in which no seed has a result, wherever stretches end.
+        carry = (state, nothing, jnp.zeros_like(nothing.failed), jnp.zeros((), bool))
+        carry = jax.lax.while_loop(unfinished, next_iteration, carry)
+        state, report, first_failure, _ = carry
         if self._alone:
             state = _map_seeds(lambda leaf: leaf[None], state)
             report = jax.tree.map(lambda leaf: leaf[None], report)
+            first_failure = first_failure[None]
         figures = jax.vmap(lambda state: step.inspect(algorithm, state), (_AXES,))(state)
-        return state, (report, figures)
+        return state, (report, figures, first_failure)
 
 
 @lru_cache(maxsize=_KEPT)

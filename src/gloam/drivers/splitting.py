@@ -1,8 +1,8 @@
 """An algorithm as arrays and the rest, so that equal programs are compiled once in a process.
 
-Numbers in the settings of gloam's modules (``alpha``, ``sigma0``, ``f_min``, ...) are Python numbers
-for the user, and arrays for the compiler: another value needs no other program. What remains is
-compared by value.
+Numbers in the settings of gloam's modules (``alpha``, ``sigma0``, ``f_min``, ...) are Python
+numbers for the user, and arrays for the compiler: another value needs no other program. What
+remains is compared by value.
 """
 
 from typing import Any

@@ -70,7 +70,7 @@ class Variation(Emitter):
         """None: nothing restarts."""
         return 0
 
-    def init(self) -> None:
+    def init(self, x0: Float[Array, " sol"] | None = None) -> None:
         """Nothing to remember."""
 
     def ask(self, state: None, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
