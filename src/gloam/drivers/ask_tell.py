@@ -19,7 +19,7 @@ from gloam.archives import Elites
 from gloam.drivers import codec
 from gloam.drivers.evaluation import flat_rows
 from gloam.drivers.rows import metric_columns, metric_rows, snapshot_arrays
-from gloam.drivers.splitting import Rest, shapes_of, split, surroundings
+from gloam.drivers.splitting import Rest, for_programs, shapes_of, split, surroundings
 from gloam.records import Proposal, Report, SearchState
 
 # Programs that are kept for another search of the same shapes. Not more, because a program may hold
@@ -79,7 +79,7 @@ class Search:
         checks.instance("algorithm", algorithm, Algorithm, "Build one, for instance gloam.DMS.")
         self.algorithm = algorithm
         self.seed = checks.integer("seed", seed, minimum=0)
-        arrays, rest = split(algorithm)
+        arrays, rest = split(for_programs(algorithm, cells_given=True))
         programs = _programs(rest, shapes_of(arrays), surroundings())
         self._init, self._ask, self._tell, self._inspect = programs
         self._arrays = arrays

@@ -19,7 +19,7 @@ from gloam.discounts import TorchNetwork
 from gloam.drivers.evaluation import evaluation_parts
 from gloam.drivers.fused_program import fused_program
 from gloam.drivers.rows import metric_columns, metric_rows, snapshot_arrays
-from gloam.drivers.splitting import shapes_of, split, surroundings
+from gloam.drivers.splitting import for_programs, shapes_of, split, surroundings
 from gloam.drivers.starts import start_of
 from gloam.records import Report, SearchState
 
@@ -37,7 +37,7 @@ class Fused:
         self.batch = algorithm.emitter.solutions
         self._keys = _keys(seeds)
         self._x0s = jnp.asarray(np.stack([start_of(domain, algorithm, seed) for seed in seeds]))
-        self._arrays, rest = split((domain, algorithm))
+        self._arrays, rest = split((domain, for_programs(algorithm)))
         shapes = shapes_of((self._arrays, self._keys, self._x0s))
         devices = tuple(_devices_for(len(seeds)))
         self._program = fused_program(rest, shapes, len(seeds), devices, surroundings())

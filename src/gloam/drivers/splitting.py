@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array
 
 from gloam import kernels
+from gloam.algorithms import Algorithm
 
 _ARRAY = object()  # stands for an array among the leaves of a `Rest`
 _INT32 = np.iinfo(np.int32)
@@ -58,6 +59,12 @@ class Rest:
         found = iter(arrays)
         leaves = [next(found) if leaf is _ARRAY else leaf for leaf in self._leaves]
         return jax.tree.unflatten(self._structure, leaves)
+
+
+def for_programs(algorithm: Algorithm, *, cells_given: bool = False) -> Algorithm:
+    """The algorithm with an archive that has the arrays that compiled programs search by."""
+    archive = algorithm.archive.for_programs(cells_given=cells_given)
+    return eqx.tree_at(lambda a: a.archive, algorithm, archive)
 
 
 def split(tree: Any) -> tuple[list[Array], Rest]:
