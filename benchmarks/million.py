@@ -119,6 +119,7 @@ def main() -> int:
     start = time.perf_counter()
     settings = Faiss(options.index, recall=options.recall, lists=options.lists)
     archive = gloam.CVTArchive(given, metric=options.metric, index=settings)
+    assert archive.index is not None  # which builds it
     print(f"built in {time.perf_counter() - start:.0f} s, {resident():.0f} MB, most ever held "
           f"{peak():.0f} MB, load {os.getloadavg()[0]:.1f}\n  {archive.index}",
           flush=True)  # fmt: skip

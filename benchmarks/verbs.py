@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pandas as pd
@@ -20,6 +19,7 @@ from gloam.benchmark.compare import Neighbours
 from gloam.benchmark.problem import Problem
 from gloam.drivers.compiling import compiled
 from gloam.drivers.fused import Fused
+from gloam.drivers.splitting import for_programs, split
 from gloam.emitters.cma_es import lazy_gap
 from gloam.experiments.tables import as_markdown
 from gloam.records import Batch
@@ -33,7 +33,7 @@ class Stopwatch:
     """
 
     def __init__(self, algorithm: Algorithm, repeats: int, seeds: int):
-        self.arrays, self.static = eqx.partition(algorithm, eqx.is_array)
+        self.arrays, self.rest = split(for_programs(algorithm))
         self.repeats = repeats
         self.seeds = seeds
         self.milliseconds: dict[str, float] = {}
@@ -54,7 +54,7 @@ class Stopwatch:
 
         def program(arrays: Any, first: Any, rest: Any) -> Any:
             with jax.default_matmul_precision("float32"):
-                return verb(eqx.combine(arrays, self.static), first, *rest)
+                return verb(self.rest.with_arrays(arrays), first, *rest)
 
         if self.seeds > 1:
             first, rest = (

@@ -78,9 +78,9 @@ class Recorder(Emitter):
     def elites_to_adapt(self):
         return self.inner.elites_to_adapt
 
-    def init(self):
+    def init(self, x0=None):
         no = jnp.zeros(BATCH, bool)
-        return Told(self.inner.init(), jnp.zeros(BATCH), no, no, jnp.zeros((), jnp.int32))
+        return Told(self.inner.init(x0), jnp.zeros(BATCH), no, no, jnp.zeros((), jnp.int32))
 
     def ask(self, state, elites, *, key):
         return self.inner.ask(state.inner, elites, key=key)

@@ -83,3 +83,5 @@ class SearchState(eqx.Module):
     emitter: Any
     store: Any
     discount: Any
+    x0: Float[Array, " sol"]
+    """Where this seed started. It never changes, and stands for an elite while there is none."""

@@ -34,23 +34,26 @@ _INSPECTED_CELLS = 20_000
 
 
 @_precise
-def init(algorithm: Algorithm, key: PRNGKeyArray) -> SearchState:
-    """State before the first iteration."""
+def init(
+    algorithm: Algorithm, key: PRNGKeyArray, x0: Float[Array, " sol"] | None = None
+) -> SearchState:
+    """State before the first iteration, at ``x0`` or else at the emitter's own."""
     # The last number is no iteration, so no iteration shares its randomness with the start.
     key_cells, key_discount = jax.random.split(jax.random.fold_in(key, 2**32 - 1))
-    archive, discount, x0 = algorithm.archive, algorithm.discount, algorithm.emitter.x0
+    archive, discount, emitter = algorithm.archive, algorithm.discount, algorithm.emitter
+    x0 = emitter.x0 if x0 is None else x0
     store = empty_store(archive.cells, x0.shape[0], archive.measures, archive.fields)
     cells, real = random_empty_cells(store, discount.initial_centers, key=key_cells)
     learned = discount.init(archive.centers_of(cells), real, key=key_discount)
     zero = jnp.zeros((), jnp.int32)
-    return SearchState(key, zero, zero, algorithm.emitter.init(), store, learned)
+    return SearchState(key, zero, zero, emitter.init(x0), store, learned, x0)
 
 
 @_precise
 def ask(algorithm: Algorithm, state: SearchState) -> Proposal:
     """ASK: solutions to evaluate. Asking twice gives the same answer."""
     keys, emitter = _keys(state), algorithm.emitter
-    elites = random_elites(state.store, emitter.elites_to_ask, emitter.x0, key=keys.parents)
+    elites = random_elites(state.store, emitter.elites_to_ask, state.x0, key=keys.parents)
     return emitter.ask(state.emitter, elites, key=keys.ask)
 
 
@@ -77,7 +80,7 @@ def tell(
     batch = _batch(algorithm, proposal, evaluation, cells)
     scored = discount.score(state.discount, batch)
     store, added = add(state.store, batch)
-    elites = random_elites(store, emitter.elites_to_adapt, emitter.x0, key=keys.restarts)
+    elites = random_elites(store, emitter.elites_to_adapt, state.x0, key=keys.restarts)
     adapted = emitter.adapt(
         state.emitter, proposal, scored.improvements, added.improved, batch.valid, elites, finished
     )
@@ -87,7 +90,8 @@ def tell(
 
     failed = jnp.sum(~batch.valid, dtype=jnp.int32)
     report = Report(fit, emitter.restarts(adapted), added.unique_cells, failed)
-    state = SearchState(state.key, finished, state.failed + failed, adapted, store, learned)
+    failures = state.failed + failed
+    state = SearchState(state.key, finished, failures, adapted, store, learned, state.x0)
     return state, report
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from ribs.archives import CVTArchive as PyribsCVT
 
-from gloam.archives import CVTArchive, kmeans_centroids, neighbors
+from gloam.archives import CVTArchive, cvt, kmeans_centroids, neighbors
 
 U = 2.0**-24  # float32 rounds by at most this share
 
@@ -70,7 +70,7 @@ def gpu_index_of(monkeypatch):
 def test_a_gpus_search_agrees_with_float64(gpu_index_of, cells, meas):
     centroids, points = centroids_and_points(cells, meas)
     archive = CVTArchive(centroids)
-    assert archive.lanes.rows.shape[0] == 1
+    assert archive.for_programs().lanes.rows.shape[0] == 1
     chosen = gpu_index_of(archive, jnp.asarray(points))
     assert_nearest(chosen, *scores_and_margins(points, centroids))
 
@@ -336,3 +336,24 @@ def test_indices_agree_on_the_papers_centroids(shared_data, meas):
     chosen = np.asarray(index_of(archive, jnp.asarray(np.concatenate([centroids[own], points]))))
     np.testing.assert_array_equal(chosen[: len(own)], own)
     assert_nearest(chosen[len(own) :], *scores_and_margins(points, centroids))
+
+
+def test_centroids_are_laid_out_once_and_when_they_are_needed(monkeypatch):
+    laid_out = []
+
+    def lanes(*arguments):
+        laid_out.append(1)
+        return neighbors.lanes(*arguments)
+
+    monkeypatch.setattr(cvt, "lanes", lanes)
+    archive = CVTArchive(np.random.default_rng(0).random((30, 2)))
+    assert archive.lanes is None
+    assert laid_out == []
+    ready = archive.for_programs()
+    again = archive.for_programs()
+    points = jnp.asarray(np.random.default_rng(1).random((9, 2)), jnp.float32)
+    inside = jax.jit(lambda rows: archive.index_of(rows))(points)
+    assert laid_out == [1]
+    assert ready.lanes.rows is again.lanes.rows
+    np.testing.assert_array_equal(archive.index_of(points), inside)
+    np.testing.assert_array_equal(ready.index_of(points), inside)

@@ -1,6 +1,7 @@
 """Indexes of FAISS: what they find, what they say of themselves, and that they come back whole."""
 
 import functools
+import gc
 import subprocess
 import sys
 import warnings
@@ -12,8 +13,9 @@ import numpy as np
 import pytest
 
 import gloam
-from gloam.archives import Faiss, FaissIndex, faiss_building, index_choice
+from gloam.archives import Faiss, FaissIndex, cvt, faiss_building, index_choice
 from gloam.archives.index_choice import chosen_index
+from gloam.drivers.splitting import split
 from gloam.formats import objects
 
 KINDS = ["flat", "ivf", "hnsw"]
@@ -144,8 +146,8 @@ def test_more_recall_is_more_effort():
 def test_a_recall_out_of_reach_is_said(monkeypatch):
     monkeypatch.setattr(FaissIndex, "nearest", lambda self, points, centroids: 0 * points[:, 0])
     with pytest.warns(UserWarning, match=r"index: expected a recall of 0.95, got 0.00\d, the best"):
-        archive = gloam.CVTArchive(clustered(1000, 4)[0], index="ivf")
-    assert archive.index.effort == 25  # all lists there are
+        index = gloam.CVTArchive(clustered(1000, 4)[0], index="ivf").index
+    assert index.effort == 25  # all lists there are
 
 
 @for_every_index
@@ -192,10 +194,18 @@ def test_ties_go_to_the_lowest_cell(kind):
 def test_an_index_is_the_same_each_time_it_is_built(kind):
     first, centroids, _ = built("euclidean", 48, kind)
     again = gloam.CVTArchive(centroids, index=kind)
-    one, two = (archive.index.parts() for archive in (first, again))
+    one, two = (content_of(archive.index) for archive in (first, again))
     assert one.keys() == two.keys()
     for name in one:
         np.testing.assert_array_equal(one[name], two[name], err_msg=name)
+
+
+def content_of(index: FaissIndex) -> dict:
+    """All of an index but its time."""
+    import faiss
+
+    parts = {k: v for k, v in vars(index).items() if k not in ("milliseconds", "timed", "_index")}
+    return parts | ({"content": faiss.serialize_index(index._index)} if index._index else {})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -249,6 +259,7 @@ def test_optimize_uses_the_index_and_resumes_to_the_same_bits(tmp_path, monkeypa
     )  # fmt: skip
     settings = {"progress": False}
     first = algorithm("ivf")
+    assert first.archive.index is not None  # building it searches, too
     searched.clear()
     whole = gloam.optimize(measure, first, 3, run_dir=tmp_path / "a", **settings)
     assert searched == [12, 12, 12]
@@ -264,6 +275,62 @@ def test_optimize_uses_the_index_and_resumes_to_the_same_bits(tmp_path, monkeypa
     same_bits(whole.archive, halves.archive)
     read = gloam.RunFolder(tmp_path / "b").read_part("algorithm").archive
     assert read.index.recall == first.archive.index.recall
+
+
+# Only where it is needed
+
+
+@pytest.fixture
+def builds(monkeypatch):
+    """The kinds of the indexes that were built."""
+    made = []
+
+    def build(*arguments, **options):
+        made.append(arguments[2].kind)
+        return faiss_building.build_index(*arguments, **options)
+
+    monkeypatch.setattr(cvt, "build_index", build)
+    return made
+
+
+def test_a_program_on_the_device_needs_no_index(builds, monkeypatch):
+    monkeypatch.setattr(index_choice, "LARGE", 1000)
+    searched = algorithm("auto")
+    assert searched.archive.index_settings == Faiss()
+    gloam.run(jnp.tanh, searched, iterations=2, progress=False)
+    assert builds == []
+
+
+def test_an_index_is_built_once_for_an_archive_and_its_copies(builds, tmp_path):
+    searched = algorithm("ivf")
+    assert builds == []
+    copy = eqx.tree_at(lambda a: a.emitter.x0, searched, jnp.ones(40))
+    for one in (searched, searched, copy):
+        gloam.optimize(measure, one, 1, progress=False)
+    assert builds == ["ivf"]
+    assert "recall" in repr(copy.archive.index)
+    assert copy.archive.index is searched.archive.index
+    assert searched.archive.lanes is None
+    gloam.optimize(measure, algorithm("ivf"), 1, progress=False)  # of other centroids
+    assert builds == ["ivf", "ivf"]
+
+
+def test_an_index_goes_with_its_centroids(builds):
+    made = len(cvt._INDEXES._values)
+    archive = gloam.CVTArchive(clustered(500, 3)[0], index="flat")
+    assert archive.index is not None
+    assert len(cvt._INDEXES._values) == made + 1
+    del archive
+    gc.collect()
+    assert len(cvt._INDEXES._values) == made
+
+
+def test_what_is_built_changes_neither_equality_nor_files_nor_programs(builds):
+    searched = algorithm("ivf")
+    before, content = split(searched)[1], objects.encode(searched.archive, {})
+    assert searched.archive.index is not None
+    assert split(searched)[1] == before
+    assert objects.encode(searched.archive, {}) == content
 
 
 # Which index

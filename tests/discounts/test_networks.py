@@ -504,3 +504,33 @@ def test_many_points_at_once_are_points_one_by_one(shape, hidden):
     rows = jax.random.normal(jax.random.key(2), (300, *shape))
     np.testing.assert_allclose(network.of_batch(rows), jax.vmap(network)(rows), atol=1e-6)
     assert network.of_batch(rows).shape == (300,)
+
+
+# Many cells at once
+
+
+def at_cells(model, state, centers):
+    return model.at_cells(state, jnp.zeros(len(centers), jnp.int32), centers)
+
+
+@pytest.mark.parametrize("cells", [1, 511, 512, 513, 1200])
+def test_cells_in_blocks_are_the_cells(cells):
+    model = model_of(CNN((8, 8), channels=(2,), hidden=4))
+    state, centers = fresh(model, 0), stripes(cells, 5, standing=True)
+    found = eqx.filter_jit(at_cells)(model, state, centers)
+    assert found.shape == (cells,)
+    np.testing.assert_allclose(found, model.discount(state, centers), rtol=1e-5, atol=1e-6)
+
+
+def test_the_memory_for_many_cells_is_bounded():
+    model = model_of(CNN((8, 8)))
+    arrays, rest = eqx.partition((model, fresh(model, 0)), eqx.is_array)
+
+    def temporaries(cells):
+        centers = jax.ShapeDtypeStruct((cells, 64), jnp.float32)
+        program = jax.jit(lambda arrays, rows: at_cells(*eqx.combine(arrays, rest), rows))
+        memory = program.lower(arrays, centers).compile().memory_analysis()
+        return memory.temp_size_in_bytes
+
+    # The first layer alone has 16 x 16 numbers for a row; what remains are some for each.
+    assert temporaries(16_384) - temporaries(2048) < (16_384 - 2048) * 4 * 64

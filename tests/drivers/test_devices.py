@@ -32,10 +32,55 @@ print(json.dumps({
 """
 
 
-def run(devices: int, seeds: int) -> dict:
+# The first two seeds, all of one device, start where everything fails; then all seeds do.
+FAILING = """
+import json, tempfile, warnings
+import numpy as np, jax, jax.numpy as jnp, gloam
+from gloam.drivers.fused import Fused
+warnings.simplefilter("ignore")
+class Cliff:
+    x0 = np.zeros(3)
+    def __init__(self, bad): self.bad = bad
+    def x0_of(self, seed): return np.full(3, 1e4 if seed in self.bad else 0.0)
+    def __call__(self, x): return jnp.where(x[:, 0] > 5e3, jnp.nan, -x[:, 2] ** 2), x[:, :2]
+archive = gloam.GridArchive(shape=(10, 10), lower=-1, upper=1)
+algorithm = gloam.MAPElites(archive, np.zeros(3), 0.2, batch_size=8)
+some = Fused(Cliff([0, 1]), algorithm, [0, 1, 2, 3])
+some.start()
+some.advance(5)
+every = Fused(Cliff([0, 1, 2, 3]), algorithm, [0, 1, 2, 3])
+every.start()
+try:
+    every.advance(5)
+except gloam.EvaluationError as error:
+    message = str(error)
+good, settings = Cliff([]), {"seeds": 4, "progress": False}
+folder = tempfile.mkdtemp()
+whole = gloam.run(good, algorithm, iterations=6, **settings)
+gloam.run(good, algorithm, iterations=2, run_dir=folder, **settings)
+halves = gloam.run(good, algorithm, iterations=6, run_dir=folder, resume=True, **settings)
+pairs = zip(whole.archives, halves.archives)
+print(json.dumps({
+    "iteration": some.iteration, "failed": some.state.failed.tolist(), "message": message,
+    "stopped": every.iteration,
+    "same": all(np.array_equal(a.store.objectives, b.store.objectives) for a, b in pairs),
+}))
+"""
+
+
+def test_devices_end_together_and_resume():
+    found = run(2, 4, FAILING)
+    assert found["iteration"] == 5
+    assert found["failed"] == [40, 40, 0, 0]
+    assert found["stopped"] == 1
+    assert "in iteration 1, got none among 8 solutions of each of 4 seeds" in found["message"]
+    assert found["same"]
+
+
+def run(devices: int, seeds: int, program: str = PROGRAM) -> dict:
     flags = f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0"
     environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(seeds)], env=environment,
+    done = subprocess.run([sys.executable, "-c", program, str(seeds)], env=environment,
                           capture_output=True, text=True, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

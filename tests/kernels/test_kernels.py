@@ -210,9 +210,9 @@ def test_a_whole_search_lowers_for_a_gpu(seeds, monkeypatch):
     """As far as a machine without one can tell: Pallas makes Triton's programs of all kernels."""
     search = small_search(seeds)
     monkeypatch.setattr(kernels, "usable", lambda: True)
-    keys = jnp.stack([jax.random.key(seed) for seed in range(seeds)])
-    begin = search._begin.trace(search._arrays, keys)
-    stretch = search._stretch.trace(search._arrays, begin.out_info, jnp.int32(1))
+    program = search._program
+    begin = program.begin.trace(search._arrays, search._keys, search._x0s)
+    stretch = program.stretch.trace(search._arrays, begin.out_info, jnp.int32(1))
     text = stretch.lower(lowering_platforms=("cuda",)).as_text()
     for name in ("minibatch", "cholesky", "nearest"):
         assert f'name = "{name}"' in text, name

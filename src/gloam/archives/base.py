@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -49,6 +49,15 @@ class Archive(eqx.Module):
     ) -> Int[np.ndarray, " batch"] | None:
         """Cells found outside compiled programs; ``None`` when `index_of` is to find them there."""
         return None
+
+    def for_programs(self, *, cells_given: bool = False) -> Self:
+        """The archive as compiled programs take it: with the arrays that their search needs.
+
+        Args:
+            cells_given: Whether the cells are found by `index_on_host`, where it finds them. Called
+                before the first of them, so that it can prepare itself.
+        """
+        return self
 
     @abstractmethod
     def centers_of(self, cells: Int[Array, " n"]) -> Float[Array, "n meas"]:

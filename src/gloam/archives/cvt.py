@@ -16,7 +16,11 @@ from gloam.archives.base import Archive, FieldSpecs, field_specs
 from gloam.archives.faiss_building import build_index
 from gloam.archives.faiss_index import FaissIndex
 from gloam.archives.index_choice import Faiss, IndexName, chosen_index
+from gloam.archives.made_once import MadeOnce
 from gloam.archives.neighbors import Lanes, lanes, most_similar
+
+# Of archives, by their centroids: see `gloam.archives.made_once`.
+_INDEXES, _LANES = MadeOnce(), MadeOnce()
 
 
 class CVTArchive(Archive):
@@ -37,7 +41,8 @@ class CVTArchive(Archive):
             by FAISS on the host (``pip install 'gloam[faiss]'``), approximately but for
             ``"flat"``; what it reaches is in the archive's ``index``. ``"auto"``: exactly, but for
             archives of `gloam.archives.LARGE` numbers and more on a CPU, which get ``"ivf"``.
-            `gloam.Search` and `gloam.optimize` use it; programs on the device search exactly.
+            `gloam.Search` and `gloam.optimize` use it, and it is built when they first need it;
+            programs on the device search exactly.
 
     Example:
         >>> archive = CVTArchive(np.array([[0.0, 0.0], [1.0, 1.0]]))
@@ -52,17 +57,16 @@ class CVTArchive(Archive):
     metric: Literal["euclidean", "cosine"] = eqx.field(static=True)
     lower: Float[Array, " meas"]
     upper: Float[Array, " meas"]
-    f_min: float = eqx.field(static=True)
+    f_min: float
     fields: dict[str, jax.ShapeDtypeStruct] = eqx.field(static=True)
     centroids: Float[Array, "cells meas"]
     lanes: Lanes | None
-    """The centroids laid out for the exact search; an archive with an ``index`` does without this
-    second copy."""
+    """The centroids laid out for the exact search, where `for_programs` has laid them out."""
     # The defaults are what files say that were written before there were these fields.
     item_shape: tuple[int, ...] = eqx.field(static=True, default=())
     """Empty for flat rows."""
-    index: FaissIndex | None = eqx.field(static=True, default=None)
-    """The index on the host, with the recall that it reached; ``None`` for the exact search."""
+    index_settings: Faiss | None = eqx.field(static=True, default=None)
+    """Settings of the index on the host; ``None`` for the exact search."""
 
     def __init__(
         self,
@@ -84,7 +88,7 @@ class CVTArchive(Archive):
         array = array.reshape(len(array), -1)
         checks.expect(metric in ("euclidean", "cosine"), "metric", "'euclidean' or 'cosine'",
                       repr(metric))  # fmt: skip
-        settings = chosen_index(index, *array.shape)
+        self.index_settings = chosen_index(index, *array.shape)
         self.cells = array.shape[0]
         self.metric = metric
         self.f_min = checks.number("f_min", f_min)
@@ -94,9 +98,6 @@ class CVTArchive(Archive):
             checks.expect(bool((norms > 0).all()), "centroids", "no zero rows for cosine distance",
                           f"{int((norms == 0).sum())} of them")  # fmt: skip
             array = array / norms
-            origin = np.zeros(array.shape[1], np.float32)
-        else:
-            origin = array.mean(axis=0, dtype=np.float64).astype(np.float32)
         low, high = array.min(axis=0), array.max(axis=0)
         # A measure that never varies has no extent of its own; any positive one will do.
         high = np.where(high > low, high, low + np.maximum(1, 1e-3 * np.abs(low)))
@@ -106,49 +107,76 @@ class CVTArchive(Archive):
         )  # fmt: skip
         self.lower, self.upper = jnp.asarray(low), jnp.asarray(high)
         self.centroids = jax.device_put(array)  # jnp.asarray would hold one more copy for a while
-        self.lanes = self.index = None
-        if settings is not None:
-            # JAX lets go of an array at the first collection of garbage after it was copied.
-            self.centroids.block_until_ready()
-            del array, centroids
-            gc.collect()
-            self.index = build_index(self._on_host(), origin, settings, cosine=metric == "cosine")
-            return
-        offsets = np.zeros(self.cells, np.float32)
-        if metric == "euclidean":
-            offsets = 0.5 * np.square(array - origin, dtype=np.float64).sum(axis=1)
-        self.lanes = lanes(array, origin, offsets)
-
-    @property
-    def index_settings(self) -> Any:
-        """How the nearest centroid is found, as the constructor takes it."""
-        if self.index is None:
-            return "exact"
-        return Faiss(self.index.kind, recall=self.index.wanted)
+        self.lanes = None
 
     @property
     def measure_shape(self) -> tuple[int, ...]:
         """Shape of one centroid."""
         return self.item_shape or (self.measures,)
 
+    @property
+    def index(self) -> FaissIndex | None:
+        """The index on the host, with the recall that it reached; ``None`` for the exact search.
+
+        It is built when it is first asked for, and once for an archive and its copies.
+        """
+        settings = self.index_settings
+        if settings is None:
+            return None
+        return _INDEXES.get(self.centroids, (settings, self.metric), self._built_index)
+
+    def for_programs(self, *, cells_given: bool = False) -> "CVTArchive":
+        """The archive with its centroids laid out; with its index built, where that finds cells."""
+        if cells_given and self.index is not None:
+            return self
+        return eqx.tree_at(lambda a: a.lanes, self, self._lanes(), is_leaf=lambda x: x is None)
+
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
         """The cell of each row of measures: exact in compiled programs, else by the ``index``."""
-        if self.lanes is not None:
-            return most_similar(self.lanes, measures)
-        assert self.index is not None
-        if not any(isinstance(array, jax.core.Tracer) for array in (measures, self.centroids)):
-            return jnp.asarray(self.index.nearest(np.asarray(measures), self._on_host()))
-        origin = jnp.asarray(self.index.origin)
-        offsets = jnp.zeros(self.cells)
-        if self.metric == "euclidean":
-            offsets = 0.5 * jnp.sum(jnp.square(self.centroids - origin), axis=1)
-        return most_similar(lanes(self.centroids, origin, offsets), measures)
+        compiled = any(isinstance(x, jax.core.Tracer) for x in (measures, self.centroids))
+        if self.lanes is None and self.index_settings is not None and not compiled:
+            return jnp.asarray(self.index_on_host(np.asarray(measures)))
+        return most_similar(self._lanes(), measures)
 
     def index_on_host(
         self, measures: Float[np.ndarray, "batch meas"]
     ) -> Int[np.ndarray, " batch"] | None:
         """The cell of each row where an index on the host finds it."""
-        return None if self.index is None else self.index.nearest(measures, self._on_host())
+        index = self.index
+        return None if index is None else index.nearest(measures, self._on_host())
+
+    def _lanes(self) -> Lanes:
+        """The centroids laid out: before, now, or in the program that is being compiled."""
+        if self.lanes is not None:
+            return self.lanes
+        if isinstance(self.centroids, jax.core.Tracer):
+            return self._laid_out(self.centroids)
+        with jax.ensure_compile_time_eval():  # what is kept may be no part of a program
+            return _LANES.get(self.centroids, self.metric, lambda: self._laid_out(self._on_host()))
+
+    def _laid_out(self, centroids: Float[Array | np.ndarray, "cells meas"]) -> Lanes:
+        origin = self._origin(centroids)
+        if self.metric == "cosine":
+            return lanes(centroids, origin, 0.0 * centroids[:, 0])
+        wide = np.float64 if isinstance(centroids, np.ndarray) else np.float32
+        offsets = 0.5 * ((centroids - origin).astype(wide) ** 2).sum(axis=1)
+        return lanes(centroids, origin, offsets)
+
+    def _origin(self, centroids: Any) -> Any:
+        """What is subtracted, so that float32 loses fewer bits."""
+        if self.metric == "cosine":
+            return 0.0 * centroids[0]
+        wide = np.float64 if isinstance(centroids, np.ndarray) else np.float32
+        return centroids.mean(axis=0, dtype=wide).astype(np.float32)
+
+    def _built_index(self) -> FaissIndex:
+        assert self.index_settings is not None
+        # JAX lets go of an array at the first collection of garbage after it was copied.
+        self.centroids.block_until_ready()
+        gc.collect()
+        centroids = self._on_host()
+        cosine = self.metric == "cosine"
+        return build_index(centroids, self._origin(centroids), self.index_settings, cosine=cosine)
 
     def _on_host(self) -> Float[np.ndarray, "cells meas"]:
         return np.asarray(self.centroids)  # on a CPU the same memory

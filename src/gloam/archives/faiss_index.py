@@ -74,17 +74,6 @@ class FaissIndex:
             f"{self.recall_between:.3f} between them{time})"
         )
 
-    def parts(self) -> dict[str, Any]:
-        """What builds it again, to the same answers; the time is not among it, which varies."""
-        faiss = load_faiss()
-        none = np.zeros(0, np.uint8)
-        return {
-            "kind": self.kind, "cosine": self.cosine, "origin": self.origin,
-            "radius": self.radius, "effort": self.effort,
-            "wanted": self.wanted, "recall": self.recall, "recall_between": self.recall_between,
-            "content": none if self._index is None else faiss.serialize_index(self._index),
-        }  # fmt: skip
-
     def nearest(
         self, points: Float[np.ndarray, "n meas"], centroids: Float[np.ndarray, "cells meas"]
     ) -> Int[np.ndarray, " n"]:

@@ -37,7 +37,7 @@ class GridArchive(Archive):
     cells: int = eqx.field(static=True)
     lower: Float[Array, " meas"]
     upper: Float[Array, " meas"]
-    f_min: float = eqx.field(static=True)
+    f_min: float
     fields: dict[str, jax.ShapeDtypeStruct] = eqx.field(static=True)
 
     def __init__(

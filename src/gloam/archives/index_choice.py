@@ -56,6 +56,10 @@ class Faiss:
         checks.integer("links", self.links, minimum=2)
         checks.integer("seed", self.seed, minimum=0)
 
+    def parts(self) -> dict[str, Any]:
+        """The arguments that build it again, for files."""
+        return dataclasses.asdict(self)
+
 
 def chosen_index(index: IndexName | Faiss, cells: int, measures: int) -> Faiss | None:
     """Settings of FAISS, or ``None`` for the exact search on the device.

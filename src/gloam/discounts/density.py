@@ -77,7 +77,7 @@ class KernelDensity(Discount):
     """
 
     measures: int = eqx.field(static=True)
-    bandwidth: float = eqx.field(static=True)
+    bandwidth: float
     buffer_size: int = eqx.field(static=True)
     policy: BufferPolicy
 
@@ -122,7 +122,7 @@ class KernelDensity(Discount):
         filled = jnp.arange(self.buffer_size) < state.seen
         kernel = jnp.where(filled, jnp.exp(-0.5 * jnp.maximum(squared, 0.0)), 0.0)
         number = jnp.clip(state.seen, 1, self.buffer_size)
-        peak = (math.sqrt(2 * math.pi) * self.bandwidth) ** -self.measures
+        peak = jnp.asarray(math.sqrt(2 * math.pi) * self.bandwidth) ** -self.measures
         return jnp.sum(kernel, axis=1) / number * peak
 
     def at_cells(

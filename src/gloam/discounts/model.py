@@ -1,6 +1,7 @@
 """The discount model of Discount Model Search: a small network trained as the search runs."""
 
 import math
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -13,10 +14,11 @@ from gloam import checks
 from gloam.discounts.base import Discount
 from gloam.discounts.frozen import Frozen, stages
 from gloam.discounts.mlp_sweep import fast_sweep
-from gloam.discounts.networks import MLP, Reinitializable, outputs
+from gloam.discounts.networks import MLP, Reinitializable, in_blocks, outputs
 from gloam.discounts.training import Trained, fit
 from gloam.records import Batch, Fit, Scored
 
+_BLOCK = 512  # rows; a batch has about as many
 # Of Adam's moments.
 _DECAY, _DECAY_OF_SQUARES = 0.9, 0.999
 
@@ -48,15 +50,15 @@ class DiscountModel(Discount):
     lower: Float[Array, " meas"]
     upper: Float[Array, " meas"]
     network: eqx.Module
-    alpha: float = eqx.field(static=True)
-    f_min: float = eqx.field(static=True)
-    f_max: float = eqx.field(static=True)
+    alpha: float
+    f_min: float
+    f_max: float
     empty_points: int = eqx.field(static=True)
     init_points: int = eqx.field(static=True)
-    learning_rate: float = eqx.field(static=True)
+    learning_rate: float
     train_batch_size: int = eqx.field(static=True)
-    epochs: int = eqx.field(static=True)
-    cutoff: float = eqx.field(static=True)
+    epochs: int
+    cutoff: float
     # What the network is given; empty for flat rows, and so in files that are older than shapes.
     row_shape: tuple[int, ...] = eqx.field(static=True, default=())
 
@@ -122,7 +124,11 @@ class DiscountModel(Discount):
         self, state: Trained, cells: Int[Array, " n"], centers: Float[Array, "n meas"]
     ) -> Float[Array, " n"]:
         """``fhat`` at the centres."""
-        return self.discount(state, centers)
+        if type(self.network) is MLP:
+            return self.discount(state, centers)
+        # Layers of other networks may be far larger than a row: 20,000 pictures in a CNN take a
+        # gigabyte for each seed. Blocks bound that.
+        return in_blocks(partial(self.discount, state), centers, _BLOCK)
 
     def score(self, state: Trained, batch: Batch) -> Scored:
         """Discount and improvement ``f - fhat(m)`` of each solution."""

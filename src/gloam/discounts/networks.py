@@ -9,7 +9,7 @@ start each seed with the weights they were built with. One that has a method ``o
 called with many rows at once, ``(n, *shape)`` to ``(n,)``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -50,6 +50,22 @@ def outputs(network: Any, rows: Float[Array, "n *shape"]) -> Float[Array, " n"]:
     """
     by_row = network.of_batch if isinstance(network, TakesBatches) else jax.vmap(network)
     return jnp.reshape(by_row(rows), (-1,))
+
+
+def in_blocks(
+    function: Callable[[Array], Array], rows: Float[Array, "n meas"], size: int
+) -> Float[Array, " n"]:
+    """What a function of rows says of each, some rows at a time.
+
+    >>> in_blocks(lambda rows: rows.sum(axis=1), jnp.ones((5, 2)), size=2).tolist()
+    [2.0, 2.0, 2.0, 2.0, 2.0]
+    """
+    count = rows.shape[0]
+    if count <= size:
+        return function(rows)
+    # The last block is filled up with rows that were there before; their answers are left out.
+    places = jnp.minimum(jnp.arange(-(-count // size) * size), count - 1).reshape(-1, size)
+    return jax.lax.map(lambda some: function(rows[some]), places).reshape(-1)[:count]
 
 
 class MLP(eqx.Module):

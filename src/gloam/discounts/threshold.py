@@ -24,8 +24,8 @@ class Thresholds(Discount):
     """
 
     cells: int = eqx.field(static=True)
-    alpha: float = eqx.field(static=True)
-    f_min: float = eqx.field(static=True)
+    alpha: float
+    f_min: float
 
     def __init__(self, cells: int, *, alpha: float = 0.01, f_min: float = 0.0):
         self.cells = checks.integer("cells", cells, minimum=1)

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, Float
 
 from gloam.archives import Archive
@@ -20,6 +21,13 @@ class Domain(eqx.Module):
     @abstractmethod
     def x0(self) -> Float[Array, " sol"]:
         """The paper's starting solution."""
+
+    def x0_of(self, seed: int) -> Float[Array | np.ndarray, " sol"]:
+        """Where the search of a seed starts: at `x0`, unless the domain draws one for each seed.
+
+        `gloam.run` asks for it where the algorithm was built with the domain's own `x0`.
+        """
+        return self.x0
 
     @abstractmethod
     def __call__(

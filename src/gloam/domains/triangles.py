@@ -31,8 +31,9 @@ class Triangles(Domain):
         triangles: Number of triangles; each takes 8 numbers of a solution, 10 in colour.
         canvas: Rows and columns of the images.
         color: Paint in red, green and blue, not in grey.
-        x0: Where searches start; by default numbers drawn evenly from [0, 1) with ``seed``.
-        seed: Of the draw of ``x0``.
+        x0: Where searches start. By default numbers drawn evenly from [0, 1) with ``seed``, and in
+            `gloam.run` others for each of its seeds, as in the paper: see `x0_of`.
+        seed: Of the draws of ``x0``.
         name: Short name of the problem, as in tables and file names.
 
     Example:
@@ -47,6 +48,8 @@ class Triangles(Domain):
     color: bool = eqx.field(static=True)
     label: str = eqx.field(static=True)
     start: Float[Array, " sol"]
+    start_seed: int | None
+    """Seed of the draws; ``None`` where ``x0`` was given."""
     images: CVTArchive
 
     def __init__(
@@ -68,6 +71,7 @@ class Triangles(Domain):
         self.label = name
         self.images = CVTArchive(_images(centroids, self.canvas, color), 0.0, 1.0, index="exact")
         seed = checks.integer("seed", seed, minimum=0)
+        self.start_seed = seed if x0 is None else None
         if x0 is None:
             x0 = np.random.default_rng(seed).random(self.solution)
         x0 = checks.finite_array("x0", x0, ndim=1)
@@ -88,6 +92,13 @@ class Triangles(Domain):
     def x0(self) -> Float[Array, " sol"]:
         """As given, or drawn."""
         return self.start
+
+    def x0_of(self, seed: int) -> Float[Array | np.ndarray, " sol"]:
+        """As given, or drawn for each seed of a search, whatever other seeds there are."""
+        if self.start_seed is None:
+            return self.start
+        drawn = np.random.default_rng([seed, self.start_seed]).random(self.solution)
+        return drawn.astype(np.float32)
 
     @property
     def _numbers(self) -> str:

@@ -1,11 +1,13 @@
 """The ask-tell driver: gloam proposes and learns in compiled programs, you evaluate in Python."""
 
 import os
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike
 
@@ -15,10 +17,44 @@ from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.drivers.evaluation import flat_rows
 from gloam.drivers.rows import metric_columns, metric_rows, snapshot_arrays
+from gloam.drivers.splitting import Rest, for_programs, shapes_of, split, surroundings
 from gloam.formats import DamagedFileError, ForeignError, objects
 from gloam.formats.arrays import read_arrays, write_arrays
 from gloam.formats.states import state_arrays, state_from
 from gloam.records import Proposal, Report, SearchState
+
+# Programs that are kept for another search of the same shapes. Not more, because a program may hold
+# on to a user's network.
+_KEPT = 8
+
+
+class _Programs(NamedTuple):
+    """The verbs of a search as compiled programs, for any numbers and arrays of its shapes."""
+
+    init: Callable
+    ask: Callable
+    tell: Callable
+    inspect: Callable
+
+
+@lru_cache(maxsize=_KEPT)
+def _programs(rest: Rest, shapes: Any, surroundings: tuple[Any, ...]) -> _Programs:
+    """Those of an earlier search like this, if they are still kept."""
+    del shapes, surroundings  # they only tell programs apart
+
+    def init(arrays: Any, key: Any, x0: Any) -> SearchState:
+        return step.init(rest.with_arrays(arrays), key, x0)
+
+    def ask(arrays: Any, state: SearchState) -> Proposal:
+        return step.ask(rest.with_arrays(arrays), state)
+
+    def tell(arrays: Any, state: SearchState, proposal: Any, evaluation: Any, cells: Any):
+        return step.tell(rest.with_arrays(arrays), state, proposal, evaluation, cells)
+
+    def inspect(arrays: Any, state: SearchState) -> step.Figures:
+        return step.inspect(rest.with_arrays(arrays), state)
+
+    return _Programs(jax.jit(init), jax.jit(ask), jax.jit(tell, donate_argnums=1), jax.jit(inspect))
 
 
 class Search:
@@ -27,6 +63,7 @@ class Search:
     Args:
         algorithm: For instance `gloam.DMS`.
         seed: The same seed gives the same search.
+        x0: Where the search starts, instead of at the algorithm's own ``x0``.
 
     Example:
         >>> import gloam
@@ -39,34 +76,23 @@ class Search:
         (2, 1080)
     """
 
-    def __init__(self, algorithm: Algorithm, seed: int = 0):
+    def __init__(self, algorithm: Algorithm, seed: int = 0, *, x0: ArrayLike | None = None):
         checks.instance("algorithm", algorithm, Algorithm, "Build one, for instance gloam.DMS.")
         self.algorithm = algorithm
         self.seed = checks.integer("seed", seed, minimum=0)
-        arrays, static = eqx.partition(algorithm, eqx.is_array)
-
-        def ask(arrays: Any, state: SearchState) -> Proposal:
-            return step.ask(eqx.combine(arrays, static), state)
-
-        def tell(arrays: Any, state: SearchState, proposal: Any, evaluation: Any, cells: Any):
-            return step.tell(eqx.combine(arrays, static), state, proposal, evaluation, cells)
-
+        arrays, rest = split(for_programs(algorithm, cells_given=True))
+        programs = _programs(rest, shapes_of(arrays), surroundings())
+        self._init, self._ask, self._tell, self._inspect = programs
         self._arrays = arrays
         # Looked up once: attributes of Equinox modules are slow to read, and a batch may take 1 ms.
         self._archive, self._batch = algorithm.archive, algorithm.emitter.solutions
         self._fields = dict(self._archive.fields)
         self._shapes = checks.measure_shapes(self._batch, self._archive.measure_shape)
-        self._init = jax.jit(lambda arrays, key: step.init(eqx.combine(arrays, static), key))
-        self._inspect = jax.jit(
-            lambda arrays, state: step.inspect(eqx.combine(arrays, static), state)
-        )
-        self._ask = jax.jit(ask)
-        self._tell = jax.jit(tell, donate_argnums=1)
         self._proposal: Proposal | None = None
         self._report: Report | None = None
         # Waited for, because PyTorch's random state is borrowed to draw a `TorchNetwork`'s weights.
         self.state: SearchState = jax.block_until_ready(
-            self._init(arrays, jax.random.key(self.seed))
+            self._init(arrays, jax.random.key(self.seed), _start(algorithm, x0))
         )
 
     def ask(self) -> np.ndarray:
@@ -205,3 +231,12 @@ class Search:
         except (TypeError, ValueError, OverflowError) as error:
             raise DamagedFileError(file, str(error).rstrip("."), fix) from None
         return search
+
+
+def _start(algorithm: Algorithm, x0: ArrayLike | None) -> jax.Array:
+    """An array of its own: the state that holds it is donated to the next."""
+    own = algorithm.emitter.x0
+    start = own if x0 is None else checks.finite_array("x0", x0, ndim=1)
+    checks.expect(start.shape == own.shape, "x0", f"{own.size} numbers, as the algorithm has",
+                  f"{start.size}")  # fmt: skip
+    return jnp.array(start, jnp.float32, copy=True)

@@ -4,38 +4,24 @@ With several devices the seeds are dealt out to them, and every device runs its 
 between devices, because nothing passes between seeds.
 """
 
+import warnings
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Literal
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
 
-from gloam import checks, step
+from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.discounts import TorchNetwork
-from gloam.drivers.compiling import compiled
-from gloam.drivers.evaluation import evaluation_parts, flat_rows
+from gloam.drivers.evaluation import evaluation_parts
+from gloam.drivers.fused_program import fused_program
 from gloam.drivers.rows import metric_columns, metric_rows, snapshot_arrays
+from gloam.drivers.splitting import for_programs, shapes_of, split, surroundings
+from gloam.drivers.starts import start_of
 from gloam.records import Report, SearchState
-
-
-def _by_seed(each: Any, shared: Any) -> Any:
-    """A state's parts: ``each`` where seeds have their own, ``shared`` for the iteration.
-
-    Because all seeds share the iteration, conditions on it stay conditions; on a batched number
-    they would compute both branches.
-    """
-    return SearchState(each, shared, each, each, each, each)
-
-
-_AXES = _by_seed(0, None)
-_BY_SEED, _SHARED = PartitionSpec("seeds"), PartitionSpec()
-_PLACES = _by_seed(_BY_SEED, _SHARED)
 
 
 class Fused:
@@ -48,69 +34,29 @@ class Fused:
         checks.expect(callable(domain), "domain", "a function of a batch of solutions",
                       type(domain).__name__)  # fmt: skip
         _check_on_device(algorithm)
-        _check_evaluation(domain, algorithm)
         self.seeds = seeds
         self.algorithm = algorithm
         self.batch = algorithm.emitter.solutions
-        arrays, static = eqx.partition((domain, algorithm), eqx.is_array)
-        devices = _devices_for(len(seeds))
-        alone = len(seeds) == len(devices)  # a device has one seed only
-
-        def begin(arrays: Any, keys: Any) -> SearchState:
-            _, algorithm = eqx.combine(arrays, static)
-            return jax.vmap(lambda key: step.init(algorithm, key), out_axes=_AXES)(keys)
-
-        def stretch(arrays: Any, state: SearchState, iterations: Any):
-            domain, algorithm = eqx.combine(arrays, static)
-
-            def evaluate(solutions: Any) -> step.Evaluation:
-                objectives, measures, fields = evaluation_parts(domain(solutions))
-                return objectives, flat_rows(measures), fields
-
-            def one(state: SearchState) -> tuple[SearchState, Report]:
-                return step.step(algorithm, evaluate, state)
-
-            advance = one if alone else jax.vmap(one, in_axes=(_AXES,), out_axes=(_AXES, 0))
-            advance = jax.jit(advance, inline=True)  # traced once for its shapes and for the loop
-            if alone:  # one seed gains from not being a batch of one
-                state = _map_seeds(lambda leaf: leaf[0], state)
-            shapes = jax.eval_shape(advance, state)[1]
-            nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-            state, report = jax.lax.fori_loop(
-                0, iterations, lambda _, carry: advance(carry[0]), (state, nothing)
-            )
-            if alone:
-                state = _map_seeds(lambda leaf: leaf[None], state)
-                report = jax.tree.map(lambda leaf: leaf[None], report)
-            figures = jax.vmap(lambda state: step.inspect(algorithm, state), (_AXES,))(state)
-            return state, (report, figures)
-
-        if len(devices) > 1:
-            mesh = Mesh(np.array(devices), ("seeds",))
-            begin = jax.shard_map(begin, mesh=mesh, in_specs=(_SHARED, _BY_SEED),
-                                  out_specs=_PLACES, check_vma=False)  # fmt: skip
-            stretch = jax.shard_map(stretch, mesh=mesh, in_specs=(_SHARED, _PLACES, _SHARED),
-                                    out_specs=(_PLACES, _BY_SEED), check_vma=False)  # fmt: skip
-        self._arrays = arrays
-        self._begin = jax.jit(begin)
-        # The number of iterations is an argument, so that no stretch compiles anew.
-        self._stretch = jax.jit(stretch, donate_argnums=1)
-        self._one_device = len(devices) == 1
-        self._beginning: Future[Callable] | None = None
-        self._compiling: Future[Callable] | None = None
-        self._program: Callable | None = None
+        self._keys = _keys(seeds)
+        self._x0s = jnp.asarray(np.stack([start_of(domain, algorithm, seed) for seed in seeds]))
+        self._arrays, rest = split((domain, for_programs(algorithm)))
+        shapes = shapes_of((self._arrays, self._keys, self._x0s))
+        devices = tuple(_devices_for(len(seeds)))
+        self._program = fused_program(rest, shapes, len(seeds), devices, surroundings())
+        if not self._program.checked:
+            _check_evaluation(domain, algorithm)
+            self._program.checked = True
         self._report: Report | None = None
         self._columns: dict[str, np.ndarray] = {}
         self._state: SearchState | None = None
+        self._warned: set[int] = set()
 
     @property
     def state(self) -> SearchState:
         """The states of all seeds. Waits for what `start` has begun."""
-        state = self._state
-        if state is None:
-            assert self._beginning is not None, "start() or restore() comes first"
-            state = self._state = self._beginning.result()(self._arrays, _keys(self.seeds))
-        return state  # pyright: ignore[reportReturnType]
+        if self._state is None:
+            self._state = self._program.first_state(self._arrays, self._keys, self._x0s)
+        return self._state
 
     @property
     def iteration(self) -> int:
@@ -119,39 +65,47 @@ class Fused:
 
     def start(self) -> None:
         """Begin at iteration 0: both programs compile side by side, while the caller goes on."""
-        begin = self._begin.trace(self._arrays, _keys(self.seeds))
-        pool = ThreadPoolExecutor(2)  # for compiling only: settings of JAX are by thread
-
-        def compile_begin() -> None:
-            self._beginning = pool.submit(compiled, begin.lower())
-
-        def compile_stretch() -> None:
-            if self._one_device:
-                stretch = self._stretch.lower(self._arrays, begin.out_info, jnp.int32(1))
-                self._compiling = pool.submit(compiled, stretch)
-
-        # The larger program goes first where compiling it is what takes longest. A CPU has few
-        # cores, and better uses one for the smaller program while Python writes the larger.
-        tasks = [compile_stretch, compile_begin]
-        for task in reversed(tasks) if jax.default_backend() == "cpu" else tasks:
-            task()
-        pool.shutdown(wait=False)
+        self._program.start(self._arrays, self._keys, self._x0s)
 
     def restore(self, read: Callable[[Any], SearchState]) -> None:
         """Begin where a checkpoint ended; ``read`` is given the shapes of the state."""
-        self._state = read(jax.eval_shape(self._begin, self._arrays, _keys(self.seeds)))
+        self._state = read(self._program.state_shapes(self._arrays, self._keys, self._x0s))
 
     def advance(self, iterations: int) -> None:
-        """Run some iterations."""
-        length = jnp.int32(iterations)
-        if self._program is None and self._compiling is not None:
-            self._program = self._compiling.result()
-        elif self._program is None:
-            self._program = compiled(self._stretch.lower(self._arrays, self.state, length))
-        self._state, (report, figures) = self._program(self._arrays, self.state, length)
+        """Run some iterations.
+
+        A seed whose whole batch fails goes on, and is named in a warning once.
+
+        Raises:
+            EvaluationError: In some iteration the batches of all seeds failed. It is the last of
+                the state, which is whole, whatever the number of iterations asked for.
+        """
+        done = self._program.advance(self._arrays, self.state, iterations)
+        self._state, (report, figures, first_failures) = done
         # What the discount was trained on stays on the device until a snapshot wants it.
         self._report, self._columns = report, metric_columns(report, figures)
-        checks.some_valid(self.batch - int(self._columns["failed"].max()), self.batch)
+        everything_failed = bool((self._columns["failed"] == self.batch).all())
+        # What fails in the iteration that is an error needs no warning.
+        self._warn_of_failures(first_failures, before=self.iteration + (not everything_failed))
+        if everything_failed:
+            raise checks.EvaluationError(
+                f"evaluation: expected at least one finite result in iteration {self.iteration}, "
+                f"got none among {self.batch} solutions of each of {len(self.seeds)} seeds. "
+                "Every objective or measure was NaN or infinite: check the evaluation function "
+                "on x0, and that x0 and sigma0 keep solutions in its domain."
+            )
+
+    def _warn_of_failures(self, first_failures: Any, *, before: int) -> None:
+        """Name the seeds of which a whole batch failed before an iteration, each once."""
+        for seed, at in zip(self.seeds, np.asarray(first_failures).tolist(), strict=True):
+            if 0 < at < before and seed not in self._warned:
+                self._warned.add(seed)
+                warnings.warn(
+                    f"evaluation: expected at least one finite result in each batch, got none "
+                    f"among the {self.batch} solutions of seed {seed} in iteration {at}. Its "
+                    "emitters restart and it goes on; the metrics count its failed rows.",
+                    stacklevel=2,
+                )
 
     def rows(self) -> list[dict[str, Any]]:
         """The figures of each seed after the last iteration."""
@@ -180,12 +134,6 @@ def _devices_for(seeds: int) -> list[Any]:
 
 def _keys(seeds: list[int]) -> Any:
     return jnp.stack([jax.random.key(seed) for seed in seeds])
-
-
-def _map_seeds(function: Callable, state: SearchState) -> SearchState:
-    iteration = state.iteration
-    state = jax.tree.map(function, eqx.tree_at(lambda s: s.iteration, state, iteration[None]))
-    return eqx.tree_at(lambda s: s.iteration, state, iteration)
 
 
 def _check_on_device(algorithm: Algorithm) -> None:

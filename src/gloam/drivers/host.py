@@ -11,6 +11,7 @@ from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.drivers.ask_tell import Search
 from gloam.drivers.evaluation import evaluation_parts
+from gloam.drivers.starts import start_of
 from gloam.records import SearchState
 
 
@@ -23,7 +24,7 @@ class Host:
         checks.expect(callable(evaluate), "evaluate", "a function of a batch of solutions",
                       type(evaluate).__name__)  # fmt: skip
         self.evaluate = evaluate
-        self.search = Search(algorithm, seed)
+        self.search = Search(algorithm, seed, x0=start_of(evaluate, algorithm, seed))
         self.batch = algorithm.emitter.solutions
         self.seeds = [self.search.seed]
 

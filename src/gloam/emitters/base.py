@@ -13,7 +13,7 @@ class Emitter(eqx.Module):
     """Frozen settings of an emitter. What it learns is in its state."""
 
     x0: eqx.AbstractVar[Float[Array, " sol"]]
-    """Stands in for an elite while the archive is empty."""
+    """Where searches start, but for seeds that have a start of their own."""
 
     @property
     @abstractmethod
@@ -31,8 +31,8 @@ class Emitter(eqx.Module):
         """Random elites that `adapt` wants, for restarts."""
 
     @abstractmethod
-    def init(self) -> Any:
-        """State before the first iteration."""
+    def init(self, x0: Float[Array, " sol"] | None = None) -> Any:
+        """State before the first iteration, at ``x0`` or else at the emitter's own."""
 
     @abstractmethod
     def ask(self, state: Any, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:

@@ -44,7 +44,7 @@ class CmaEmitters(Emitter):
     """
 
     x0: Float[Array, " sol"]
-    sigma0: float = eqx.field(static=True)
+    sigma0: float
     emitters: int = eqx.field(static=True)
     each: int = eqx.field(static=True)
     restart: RestartRule
@@ -101,9 +101,10 @@ class CmaEmitters(Emitter):
         """One for each emitter that may restart."""
         return self.emitters
 
-    def init(self) -> CmaEmittersState:
-        """Every emitter at ``x0``."""
-        means = jnp.broadcast_to(self.x0, (self.emitters, *self.x0.shape))
+    def init(self, x0: Float[Array, " sol"] | None = None) -> CmaEmittersState:
+        """Every emitter at ``x0``, or else at the emitter's own."""
+        start = self.x0 if x0 is None else x0
+        means = jnp.broadcast_to(start, (self.emitters, *start.shape))
         return CmaEmittersState(self._fresh(means), jnp.zeros((), jnp.int32))
 
     def ask(

@@ -56,7 +56,7 @@ class BasicRestart(RestartRule):
 class RestartEvery(RestartRule):
     """Also every ``iterations`` iterations, all emitters together."""
 
-    iterations: int = eqx.field(static=True)
+    iterations: int
 
     def __init__(self, iterations: int):
         self.iterations = checks.integer("iterations", iterations, minimum=1)

@@ -21,14 +21,16 @@ class Variation(Emitter):
     Args:
         x0: Starting solution.
         sigma: Standard deviation of the isotropic noise.
-        line_sigma: Standard deviation along the line to a second elite.
+        line_sigma: Standard deviation along the line to a second elite; ``None`` or 0 for none.
         batch_size: Solutions per iteration.
         lower, upper: Optional box of the solutions, into which they are clipped.
     """
 
     x0: Float[Array, " sol"]
-    sigma: float = eqx.field(static=True)
-    line_sigma: float = eqx.field(static=True)
+    sigma: float
+    line_sigma: float | None
+    """``None`` without lines: whether there are any is known when a program is compiled, the number
+    itself is not."""
     batch_size: int = eqx.field(static=True)
     lower: Float[Array, " sol"] | None
     upper: Float[Array, " sol"] | None
@@ -38,7 +40,7 @@ class Variation(Emitter):
         x0: Any,
         sigma: float,
         *,
-        line_sigma: float = 0.0,
+        line_sigma: float | None = None,
         batch_size: int = 540,
         lower: checks.Bounds | None = None,
         upper: checks.Bounds | None = None,
@@ -46,7 +48,8 @@ class Variation(Emitter):
         start = checks.finite_array("x0", x0, ndim=1, fix="Give one starting solution.")
         self.x0 = jnp.asarray(start)
         self.sigma = checks.number("sigma", sigma, above=0.0)
-        self.line_sigma = checks.number("line_sigma", line_sigma, at_least=0.0)
+        number = checks.number("line_sigma", line_sigma or 0.0, at_least=0.0)
+        self.line_sigma = number if number > 0 else None
         self.batch_size = checks.integer("batch_size", batch_size, minimum=1)
         low, high = checks.solution_bounds(lower, upper, start)
         self.lower = None if low is None else jnp.asarray(low)
@@ -60,14 +63,14 @@ class Variation(Emitter):
     @property
     def elites_to_ask(self) -> int:
         """One for each solution; two when they vary along lines."""
-        return self.batch_size * (2 if self.line_sigma > 0 else 1)
+        return self.batch_size * (1 if self.line_sigma is None else 2)
 
     @property
     def elites_to_adapt(self) -> int:
         """None: nothing restarts."""
         return 0
 
-    def init(self) -> None:
+    def init(self, x0: Float[Array, " sol"] | None = None) -> None:
         """Nothing to remember."""
 
     def ask(self, state: None, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
@@ -76,7 +79,7 @@ class Variation(Emitter):
         # The last column is for the lines.
         noise = normals(key, (self.batch_size, first.shape[1] + 1))
         solutions = first + self.sigma * noise[:, :-1]
-        if self.line_sigma > 0:
+        if self.line_sigma is not None:
             solutions += self.line_sigma * noise[:, -1:] * (elites[self.batch_size :] - first)
         if self.lower is not None:
             solutions = jnp.clip(solutions, self.lower, self.upper)

@@ -114,7 +114,7 @@ _ASSEMBLED = (discounts.MLP, discounts.CNN, discounts.Frozen, *_ALGORITHMS)
 _SPECIAL = (
     _constructed(
         archives.CVTArchive,
-        {"centroids": _images_of, "index": lambda archive: archive.index_settings},
+        {"centroids": _images_of, "index": lambda archive: archive.index_settings or "exact"},
     ),
     _constructed(discounts.DiscountModel, {"shape": lambda model: model.row_shape}),
     # Without the path of a file of centroids: they are in the archive, and evaluating needs none.
@@ -123,7 +123,8 @@ _SPECIAL = (
         domains.Triangles,
         {
             "centroids": lambda domain: _images_of(domain.images),
-            "x0": lambda domain: domain.x0,
+            "x0": lambda domain: domain.start if domain.start_seed is None else None,
+            "seed": lambda domain: domain.start_seed or 0,
             "name": lambda domain: domain.name,
         },
     ),

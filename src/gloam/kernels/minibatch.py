@@ -55,9 +55,9 @@ class Progress(NamedTuple):
 
 
 class Adam(NamedTuple):
-    """Settings of the optimiser."""
+    """Settings of the optimiser. The rate may be traced; the decays are part of the program."""
 
-    rate: float
+    rate: Float[Array, ""] | float
     decay: float
     decay_of_squares: float
 
@@ -98,6 +98,8 @@ def sweep(
         The sum of squared errors, each before its batch's update, and the layers after.
     """
     first, second = layers[0].w2.shape
+    rate, *decays = adam
+    rate, decays = jnp.asarray(rate, jnp.float32), tuple(decays)
     # Seeds each have their own total, and so their own zeros: one kernel then serves every call.
     zero = (0 * total).astype(jnp.float32)
     progress = Progress(
@@ -106,7 +108,7 @@ def sweep(
     )  # fmt: skip
 
     def step(number: Int[Array, ""], progress: Progress) -> Progress:
-        return _step(number, total, count, x, y, progress, adam, batch, interpret)
+        return _step(number, total, count, rate, x, y, progress, decays, batch, interpret)
 
     # The first call has no batch behind it, and only goes forward.
     calls = x.shape[0] // batch + 1
@@ -118,34 +120,46 @@ def sweep(
     return progress.loss, progress[:3]
 
 
-@partial(jax.jit, static_argnames=("adam", "batch", "interpret"))  # traced once for all calls
+@partial(jax.jit, static_argnames=("decays", "batch", "interpret"))  # traced once for all calls
 def _step(
     number: Int[Array, ""],
     total: Int[Array, ""],
     count: Int[Array, ""],
+    rate: Float[Array, ""],
     x: Float[Array, "n inputs"],
     y: Float[Array, " n"],
     progress: Progress,
-    adam: Adam,
+    decays: tuple[float, float],
     batch: int,
     interpret: bool,
 ) -> Progress:
     return pl.pallas_call(
-        partial(_kernel, adam=adam, batch=batch, interpret=interpret),
+        partial(_kernel, decays=decays, batch=batch, interpret=interpret),
         [jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), progress)],
         grid=(progress.sums.shape[0],),
         compiler_params=plgpu.CompilerParams(num_warps=_WARPS, num_stages=1),
         interpret=interpret,
         name="minibatch",
-    )(number, total, count, x, y, progress)[0]
+    )(number, total, count, rate, x, y, progress)[0]
 
 
 def _kernel(
-    number: Any, total: Any, count: Any, x: Any, y: Any, old: Any, new: Any,
-    *, adam: Adam, batch: int, interpret: bool,
-) -> None:  # fmt: skip
+    number: Any,
+    total: Any,
+    count: Any,
+    rate: Any,
+    x: Any,
+    y: Any,
+    old: Any,
+    new: Any,
+    *,
+    decays: tuple[float, float],
+    batch: int,
+    interpret: bool,
+) -> None:
     """Learn from batch ``number - 1``, and take batch ``number`` to the second layer."""
-    block, number, total = pl.program_id(0), number[...], total[...]
+    block, number, total, rate = pl.program_id(0), number[...], total[...], rate[...]
+    decay, decay_of_squares = decays
     rows, inputs = x.shape
     blocks, width = old.sums.shape[0], padded(inputs)
     dot = partial(product, interpret=interpret)
@@ -162,8 +176,8 @@ def _kernel(
         return plgpu.load(place, mask=inside, other=0.0)
 
     time = (count[...] + number).astype(jnp.float32)
-    unbias = 1.0 / (1.0 - jnp.exp(time * math.log(adam.decay)))
-    unbias_squares = 1.0 / (1.0 - jnp.exp(time * math.log(adam.decay_of_squares)))
+    unbias = 1.0 / (1.0 - jnp.exp(time * math.log(decay)))
+    unbias_squares = 1.0 / (1.0 - jnp.exp(time * math.log(decay_of_squares)))
 
     def load(ref, place, mask=None):
         return plgpu.load(ref.at[place], mask=mask, other=None if mask is None else 0.0)
@@ -172,11 +186,11 @@ def _kernel(
         """Update some weights, and give them back."""
         before = [load(getattr(layers, name), place, mask) for layers in old[:3]]
         weight, mean, square = before
-        next_mean = adam.decay * mean + (1 - adam.decay) * gradient
-        next_square = adam.decay_of_squares * square
-        next_square += (1 - adam.decay_of_squares) * gradient * gradient
+        next_mean = decay * mean + (1 - decay) * gradient
+        next_square = decay_of_squares * square
+        next_square += (1 - decay_of_squares) * gradient * gradient
         step = next_mean * unbias / (jnp.sqrt(next_square * unbias_squares) + _EPSILON)
-        after = weight - adam.rate * step, next_mean, next_square
+        after = weight - rate * step, next_mean, next_square
         after = [jnp.where(live, *pair) for pair in zip(after, before, strict=True)]
         for layers, value in zip(new[:3], after, strict=True):
             plgpu.store(getattr(layers, name).at[place], value, mask=mask)
