@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import gloam
+from gloam.drivers import ask_tell
 from gloam.drivers.fused import Fused
 
 from .conftest import assert_same_bits, evaluate
@@ -79,6 +80,7 @@ def test_nothing_compiles_after_the_first_stretch(dms):
 
 
 def test_ask_and_tell_compile_once(dms):
+    ask_tell._programs.cache_clear()  # other tests have used them otherwise
     search = search_for(dms, 0, 3)
     assert search._ask._cache_size() == 1
     assert search._tell._cache_size() == 1

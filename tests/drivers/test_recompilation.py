@@ -156,6 +156,38 @@ def test_a_domain_counts_by_value_and_a_function_by_identity():
     assert traces(lambda x: function(x)) > 0
 
 
+SCALE = 1.0
+
+
+def scaled(solutions):
+    return evaluate(SCALE * solutions)
+
+
+def best_of(function, seed=0):
+    algorithm = cma_mae(0.3, np.zeros(5))
+    result = gloam.run(function, algorithm, seeds=[seed], iterations=2, progress=False)
+    return np.asarray(result.archive.measures)
+
+
+def test_a_function_that_reads_another_value_is_another_program(monkeypatch):
+    """As in a notebook, where a variable is set in another cell."""
+    before = best_of(lambda solutions: scaled(solutions))
+    first = best_of(scaled)
+    np.testing.assert_array_equal(first, before)
+    monkeypatch.setitem(globals(), "SCALE", 2.0)
+    np.testing.assert_array_equal(best_of(scaled), best_of(lambda x: evaluate(2.0 * x)))
+    shift = 0.0
+
+    def shifted(solutions):
+        return scaled(solutions + shift)
+
+    unshifted = best_of(shifted)
+    shift = 1.0
+    assert not np.array_equal(best_of(shifted), unshifted)
+    monkeypatch.setitem(globals(), "SCALE", 1.0)  # read by a function that it calls
+    assert not np.array_equal(best_of(lambda x: scaled(x)), best_of(shifted))
+
+
 @pytest.mark.parametrize("pair", [(1, 1.0), (True, 1), (2.0, 3.0)])
 def test_leaves_of_other_modules_are_compared_with_their_types(pair):
     one, other = (split(Scaled(value, []))[1] for value in pair)  # pyright: ignore
@@ -219,6 +251,5 @@ def test_programs_are_not_kept_for_ever():
     first = build()
     for _ in range(fused_program._KEPT):
         build()
-    jax.clear_caches()
     gc.collect()
     assert first() is None

@@ -46,7 +46,9 @@ def run(
             ``(batch, meas)`` (or in the archive's shape, such as ``(batch, 28, 28)``), and
             optionally a dict of fields, in operations that JAX can trace.
             It may return measures alone: then closeness to the centre of the cell (a dataset's
-            item) is maximised.
+            item) is maximised. It may have a start for each seed, ``domain.x0_of(seed)``, which is
+            used where the algorithm was built with ``domain.x0``. A function is compiled once: what
+            it reads may be set to something else, but not be changed in place.
         algorithm: For instance `gloam.DMS`.
         seeds: The seeds, or how many of them (then 0, 1, ...).
         iterations: How many, in all.
@@ -65,6 +67,8 @@ def run(
 
     Raises:
         Interrupted: After Ctrl-C; the state was saved before.
+        EvaluationError: Every solution of every seed failed in one iteration. A single seed whose
+            batch fails goes on, with a warning.
 
     Example:
         >>> import gloam

@@ -15,6 +15,7 @@ from jaxtyping import Array
 
 from gloam import kernels
 from gloam.algorithms import Algorithm
+from gloam.drivers.variables import variables_of
 
 _ARRAY = object()  # stands for an array among the leaves of a `Rest`
 _INT32 = np.iinfo(np.int32)
@@ -31,12 +32,14 @@ class Rest:
     """What a tree is besides its arrays: its structure, its static fields and its functions.
 
     Two of them are equal when they describe the same program for arrays of the same shapes. Leaves
-    that cannot be hashed, such as objects of a user's own class, are equal to themselves alone.
+    that cannot be hashed, such as objects of a user's own class, are equal to themselves alone. So
+    are functions, as long as the variables that they read are the same.
     """
 
     def __init__(self, structure: Any, leaves: tuple[Any, ...]):
         self._structure = structure
         self._leaves = leaves
+        self._variables = tuple(value for leaf in leaves for value in variables_of(leaf))
         # Static fields may be unhashable (a dict of fields); the structure's hash leaves them out.
         self._hash = hash((structure, tuple(_hash(leaf) for leaf in leaves)))
 
@@ -52,7 +55,9 @@ class Rest:
             same = bool(self._structure == other._structure)
         except Exception:  # static fields of a user's module whose comparison is no yes or no
             return False
-        return same and all(map(_same, self._leaves, other._leaves))
+        same &= len(self._variables) == len(other._variables)
+        pairs = zip(self._leaves + self._variables, other._leaves + other._variables, strict=False)
+        return same and all(_same(*pair) for pair in pairs)
 
     def with_arrays(self, arrays: list[Array]) -> Any:
         """The tree with these arrays in their places."""
