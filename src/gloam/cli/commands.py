@@ -8,10 +8,10 @@ import tyro
 
 from gloam.algorithms import DMS
 from gloam.cli.choices import AlgorithmChoice, build_algorithm
-from gloam.cli.fill import Gallery, clear_run, digits, tell_matches
+from gloam.cli.fill import Gallery, check_no_run, clear_run, digits, tell_matches
 from gloam.datasets import Matches
 from gloam.domains import LinearProjection, Triangles
-from gloam.drivers import Result, resume, run
+from gloam.drivers import ForeignError, Result, resume, run
 from gloam.emitters import RestartEvery
 from gloam.experiments import paper_algorithm
 
@@ -43,8 +43,14 @@ class Run:
     quiet: bool = False
     """No progress bar."""
 
+    @property
+    def continuation(self) -> str:
+        """How this run is continued."""
+        return f"`gloam resume {self.out}`"
+
     def __call__(self) -> None:
         """Run it."""
+        check_no_run(self.out, self.continuation)
         domain = self.algorithm.domain.build()
         result = run(
             domain, build_algorithm(self.algorithm, domain),
@@ -70,7 +76,16 @@ class Resume:
 
     def __call__(self) -> None:
         """Resume it."""
-        _tell(resume(self.run, iterations=self.iterations, progress=not self.quiet))
+        try:
+            result = resume(self.run, iterations=self.iterations, progress=not self.quiet)
+        except ForeignError as error:
+            raise ValueError(
+                f"'{self.run}': this run evaluates your own function, or has parts of your own, "
+                "which only your code can give. Continue it with the command that began it: "
+                f"gloam fill ... --out {self.run} --resume. A run that your own program began is "
+                "continued by that program."
+            ) from error
+        _tell(result)
 
 
 @dataclasses.dataclass(frozen=True)

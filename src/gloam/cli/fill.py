@@ -3,7 +3,7 @@
 import dataclasses
 import shutil
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import tyro
@@ -11,7 +11,7 @@ import tyro
 from gloam import checks, datasets
 from gloam.algorithms import DMS
 from gloam.archives import IndexName
-from gloam.cli import user_code
+from gloam.cli import errors, user_code
 from gloam.datasets import Dataset, Matches
 from gloam.drivers import Interrupted, RunFolder, optimize
 from gloam.emitters import BasicRestart, RestartEvery
@@ -59,14 +59,26 @@ class Fill:
     """Iterations between restarts; 0 for none but CMA-ES's own."""
     seed: int = 0
     """The same seed gives the same result."""
+    log_every: int = 50
+    """Iterations between two rows of metrics."""
+    checkpoint_seconds: float = 60.0
+    """Longest time between two checkpoints."""
+    checkpoint_every: int | None = None
+    """Iterations between two checkpoints, besides those by time."""
     resume: bool = False
     """Continue the run in the folder."""
     quiet: bool = False
     """No progress bar."""
 
+    continuation: ClassVar[str] = "the same command and --resume"
+    """How a run is continued; `gloam resume` cannot know the function."""
+
     def __call__(self) -> None:
         """Search, then show."""
+        if not self.resume:
+            check_no_run(self.out, self.continuation)
         module, evaluate = user_code.load(self.function, "evaluate")
+        evaluate = user_code.guarded(evaluate)
         data = read_dataset(self.dataset, self.size, self.mode)
         if self.items is not None:
             data = data.subsample(self.items, self.seed)
@@ -89,11 +101,14 @@ class Fill:
             optimize(
                 evaluate, algorithm, self.iterations, seed=self.seed, run_dir=self.out,
                 dataset=data, resume=self.resume, progress=not self.quiet,
+                log_every=self.log_every, checkpoint_every=self.checkpoint_every,
+                checkpoint_seconds=self.checkpoint_seconds,
             )  # fmt: skip
         except Interrupted as stopped:
-            # `gloam resume` cannot know the function.
-            advice = "continue with the same command and --resume"
-            raise Interrupted(stopped.run_dir, stopped.iteration, advice) from None
+            advice = f"continue with {self.continuation}"
+            raise Interrupted(
+                stopped.run_dir, stopped.iteration, advice, signal=stopped.signal
+            ) from None
         tell_matches(Matches(RunFolder(self.out).read_archive(), data))
         Gallery(self.out)()
 
@@ -117,7 +132,10 @@ class New:
 
 @dataclasses.dataclass(frozen=True)
 class Gallery:
-    """Show what a run made of a dataset: pairs of solution and item, as a picture and a page."""
+    """Show what a run made of a dataset: pairs of solution and item, as a page and a table.
+
+    Where there are pictures, they are on the page, and on a sheet of their own.
+    """
 
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder; the run was given a dataset."""
@@ -220,6 +238,12 @@ def _check_measures(evaluate: Any, start: np.ndarray, data: Dataset) -> None:
     checks.expect(found in shapes, "measures", f"shape {told}, as the items have",
                   f"shape {found} for a batch of 2",
                   "Return what each solution makes, in the form of the items.")  # fmt: skip
+
+
+def check_no_run(path: Path, continuation: str) -> None:
+    """Refuse to begin a run in a folder that holds one."""
+    if RunFolder(path).holds_run:
+        raise ValueError(errors.run_exists(path, continuation))
 
 
 def clear_run(path: Path) -> None:
