@@ -15,6 +15,7 @@ from gloam.cli import errors, user_code
 from gloam.datasets import Dataset, Matches
 from gloam.drivers import Interrupted, RunFolder, optimize
 from gloam.emitters import BasicRestart, RestartEvery
+from gloam.files import read_array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,7 +222,7 @@ def _start(x0: Any, seed: int) -> np.ndarray:
             size = int(number)
             random = np.random.default_rng(seed)
             return np.zeros(size) if kind == "zeros" else random.uniform(0, 1, size)
-        return np.load(checks.existing_file("x0", x0, fix), allow_pickle=False)
+        return read_array(checks.existing_file("x0", x0, fix), "x0")
     checks.expect(x0 is not None, "x0", "a starting solution", "none", fix)
     return np.asarray(x0)
 
