@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from gloam import checks, files
+from gloam import checks, files, kernels
 from gloam.archives.neighbors import lanes, most_similar
 
 _BLOCK = 2048
@@ -77,7 +77,7 @@ def _lloyd(
     return centroids
 
 
-@jax.jit
+@kernels.jit
 def _improved(
     centroids: Float[Array, "cells meas"],
     points: Float[Array, "n meas"],

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import ArrayLike
 
-from gloam import checks, files, step
+from gloam import checks, files, kernels, step
 from gloam._version import __version__
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
@@ -55,12 +55,12 @@ class Search:
         self._archive, self._batch = algorithm.archive, algorithm.emitter.solutions
         self._fields = dict(self._archive.fields)
         self._shapes = checks.measure_shapes(self._batch, self._archive.measure_shape)
-        self._init = jax.jit(lambda arrays, key: step.init(eqx.combine(arrays, static), key))
-        self._inspect = jax.jit(
+        self._init = kernels.jit(lambda arrays, key: step.init(eqx.combine(arrays, static), key))
+        self._inspect = kernels.jit(
             lambda arrays, state: step.inspect(eqx.combine(arrays, static), state)
         )
-        self._ask = jax.jit(ask)
-        self._tell = jax.jit(tell, donate_argnums=1)
+        self._ask = kernels.jit(ask)
+        self._tell = kernels.jit(tell, donate_argnums=1)
         self._proposal: Proposal | None = None
         self._report: Report | None = None
         # Waited for, because PyTorch's random state is borrowed to draw a `TorchNetwork`'s weights.

@@ -21,6 +21,7 @@ from gloam.discounts import TorchNetwork
 from gloam.drivers.compiling import compiled
 from gloam.drivers.evaluation import evaluation_parts, flat_rows
 from gloam.drivers.rows import metric_columns, metric_rows, snapshot_arrays
+from gloam.kernels import with_plain_twins
 from gloam.records import Report, SearchState
 
 
@@ -107,7 +108,11 @@ class Fused:
         state = self._state
         if state is None:
             assert self._beginning is not None, "start() or restore() comes first"
-            state = self._state = self._beginning.result()(self._arrays, _keys(self.seeds))
+            keys = _keys(self.seeds)
+            begin = with_plain_twins(
+                self._beginning.result, lambda: compiled(self._begin.lower(self._arrays, keys))
+            )
+            state = self._state = begin(self._arrays, keys)
         return state  # pyright: ignore[reportReturnType]
 
     @property
@@ -117,6 +122,9 @@ class Fused:
 
     def start(self) -> None:
         """Begin at iteration 0: both programs compile side by side, while the caller goes on."""
+        with_plain_twins(self._start_compiling, self._start_compiling)
+
+    def _start_compiling(self) -> None:
         begin = self._begin.trace(self._arrays, _keys(self.seeds))
         pool = ThreadPoolExecutor(2)  # for compiling only: settings of JAX are by thread
 
@@ -142,10 +150,13 @@ class Fused:
     def advance(self, iterations: int) -> None:
         """Run some iterations."""
         length = jnp.int32(iterations)
-        if self._program is None and self._compiling is not None:
-            self._program = self._compiling.result()
-        elif self._program is None:
-            self._program = compiled(self._stretch.lower(self._arrays, self.state, length))
+        if self._program is None:
+
+            def compile_stretch() -> Callable:
+                return compiled(self._stretch.lower(self._arrays, self.state, length))
+
+            started = compile_stretch if self._compiling is None else self._compiling.result
+            self._program = with_plain_twins(started, compile_stretch)
         self._state, (report, figures) = self._program(self._arrays, self.state, length)
         # What the discount was trained on stays on the device until a snapshot wants it.
         self._report, self._columns = report, metric_columns(report, figures)
