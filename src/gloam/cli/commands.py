@@ -8,7 +8,8 @@ import tyro
 
 from gloam.algorithms import DMS
 from gloam.cli.choices import AlgorithmChoice, build_algorithm
-from gloam.cli.fill import Gallery, check_no_run, clear_run, digits, tell_matches
+from gloam.cli.fill import Gallery, clear_run, digits, tell_matches
+from gloam.cli.outputs import check_no_run
 from gloam.datasets import Matches
 from gloam.domains import LinearProjection, Triangles
 from gloam.drivers import ForeignError, Result, resume, run

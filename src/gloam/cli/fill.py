@@ -11,7 +11,8 @@ import tyro
 from gloam import checks, datasets
 from gloam.algorithms import DMS
 from gloam.archives import IndexName
-from gloam.cli import errors, user_code
+from gloam.cli import user_code
+from gloam.cli.outputs import check_no_run, write_new
 from gloam.datasets import Dataset, Matches
 from gloam.drivers import Interrupted, RunFolder, optimize
 from gloam.emitters import BasicRestart, RestartEvery
@@ -124,10 +125,8 @@ class New:
     def __call__(self) -> None:
         """Write it."""
         checks.expect(self.file.suffix == ".py", "file", "a name that ends in .py", str(self.file))
-        checks.expect(not self.file.exists(), "file", "a new name", f"'{self.file}', which exists")
-        self.file.parent.mkdir(parents=True, exist_ok=True)
         template = Path(__file__).with_name("template.py").read_text()
-        self.file.write_text(template.replace("FILE", str(self.file)))
+        write_new(self.file, template.replace("FILE", str(self.file)))
         print(f"{self.file}\nrun it:  gloam fill {self.file} --dataset digits")
 
 
@@ -239,12 +238,6 @@ def _check_measures(evaluate: Any, start: np.ndarray, data: Dataset) -> None:
     checks.expect(found in shapes, "measures", f"shape {told}, as the items have",
                   f"shape {found} for a batch of 2",
                   "Return what each solution makes, in the form of the items.")  # fmt: skip
-
-
-def check_no_run(path: Path, continuation: str) -> None:
-    """Refuse to begin a run in a folder that holds one."""
-    if RunFolder(path).holds_run:
-        raise ValueError(errors.run_exists(path, continuation))
 
 
 def clear_run(path: Path) -> None:

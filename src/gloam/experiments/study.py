@@ -92,9 +92,9 @@ class Cell:
         return [RunFolder(part) for part in sorted(self.path.glob("part-*"))]
 
     def metrics(self) -> pd.DataFrame:
-        """Metrics of all trials so far."""
+        """Metrics of all trials so far; ``part`` tells the run folders of the cell apart."""
         tables = [folder.read_metrics() for folder in self.folders()]
-        tables = [table for table in tables if len(table)]
+        tables = [table.assign(part=part) for part, table in enumerate(tables) if len(table)]
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
@@ -147,7 +147,13 @@ class Study:
         return set(range(self.trials)) <= set(done["seed"])
 
     def write(self) -> None:
-        """Remember the study in its folder."""
+        """Remember the study in its folder.
+
+        Raises:
+            ValueError: There is a ``study.json`` of something else.
+        """
+        if (self.path / "study.json").exists():
+            Study.read(self.path)  # raises if it is not one
         content = dataclasses.asdict(self) | {"path": "."}
         write_json(self.path / "study.json", content)
 
@@ -156,10 +162,17 @@ class Study:
         """The study in a folder."""
         file = checks.existing_file("study", Path(path) / "study.json",
                                     "Give the folder that `gloam paper --out` wrote.")  # fmt: skip
-        content = json.loads(file.read_text()) | {"path": Path(path)}
-        for name in ("domains", "algorithms"):
-            content[name] = tuple(content[name])
-        return Study(**content)
+        try:
+            content = json.loads(file.read_text())
+            assert set(content) == {field.name for field in dataclasses.fields(Study)}
+            for name in ("domains", "algorithms"):
+                content[name] = tuple(content[name])
+            return Study(**(content | {"path": Path(path)}))
+        except (ValueError, TypeError, AssertionError) as error:
+            raise ValueError(
+                f"study: expected a file that `gloam paper` wrote, got '{file}' ({error}). "
+                "Give another folder, or move the file away."
+            ) from error
 
 
 def build_cell(study: Study, cell: Cell) -> tuple[Domain, Algorithm]:

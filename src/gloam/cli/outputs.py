@@ -1,0 +1,53 @@
+"""Checks before a command writes: a file that gloam did not write is never replaced."""
+
+from pathlib import Path
+
+from gloam import checks
+from gloam.cli.errors import run_exists
+from gloam.drivers import RunFolder
+
+_OF_RUNS = (
+    "config.npz",
+    "metrics.parquet",
+    "archive.npz",
+    "dataset.npz",
+    "gallery.html",
+    "matches.csv",
+    "matches.parquet",
+)
+_OF_BENCH = ("bench.md", "bench.csv", "bench.png")
+_BENCH_HEADER = b"algorithm,measures,contender,"
+_FIX = "Choose another folder by --out, or move the file away."
+
+
+def check_no_run(path: Path, continuation: str) -> None:
+    """Refuse to begin a run in a folder that holds one, or files of others by the same names."""
+    if RunFolder(path).holds_run:
+        raise ValueError(run_exists(path, continuation))
+    _check_free(path, _OF_RUNS)
+
+
+def check_bench(path: Path) -> None:
+    """Refuse to replace files in a folder unless they are of an earlier `gloam bench`."""
+    table = path / "bench.csv"
+    if table.is_file():
+        with open(table, "rb") as file:
+            if file.read(len(_BENCH_HEADER)) == _BENCH_HEADER:
+                return
+    _check_free(path, _OF_BENCH)
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file that must not exist."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        checks.expect(False, "file", "a new name", f"'{path}', which exists")
+
+
+def _check_free(path: Path, names: tuple[str, ...]) -> None:
+    found = next((path / name for name in names if (path / name).exists()), None)
+    expected = "a folder without files that gloam did not write by the names it uses"
+    checks.expect(found is None, "out", expected, f"'{found}'", _FIX)
