@@ -139,7 +139,7 @@ def read_npy(stream: IO[bytes], size: int, limit: int) -> np.ndarray:
     if needed > size - start:
         raise ValueError(f"it declares {needed:,} bytes and has {max(size - start, 0):,}")
     content = np.empty(needed, np.uint8)
-    view, done = memoryview(content), 0
+    view, done = content.data, 0
     while done < needed:
         # Pieces, because a stream that is decompressed makes a copy of what is read at once.
         part = stream.read(min(needed - done, 1 << 24))
@@ -200,8 +200,8 @@ class _Counted:
     def __init__(self, stream: IO[bytes]):
         self._stream, self.count = stream, 0
 
-    def read(self, size: int) -> bytes:
-        if size > _LARGEST_HEADER:
+    def read(self, size: int = -1, /) -> bytes:
+        if not 0 <= size <= _LARGEST_HEADER:
             raise ValueError("the header is too long")
         part = self._stream.read(size)
         self.count += len(part)

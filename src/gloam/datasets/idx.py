@@ -69,7 +69,7 @@ def _inflated(
 def _array(
     name: str,
     file: Path,
-    stream: IO[bytes],
+    stream: IO[bytes] | gzip.GzipFile,
     size: int | None,
     max_bytes: int | None,
     *,

@@ -59,9 +59,10 @@ def results(trials: pd.DataFrame) -> pd.DataFrame:
 
 def _wallclock(cell: pd.DataFrame) -> float:
     """Seconds of all trials of a cell: trials of a part run at once, parts one after another."""
+    seconds: Any = cell["seconds"]
     if "part" not in cell:
-        return float(cell["seconds"].max())
-    return float(cell.groupby("part")["seconds"].max().sum())
+        return float(seconds.max())
+    return float(seconds.groupby(cell["part"]).max().sum())
 
 
 def wallclock(results: pd.DataFrame) -> pd.DataFrame:
