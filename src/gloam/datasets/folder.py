@@ -79,9 +79,13 @@ def from_folder(
         ThreadPoolExecutor() as pool,
     ):
         failures = []
-        for failure in pool.map(read, range(len(files))):
-            failures.append(failure)
-            advance(1)
+        try:
+            for failure in pool.map(read, range(len(files))):
+                failures.append(failure)
+                advance(1)
+        except BaseException:  # Ctrl-C does not wait until all the others are read
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     skipped = tuple(failure for failure in failures if failure is not None)
     if skipped:
         _report(skipped, len(files), path)
@@ -100,16 +104,17 @@ def from_folder(
     kept, place = rows.first_of_equal(pictures[block] for block in rows.blocks(pictures))
     pictures = pictures[kept] if len(kept) < len(pictures) else pictures
     vectors = embed_all(embed, pictures, batch=batch, cache=cache, source=folder, progress=progress)
-    return Dataset(
-        vectors,
-        labels=None if labels is None else [labels[row] for row in kept],
-        names=[names[row] for row in kept],
-        images=pictures,
-        skipped=skipped,
-        source=folder,
-        place=place,
-        fresh=True,
-    )
+    with limits.naming(folder):
+        return Dataset(
+            vectors,
+            labels=None if labels is None else [labels[row] for row in kept],
+            names=[names[row] for row in kept],
+            images=pictures,
+            skipped=skipped,
+            source=folder,
+            place=place,
+            fresh=True,
+        )
 
 
 def _files(folder: Path) -> list[Path]:
