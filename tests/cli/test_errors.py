@@ -91,6 +91,20 @@ def test_a_drivers_advice_is_reworded(problem, capsys, monkeypatch):
     assert "resume=True" not in message
 
 
+def test_what_a_driver_adds_to_an_error_is_told(capsys, monkeypatch):
+    class LockedError(ValueError):
+        run_dir = Path("r")  # not every error about a run folder is that it holds a run
+
+    def locked(*_, **__):
+        error = LockedError("'r' is in use.")
+        error.add_note("The run was saved after iteration 3 in 'r'.")
+        raise error
+
+    monkeypatch.setattr(commands, "run", locked)
+    message = told(capsys, "run", "dms", "lp", "--out", "r")
+    assert message == "error: 'r' is in use. The run was saved after iteration 3 in 'r'.\n"
+
+
 def test_resume_of_a_filled_dataset_names_the_command(problem, capsys):
     main(fill("mine.py"))
     message = told(capsys, "resume", "runs/x")

@@ -54,10 +54,11 @@ def run_exists(run_dir: Any, continuation: str) -> str:
 
 def _worded(error: BaseException, command: Any) -> str:
     """The message of an error, with the remedy of the command line."""
-    run_dir = getattr(error, "run_dir", None)
-    if run_dir is not None:  # drivers advise arguments of Python functions
-        return run_exists(run_dir, getattr(command, "continuation", f"gloam resume {run_dir}"))
-    return str(error)
+    # By its name: whoever reads run folders defines it, and it advises an argument of Python.
+    if type(error).__name__ == "RunExistsError":
+        run_dir = getattr(error, "run_dir", "")
+        return run_exists(run_dir, getattr(command, "continuation", f"`gloam resume {run_dir}`"))
+    return " ".join([str(error), *getattr(error, "__notes__", [])])
 
 
 def _saved(command: Any) -> str:
