@@ -9,7 +9,7 @@ import gloam
 
 SOURCE = Path(gloam.__file__).parent
 
-_BASE = {"records", "checks", "files", "draws", "kernels"}
+_BASE = {"records", "checks", "files", "draws", "kernels", "terminal"}
 _PIECES = {"emitters", "archives", "discounts"}
 _CORE = _BASE | _PIECES | {"algorithms", "step", "_version"}
 
@@ -22,6 +22,7 @@ ALLOWED = {
     "files": set(),
     "draws": set(),
     "kernels": set(),
+    "terminal": set(),
     "records": {"checks"},
     "emitters": _BASE,
     "archives": _BASE,

@@ -2,9 +2,12 @@
 
 import contextlib
 import json
+import math
 import os
 import re
-from collections.abc import Callable, Mapping
+import stat
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -81,3 +84,140 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 def write_table(path: Path, table: "pd.DataFrame") -> None:
     """Write a table as Parquet."""
     write(path, lambda file: table.to_parquet(file, index=False))
+
+
+_DEFAULT_LIMIT = 8 << 30
+_LARGEST_SIZE = 1 << 62
+_LARGEST_HEADER = 1 << 16
+
+
+def byte_limit(max_bytes: int | None) -> int:
+    """``max_bytes``, or by default half of the machine's memory."""
+    if max_bytes is not None:
+        return max_bytes
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (AttributeError, ValueError, OSError):  # not known here, as on Windows
+        return _DEFAULT_LIMIT
+
+
+def open_regular(path: str | os.PathLike) -> IO[bytes]:
+    """Open a file to read its bytes.
+
+    Raises:
+        OSError: It cannot be opened, or is no regular file: a pipe or a device would block, or
+            never end.
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(f"it is not a regular file: '{path}'")
+    return open(path, "rb")
+
+
+def read_array(
+    path: str | os.PathLike, name: str = "path", *, max_bytes: int | None = None
+) -> np.ndarray:
+    """Read one plain array from a ``.npy`` file that need not be trusted.
+
+    What the file declares is checked before memory is taken.
+
+    Args:
+        path: The file.
+        name: What errors call it, such as ``"centroids"``.
+        max_bytes: Largest array that is read; by default half of the machine's memory.
+
+    Raises:
+        ValueError: It is no such file, it is damaged, or it is too large; names the file.
+    """
+    try:
+        with open_regular(path) as file:
+            return read_npy(file, os.fstat(file.fileno()).st_size, byte_limit(max_bytes))
+    except (OSError, ValueError, MemoryError) as error:
+        raise ValueError(
+            f"{name}: expected a .npy file of plain numbers, got '{path}' ({error}). "
+            "Write it again, by numpy.save."
+        ) from None
+
+
+def read_npy(stream: IO[bytes], size: int, limit: int) -> np.ndarray:
+    """Read one plain array in the format of ``.npy``.
+
+    Args:
+        stream: Where the format begins.
+        size: Bytes of the format that can follow at most.
+        limit: Largest array that is read, in bytes.
+
+    Raises:
+        ValueError: The bytes are no such array, or it is too large.
+    """
+    shape, fortran_order, dtype, start = read_npy_header(stream)
+    needed = checked_size(shape, dtype.itemsize, limit)
+    if needed > size - start:
+        raise ValueError(f"it declares {needed:,} bytes and has {max(size - start, 0):,}")
+    content = np.empty(needed, np.uint8)
+    view, done = content.data, 0
+    while done < needed:
+        # Pieces, because a stream that is decompressed makes a copy of what is read at once.
+        part = stream.read(min(needed - done, 1 << 24))
+        if not part:
+            raise ValueError(f"it ends after {done:,} of {needed:,} bytes")
+        view[done : done + len(part)] = part
+        done += len(part)
+    array = content.view(dtype) if dtype.itemsize else np.empty(0, dtype)
+    return array.reshape(shape[::-1]).T if fortran_order else array.reshape(shape)
+
+
+def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype, int]:
+    """Shape, order, dtype and number of bytes of the header of a plain array.
+
+    Raises:
+        ValueError: The bytes are no such header, or the array is not plain.
+    """
+    counted = _Counted(stream)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0}
+    readers[2, 0] = np.lib.format.read_array_header_2_0
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Python's parser, about the text of the header
+            version = np.lib.format.read_magic(counted)
+            shape, fortran_order, dtype = readers[version](counted)
+    except Exception as error:  # a header is a text, which can be wrong in many ways
+        raise ValueError("it does not begin with the header of an array") from error
+    if dtype.hasobject or dtype.names is not None or dtype.subdtype is not None:
+        raise ValueError(f"it has the dtype {dtype}, which is not plain numbers or text")
+    if dtype.itemsize == 0 and 0 not in shape:
+        raise ValueError(f"it has the empty dtype {dtype}")
+    return shape, fortran_order, dtype, counted.count
+
+
+def checked_size(shape: Sequence[int], itemsize: int, limit: int) -> int:
+    """Bytes of an array of ``shape``, at most ``limit``.
+
+    >>> checked_size((10, 3), 4, 1000)
+    120
+    """
+    if any(size < 0 for size in shape) or len(shape) > 32:
+        raise ValueError(f"it declares the shape {tuple(shape)}")
+    # Axes beside an empty one are counted, too: NumPy cannot index more.
+    if math.prod(size for size in shape if size) * max(itemsize, 1) > _LARGEST_SIZE:
+        raise ValueError("it declares a shape that no array can have")
+    needed = math.prod(shape) * itemsize
+    if needed > limit:
+        raise ValueError(
+            f"it declares an array of {needed:,} bytes, and the limit is {limit:,}; "
+            "raise max_bytes if it is meant to be that large"
+        )
+    return needed
+
+
+class _Counted:
+    """A stream that counts what is read."""
+
+    def __init__(self, stream: IO[bytes]):
+        self._stream, self.count = stream, 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        if not 0 <= size <= _LARGEST_HEADER:
+            raise ValueError("the header is too long")
+        part = self._stream.read(size)
+        self.count += len(part)
+        return part

@@ -7,6 +7,7 @@ import pytest
 
 import gloam
 from gloam.cli import main
+from gloam.cli.outputs import check_bench
 
 
 def run(*arguments):
@@ -93,6 +94,7 @@ def test_bench_writes_a_table_a_csv_and_a_picture(tmp_path, capsys, monkeypatch)
     assert "| map-elites-line | 2 | gloam fused |" in printed
     assert {path.name for path in tmp_path.iterdir()} == {"bench.md", "bench.csv", "bench.png"}
     assert len(pd.read_csv(tmp_path / "bench.csv")) == 2
+    check_bench(tmp_path)  # its own files may be replaced
 
 
 def test_a_stop_outside_the_search_needs_no_traceback(tmp_path, monkeypatch, capsys):
@@ -104,3 +106,23 @@ def test_a_stop_outside_the_search_needs_no_traceback(tmp_path, monkeypatch, cap
         run("run", "dms", "lp", "--iterations", 1, "--out", tmp_path / "r", "--quiet")
     assert ended.value.code == 130
     assert "stopped" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["bench.md", "bench.csv", "bench.png"])
+def test_bench_does_not_replace_files_of_others(name, tmp_path, capsys):
+    (tmp_path / name).write_text("my own, 1, 2")
+    with pytest.raises(SystemExit) as stopped:
+        main(["bench", "--out", str(tmp_path)])
+    assert stopped.value.code == 2
+    assert name in capsys.readouterr().err
+    assert (tmp_path / name).read_text() == "my own, 1, 2"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("name", ["matches.csv", "gallery.html", "archive.npz"])
+def test_a_run_does_not_replace_files_of_others(name, tmp_path, capsys):
+    (tmp_path / name).write_text("my own")
+    with pytest.raises(SystemExit):
+        run("run", "map-elites", "arm", "--iterations", 1, "--out", tmp_path, "--quiet")
+    assert name in capsys.readouterr().err
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "my own")]

@@ -1,10 +1,13 @@
 """Filling a dataset from the command line: bad input is told before any search."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from gloam import RunFolder
 from gloam.cli import fill, main
 from gloam.cli.fill import digits, read_dataset
+from gloam.datasets import Matches
 from gloam.drivers import Interrupted
 
 
@@ -55,11 +58,27 @@ def test_wrong_input_is_explained_before_the_search(problem, capsys, arguments, 
     assert not (problem / "runs").exists()
 
 
-def test_vectors_without_pictures_say_what_a_gallery_needs(problem, capsys):
-    told = refused(capsys, "mine.py", "--dataset", "data.npy", "--x0", "uniform:2",
-                   "--sigma0", "0.5", "--out", "runs/v")  # fmt: skip
-    assert "image" in told
-    assert (problem / "runs" / "v" / "archive.npz").is_file()  # the search itself is kept
+def test_vectors_without_pictures_end_in_a_table_and_a_page(problem, capsys):
+    main(["fill", "mine.py", "--dataset", "data.npy", "--iterations", "2", "--quiet",
+          "--checkpoint-every", "1", "--checkpoint-seconds", "5", "--log-every", "1",
+          "--out", "runs/v"])  # fmt: skip
+    printed = capsys.readouterr().out
+    folder = problem / "runs" / "v"
+    for name in ("gallery.html", "matches.csv", "matches.parquet"):
+        assert f"runs/v/{name}" in printed
+    assert not (folder / "figures").exists()
+    matches = Matches(RunFolder(folder).read_archive(), RunFolder(folder).read_dataset())
+    for table in (pd.read_csv(folder / "matches.csv"), pd.read_parquet(folder / "matches.parquet")):
+        assert table["item"].tolist() == matches.table()["item"].tolist()
+        np.testing.assert_allclose(table["distance"], matches.table()["distance"], rtol=1e-5)
+    page = (folder / "gallery.html").read_text()
+    assert page.count("<li>") == len(matches.elites)
+    assert "<img" not in page
+    assert RunFolder(folder).read_metrics()["iteration"].tolist() == [1, 2]
+    assert RunFolder(folder).read_settings()["checkpoint_every"] == 1
+    capsys.readouterr()
+    main(["gallery", "runs/v", "--by", "distance"])
+    assert pd.read_csv(folder / "matches.csv")["distance"].is_monotonic_increasing
 
 
 def test_new_does_not_overwrite(problem, capsys):

@@ -277,4 +277,4 @@ def test_the_bar_says_what_goes_on(capsys):
     from_array(np.eye(3)).embedded(Recorder(), batch=1)
     shown = capsys.readouterr().err
     assert "embedding by tests.datasets.test_embedding.Recorder" in shown.replace("\n", "")
-    assert "3/3" in shown
+    assert "3 of 3" in shown

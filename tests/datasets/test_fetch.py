@@ -103,31 +103,31 @@ def test_a_download_goes_on_where_it_ended(tmp_path, server, sources):
     server.most = 60
     with pytest.raises(FetchError, match=r"'images.gz' cannot be reached\. Tried .*IncompleteRead"):
         get(tmp_path, sources)
-    assert (tmp_path / "images.gz.part").read_bytes() == server.files["images.gz"][:60]
+    assert (tmp_path / ".images.gz.gloam-part").read_bytes() == server.files["images.gz"][:60]
     assert not (tmp_path / "images.gz").exists()
     server.most = 10**9
     server.asked.clear()
     paths = get(tmp_path, sources)
     assert server.asked == [("images.gz", "bytes=60-"), ("labels.gz", None)]
     assert {name: path.read_bytes() for name, path in paths.items()} == server.files
-    assert not (tmp_path / "images.gz.part").exists()
+    assert not (tmp_path / ".images.gz.gloam-part").exists()
 
 
 def test_a_server_without_ranges_sends_all_of_it(tmp_path, server, sources):
     server.ranges = False
-    (tmp_path / "images.gz.part").write_bytes(server.files["images.gz"][:100])
+    (tmp_path / ".images.gz.gloam-part").write_bytes(server.files["images.gz"][:100])
     assert get(tmp_path, sources)["images.gz"].read_bytes() == server.files["images.gz"]
     assert server.asked == [("images.gz", "bytes=100-"), ("labels.gz", None)]
 
 
 def test_a_part_that_is_already_whole_is_taken(tmp_path, server, sources):
-    (tmp_path / "images.gz.part").write_bytes(server.files["images.gz"])
+    (tmp_path / ".images.gz.gloam-part").write_bytes(server.files["images.gz"])
     assert get(tmp_path, sources)["images.gz"].read_bytes() == server.files["images.gz"]
 
 
 @pytest.mark.parametrize("part", [b"a wrong beginning", b"far too much " * 10_000])
 def test_a_wrong_part_is_thrown_away(tmp_path, server, sources, part):
-    (tmp_path / "images.gz.part").write_bytes(part)
+    (tmp_path / ".images.gz.gloam-part").write_bytes(part)
     assert get(tmp_path, sources)["images.gz"].read_bytes() == server.files["images.gz"]
     assert [wanted for name, wanted in server.asked if name == "images.gz"] == [
         f"bytes={len(part)}-",
@@ -135,9 +135,13 @@ def test_a_wrong_part_is_thrown_away(tmp_path, server, sources, part):
     ]
 
 
-def test_a_file_that_is_there_but_wrong_is_replaced(tmp_path, server, sources):
-    (tmp_path / "labels.gz").write_bytes(b"something else")
-    assert get(tmp_path, sources)["labels.gz"].read_bytes() == server.files["labels.gz"]
+def test_a_file_of_another_content_is_not_replaced(tmp_path, server, sources):
+    for file in (tmp_path / "labels.gz", tmp_path / "images.gz.part"):
+        file.write_bytes(b"something of the user's")
+    with pytest.raises(FetchError, match=r"labels.gz' to be the file .* move it away"):
+        get(tmp_path, sources)
+    for file in (tmp_path / "labels.gz", tmp_path / "images.gz.part"):
+        assert file.read_bytes() == b"something of the user's"
 
 
 def test_a_file_with_the_wrong_checksum_is_refused(tmp_path, server, sources):

@@ -1,6 +1,8 @@
 """Folders of pictures that Pillow made, with pixels known beforehand."""
 
 import re
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -274,3 +276,32 @@ def test_every_size_and_mode_fits(tmp_path_factory, mode, given_size, size, want
     # A picture of one value has that value at any size.
     transparent = mode in ("LA", "RGBA")
     assert (picture == (255 if transparent else 0)).all()
+
+
+def test_an_interrupt_does_not_wait_for_the_other_pictures(tmp_path, monkeypatch):
+    count = 200
+    for number in range(count):
+        Image.new("L", (4, 4), number).save(tmp_path / f"{number:03d}.png")
+    read = []
+    release = threading.Event()
+
+    def slow(path, *arguments, **options):
+        read.append(path)
+        if len(read) > 1:
+            release.wait(30)
+        return np.zeros((4, 4), np.uint8)
+
+    @contextmanager
+    def stopped(*arguments, **options):
+        def advance(step):
+            # By a timer, after which the threads go on: the block must have cancelled the others.
+            threading.Timer(0.2, release.set).start()
+            raise KeyboardInterrupt
+
+        yield advance
+
+    monkeypatch.setattr("gloam.datasets.folder.read_picture", slow)
+    monkeypatch.setattr("gloam.datasets.folder.bar", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        from_folder(tmp_path, (4, 4))
+    assert len(read) < count // 2

@@ -109,7 +109,7 @@ def test_an_array_must_be_chosen_where_there_are_several(tmp_path, items):
         from_file(path)
     with refused(f"column: expected one of the arrays ['a', 'b'] in '{path}', got 'c'. {fix}"):
         from_file(path, "c")
-    with refused("label: expected one of the arrays ['a', 'b'], got 'c'."):
+    with refused(f"label: expected one of the arrays ['a', 'b'] in '{path}', got 'c'."):
         from_file(path, "a", "c")
 
 
@@ -221,7 +221,7 @@ def test_a_table_without_a_column_of_vectors_is_refused(tmp_path):
     pq.write_table(pa.table({"a": [[1.0], [2.0]], "b": [[1.0], [2.0]]}), path)
     with refused(f"column: expected one of the columns of vectors ['a', 'b'] in '{path}', got"):
         from_file(path)
-    with refused("label: expected one of the columns ['a', 'b'], got 'c'."):
+    with refused(f"label: expected one of the columns ['a', 'b'] in '{path}', got 'c'."):
         from_file(path, "a", "c")
 
 
@@ -253,7 +253,7 @@ def test_files_with_pickles_are_refused(tmp_path):
     np.save(tmp_path / "x.npy", pickled)
     np.savez(tmp_path / "x.npz", x=pickled)
     for name in ("x.npy", "x.npz"):
-        with pytest.raises(ValueError, match=r"^path: expected .* Files that need pickle"):
+        with pytest.raises(ValueError, match=r"^path: expected .* without pickled objects"):
             from_file(tmp_path / name)
 
 

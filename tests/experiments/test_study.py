@@ -7,7 +7,7 @@ import pytest
 
 import gloam
 from gloam.cli import main
-from gloam.experiments import Study
+from gloam.experiments import Study, tables
 from gloam.experiments.study import ABLATIONS, VARIANTS, build_cell, seeds_that_fit
 
 
@@ -108,3 +108,44 @@ def test_a_report_without_a_study_says_so(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["paper", "report", str(tmp_path)])
     assert "study: expected an existing file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "content", ["{}", "[1, 2]", "a study of bees", '{"path": ".", "domains": 3}', "null"]
+)
+def test_a_study_file_of_something_else_is_not_replaced(content, tmp_path, capsys):
+    (tmp_path / "study.json").write_text(content)
+    for command in (["paper", "--out", str(tmp_path)], ["report", str(tmp_path)]):
+        with pytest.raises(SystemExit) as stopped:
+            main(command)
+        assert stopped.value.code == 2
+        assert f"'{tmp_path / 'study.json'}'" in "".join(capsys.readouterr().err.splitlines())
+    assert (tmp_path / "study.json").read_text() == content
+    assert [path.name for path in tmp_path.iterdir()] == ["study.json"]
+
+
+def test_a_report_of_something_else_is_not_replaced(study, tmp_path, capsys):
+    out, _ = study
+    copy = tmp_path / "copy"
+    shutil.copytree(out, copy, ignore=shutil.ignore_patterns("report"))
+    (copy / "report").mkdir()
+    (copy / "report" / "report.md").write_text("my own")
+    with pytest.raises(SystemExit):
+        main(["report", str(copy), "--no-figures"])
+    assert "report.md" in capsys.readouterr().err
+    assert (copy / "report" / "report.md").read_text() == "my own"
+
+
+def test_the_wallclock_of_a_cell_in_parts_is_their_sum(study, tmp_path):
+    out, _ = study
+    whole = out / "2d-lp-flat" / "dms"
+    spent = gloam.RunFolder(whole).read_metrics()["seconds"].max()
+    copy = Study(tmp_path, ("2d-lp-flat",), ("dms",), trials=4, iterations=200)
+    copy.write()
+    for part in range(3):
+        shutil.copytree(whole, tmp_path / "2d-lp-flat" / "dms" / f"part-{part:02d}")
+    results = tables.results(tables.final_trials(copy))
+    assert results["seconds"].tolist() == pytest.approx([3 * spent])
+    assert float(tables.wallclock(results).iloc[0, 1]) == pytest.approx(3 * spent, abs=0.06)
+    alone = tables.results(tables.final_trials(Study.read(out)))
+    assert alone["seconds"].iloc[0] == pytest.approx(spent)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from gloam import checks, files
+from gloam import checks, files, kernels
 from gloam.archives.neighbors import lanes, most_similar
 
 _BLOCK = 2048
@@ -50,7 +50,7 @@ def kmeans_centroids(
     dimensions = checks.integer("dimensions", dimensions, minimum=1)
     low, high = checks.bounds(lower, upper, dimensions)
     if cache is not None and Path(cache).is_file():
-        found = checks.finite_array("cache", np.load(cache, allow_pickle=False), ndim=2)
+        found = checks.finite_array("cache", files.read_array(cache, "cache"), ndim=2)
         checks.expect(found.shape == (cells, dimensions), "cache", f"shape {(cells, dimensions)}",
                       f"shape {found.shape} in '{cache}'", "Delete the file.")  # fmt: skip
         return found
@@ -77,7 +77,7 @@ def _lloyd(
     return centroids
 
 
-@jax.jit
+@kernels.jit
 def _improved(
     centroids: Float[Array, "cells meas"],
     points: Float[Array, "n meas"],

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from gloam import checks
+from gloam import checks, files
 from gloam.archives.base import Archive, FieldSpecs, field_specs
 from gloam.archives.faiss_building import build_index
 from gloam.archives.faiss_index import FaissIndex
@@ -81,7 +81,7 @@ class CVTArchive(Archive):
     ):
         if isinstance(centroids, (str, os.PathLike)):
             path = checks.existing_file("centroids", centroids, "Give an array or a .npy file.")
-            centroids = np.load(path, allow_pickle=False)
+            centroids = files.read_array(path, "centroids")
         array = checks.finite_array("centroids", centroids, ndim=2, or_more=True,
                                     fix="Give one row of measures for each cell.")  # fmt: skip
         self.item_shape = array.shape[1:] if array.ndim > 2 else ()

@@ -11,6 +11,7 @@ blocks that stay in cache, and then the centroids of the best lane once more. A 
 
 import equinox as eqx
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -61,10 +62,14 @@ def lanes(
 def most_similar(lanes: Lanes, points: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
     """Index of the centroid with the largest score at each point; ties to the lowest."""
     height, _, numbers = lanes.rows.shape
-    if height == 1 and numbers <= _FEW and kernels.usable():
-        from gloam.kernels import nearest
-
-        return nearest.most_similar(lanes.rows[0], points - lanes.origin)
+    kernel = kernels.load("nearest") if height == 1 and numbers <= _FEW else None
+    if kernel is not None:
+        rows, shifted = lanes.rows[0], points - lanes.origin
+        if isinstance(points, jax.core.Tracer):  # whoever compiles the program sees a failure
+            return kernel.most_similar(rows, shifted)
+        return kernels.with_plain_twins(
+            lambda: kernel.most_similar(rows, shifted), lambda: most_similar(lanes, points)
+        )
     ones = jnp.ones((points.shape[0], 1))
     shifted = jnp.concatenate([points - lanes.origin, ones], axis=1)
     if height == 1 and jax.default_backend() != "cpu":

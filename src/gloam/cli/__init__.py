@@ -7,14 +7,13 @@ from typing import Annotated, Any
 
 import jax
 import tyro
-from rich.console import Console
 
-from gloam.checks import EvaluationError
+from gloam.cli import errors
 from gloam.cli.bench import Bench
 from gloam.cli.commands import Demo, Plot, Resume, Run
 from gloam.cli.fill import Datasets, Fill, Gallery, New
 from gloam.cli.paper import Paper, Report
-from gloam.drivers import Interrupted
+from gloam.drivers.signals import remembered_interrupt
 
 _Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
@@ -48,18 +47,11 @@ def main(args: list[str] | None = None) -> None:
         ),
     )
     _keep_compiled_programs()
-    console = Console(stderr=True)
     try:
-        command()
-    except (ValueError, OSError, EvaluationError) as error:
-        console.print(f"[red]error:[/red] {error}", highlight=False, soft_wrap=True)
-        sys.exit(2)
-    except Interrupted as stopped:
-        console.print(str(stopped), highlight=False, soft_wrap=True)
-        sys.exit(130)
-    except KeyboardInterrupt:  # while something is compiled, read or drawn
-        console.print("stopped; files that were written are whole", highlight=False)
-        sys.exit(130)
+        with errors.warnings_as_lines(), remembered_interrupt():
+            command()
+    except (Exception, KeyboardInterrupt) as error:
+        sys.exit(errors.report(error, command))
 
 
 def _keep_compiled_programs() -> None:

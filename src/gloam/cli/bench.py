@@ -7,6 +7,7 @@ import pandas as pd
 
 from gloam.benchmark import ALGORITHMS, Comparison, Problem, measure
 from gloam.benchmark.compare import Neighbours, surroundings
+from gloam.cli.outputs import check_bench
 from gloam.experiments.tables import as_markdown
 from gloam.files import write_bytes
 
@@ -42,6 +43,7 @@ class Bench:
 
     def __call__(self) -> None:
         """Measure, print and write."""
+        check_bench(self.out)
         problems = [Problem(name, k, self.centroids)
                     for name in self.algorithms for k in self.measures]  # fmt: skip
         for problem in problems:

@@ -14,7 +14,7 @@ from gloam.domains import LinearProjection, Triangles
 from gloam.drivers import Result, resume, run
 from gloam.emitters import RestartEvery
 from gloam.experiments import paper_algorithm
-from gloam.formats import RunFolder
+from gloam.formats import ForeignError, RunFolder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +44,14 @@ class Run:
     quiet: bool = False
     """No progress bar."""
 
+    @property
+    def continuation(self) -> str:
+        """How this run is continued."""
+        return f"`gloam resume {self.out}`"
+
     def __call__(self) -> None:
         """Run it."""
+        RunFolder(self.out).check_new()
         domain = self.algorithm.domain.build()
         result = run(
             domain, build_algorithm(self.algorithm, domain),
@@ -71,7 +77,16 @@ class Resume:
 
     def __call__(self) -> None:
         """Resume it."""
-        _tell(resume(self.run, iterations=self.iterations, progress=not self.quiet))
+        try:
+            result = resume(self.run, iterations=self.iterations, progress=not self.quiet)
+        except ForeignError as error:
+            raise ValueError(
+                f"'{self.run}': this run evaluates your own function, or has parts of your own, "
+                "which only your code can give. Continue it with the command that began it: "
+                f"gloam fill ... --out {self.run} --resume. A run that your own program began is "
+                "continued by that program."
+            ) from error
+        _tell(result)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import tyro
@@ -11,9 +11,11 @@ from gloam import checks, datasets
 from gloam.algorithms import DMS
 from gloam.archives import IndexName
 from gloam.cli import user_code
+from gloam.cli.outputs import write_new
 from gloam.datasets import Dataset, Matches
 from gloam.drivers import Interrupted, optimize
 from gloam.emitters import BasicRestart, RestartEvery
+from gloam.files import read_array
 from gloam.formats import RunFolder
 
 
@@ -59,14 +61,26 @@ class Fill:
     """Iterations between restarts; 0 for none but CMA-ES's own."""
     seed: int = 0
     """The same seed gives the same result."""
+    log_every: int = 50
+    """Iterations between two rows of metrics."""
+    checkpoint_seconds: float = 60.0
+    """Longest time between two checkpoints."""
+    checkpoint_every: int | None = None
+    """Iterations between two checkpoints, besides those by time."""
     resume: bool = False
     """Continue the run in the folder."""
     quiet: bool = False
     """No progress bar."""
 
+    continuation: ClassVar[str] = "the same command and --resume"
+    """How a run is continued; `gloam resume` cannot know the function."""
+
     def __call__(self) -> None:
         """Search, then show."""
+        if not self.resume:
+            RunFolder(self.out).check_new()
         module, evaluate = user_code.load(self.function, "evaluate")
+        evaluate = user_code.guarded(evaluate)
         data = read_dataset(self.dataset, self.size, self.mode)
         if self.items is not None:
             data = data.subsample(self.items, self.seed)
@@ -89,11 +103,14 @@ class Fill:
             optimize(
                 evaluate, algorithm, self.iterations, seed=self.seed, run_dir=self.out,
                 dataset=data, resume=self.resume, progress=not self.quiet,
+                log_every=self.log_every, checkpoint_every=self.checkpoint_every,
+                checkpoint_seconds=self.checkpoint_seconds,
             )  # fmt: skip
         except Interrupted as stopped:
-            # `gloam resume` cannot know the function.
-            advice = "continue with the same command and --resume"
-            raise Interrupted(stopped.run_dir, stopped.iteration, advice) from None
+            advice = f"continue with {self.continuation}"
+            raise Interrupted(
+                stopped.run_dir, stopped.iteration, advice, signal=stopped.signal
+            ) from None
         tell_matches(Matches(RunFolder(self.out).read_archive(), data))
         Gallery(self.out)()
 
@@ -108,16 +125,17 @@ class New:
     def __call__(self) -> None:
         """Write it."""
         checks.expect(self.file.suffix == ".py", "file", "a name that ends in .py", str(self.file))
-        checks.expect(not self.file.exists(), "file", "a new name", f"'{self.file}', which exists")
-        self.file.parent.mkdir(parents=True, exist_ok=True)
         template = Path(__file__).with_name("template.py").read_text()
-        self.file.write_text(template.replace("FILE", str(self.file)))
+        write_new(self.file, template.replace("FILE", str(self.file)))
         print(f"{self.file}\nrun it:  gloam fill {self.file} --dataset digits")
 
 
 @dataclasses.dataclass(frozen=True)
 class Gallery:
-    """Show what a run made of a dataset: pairs of solution and item, as a picture and a page."""
+    """Show what a run made of a dataset: pairs of solution and item, as a page and a table.
+
+    Where there are pictures, they are on the page, and on a sheet of their own.
+    """
 
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder; the run was given a dataset."""
@@ -203,7 +221,7 @@ def _start(x0: Any, seed: int) -> np.ndarray:
             size = int(number)
             random = np.random.default_rng(seed)
             return np.zeros(size) if kind == "zeros" else random.uniform(0, 1, size)
-        return np.load(checks.existing_file("x0", x0, fix), allow_pickle=False)
+        return read_array(checks.existing_file("x0", x0, fix), "x0")
     checks.expect(x0 is not None, "x0", "a starting solution", "none", fix)
     return np.asarray(x0)
 

@@ -57,7 +57,9 @@ class Paper:
                     run_cell(study, cell, bar.begin(name, study.iterations))
                 except Interrupted as stopped:
                     advice = f"in {cell.path}; continue with the same command"
-                    raise Interrupted(stopped.run_dir, stopped.iteration, advice) from None
+                    raise Interrupted(
+                        stopped.run_dir, stopped.iteration, advice, signal=stopped.signal
+                    ) from None
                 bar.finish_run()
         Report(self.out, figures=self.figures)()
 

@@ -4,7 +4,6 @@ import hashlib
 import os
 import re
 import warnings
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from jaxtyping import Float32, Shaped
 
 from gloam import checks, files
-from gloam.datasets import storage
+from gloam.datasets import limits, storage
 from gloam.datasets.progress import bar
 from gloam.datasets.rows import blocks
 
@@ -110,11 +109,12 @@ def _found(path: Path, embed: Callable[[np.ndarray], Any], inputs: np.ndarray) -
     if not path.is_file():
         return None
     try:
-        with open(path, "rb") as file:
-            vectors = np.lib.npyio.NpzFile(file)["vectors"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        return None  # not one of ours, or spoilt: computed and written anew
-    if vectors.ndim != 2 or len(vectors) != len(inputs):
+        with files.open_regular(path) as file:
+            vectors = limits.ZippedArrays(file).read("vectors")
+    except Exception:  # not one of ours, or damaged in any way: computed and written anew
+        return None
+    is_ours = vectors.ndim == 2 and len(vectors) == len(inputs) and vectors.dtype == np.float32
+    if not is_ours or not np.isfinite(vectors).all():
         return None
     probes = np.unique(np.linspace(0, len(inputs) - 1, _PROBES).astype(int))
     now = _embedded(embed, inputs[probes], 0)

@@ -59,7 +59,7 @@ SOURCES: Mapping[str, Source] = {
 
 
 class FetchError(RuntimeError):
-    """A file could not be downloaded, or is not the file it should be."""
+    """A file could not be downloaded, or one is in its place that is not the dataset's."""
 
 
 def fetch(
@@ -91,8 +91,14 @@ def fetch(
     place.mkdir(parents=True, exist_ok=True)
     paths = {file: place / file for file in source.files}
     for file, checksum in source.files.items():
-        if not (paths[file].is_file() and _md5(paths[file]) == checksum):
+        if not paths[file].exists():
             _download(name, paths[file], source, progress)
+        elif not paths[file].is_file() or _md5(paths[file]) != checksum:
+            raise FetchError(
+                f"{name}: expected '{paths[file]}' to be the file of the dataset, got another one, "
+                "by its MD5 checksum. It may be your own and is not replaced: move it away, or "
+                "fetch into another folder."
+            )
     return paths
 
 
@@ -100,7 +106,8 @@ def _download(name: str, path: Path, source: Source, progress: bool) -> None:
     """Bring one file here from the first mirror that has it right."""
     failures, problem = [], "cannot be reached"
     for mirror in source.mirrors:
-        part = path.with_name(path.name + ".part")
+        # A name of gloam's own: a file of the user's called '.part' is not continued or removed.
+        part = path.with_name(f".{path.name}.gloam-part")
         continued = part.is_file()
         for _ in range(2 if continued else 1):
             try:
@@ -144,9 +151,10 @@ def _continue(url: str, part: Path, progress: bool) -> None:
         have = have if goes_on else 0
         length = response.headers.get("Content-Length")
         total = None if length is None else have + int(length)
+        title = url.rpartition("/")[2]
         with (
             open(part, "ab" if goes_on else "wb") as file,
-            bar(part.stem, total, show=progress, size_in_bytes=True, done=have) as advance,
+            bar(title, total, show=progress, size_in_bytes=True, done=have) as advance,
         ):
             while chunk := response.read(_CHUNK):
                 file.write(chunk)

@@ -10,10 +10,10 @@ from typing import Any, Literal
 import numpy as np
 
 from gloam import checks
-from gloam.datasets import rows
+from gloam.datasets import limits, rows
 from gloam.datasets.dataset import Dataset, Skipped
 from gloam.datasets.embedding import embed_all
-from gloam.datasets.images import SUFFIXES, read_picture
+from gloam.datasets.images import SUFFIXES, pixel_limit, read_picture
 from gloam.datasets.progress import bar
 
 
@@ -27,6 +27,7 @@ def from_folder(
     embed: Callable[[np.ndarray], Any] | None = None,
     batch: int = 256,
     cache: bool | str | os.PathLike = True,
+    max_pixels: int = 89_478_485,
     progress: bool = True,
 ) -> Dataset:
     """A dataset from all pictures in a folder and the folders in it.
@@ -42,6 +43,8 @@ def from_folder(
         background: Gray value, 0 to 255, that shows through where a picture is transparent.
         embed, batch, cache: As in `Dataset.embedded`: if given, the items are the vectors that
             ``embed`` makes of the pictures.
+        max_pixels: Pictures of more pixels are left out. The default is Pillow's limit: a small
+            file can declare a picture that fills the memory.
         progress: Whether to show bars.
     """
     folder = Path(path)
@@ -51,6 +54,7 @@ def from_folder(
     checks.expect(mode in ("L", "RGB"), "mode", "'L' (gray) or 'RGB'", repr(mode))
     gray = checks.integer("background", background, minimum=0)
     checks.expect(gray <= 255, "background", "a gray value from 0 to 255", background)
+    max_pixels = checks.integer("max_pixels", max_pixels, minimum=1)
     checks.expect(embed is None or callable(embed), "embed", "a function of a batch", repr(embed))
 
     files = _files(folder)
@@ -70,13 +74,18 @@ def from_folder(
         return None
 
     with (
+        pixel_limit(max_pixels),
         bar("reading pictures", len(files), show=progress) as advance,
         ThreadPoolExecutor() as pool,
     ):
         failures = []
-        for failure in pool.map(read, range(len(files))):
-            failures.append(failure)
-            advance(1)
+        try:
+            for failure in pool.map(read, range(len(files))):
+                failures.append(failure)
+                advance(1)
+        except BaseException:  # Ctrl-C does not wait until all the others are read
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     skipped = tuple(failure for failure in failures if failure is not None)
     if skipped:
         _report(skipped, len(files), path)
@@ -87,23 +96,25 @@ def from_folder(
     labels = labels if any(labels) else None
     if embed is None:
         items = np.divide(pictures, np.float32(255), dtype=np.float32)
-        return Dataset(
-            items, labels=labels, names=names, skipped=skipped, source=folder, fresh=True
-        )
+        with limits.naming(folder):
+            return Dataset(
+                items, labels=labels, names=names, skipped=skipped, source=folder, fresh=True
+            )
     # Equal pictures are embedded once. Their pixels as floats, four times as large, are not made.
     kept, place = rows.first_of_equal(pictures[block] for block in rows.blocks(pictures))
     pictures = pictures[kept] if len(kept) < len(pictures) else pictures
     vectors = embed_all(embed, pictures, batch=batch, cache=cache, source=folder, progress=progress)
-    return Dataset(
-        vectors,
-        labels=None if labels is None else [labels[row] for row in kept],
-        names=[names[row] for row in kept],
-        images=pictures,
-        skipped=skipped,
-        source=folder,
-        place=place,
-        fresh=True,
-    )
+    with limits.naming(folder):
+        return Dataset(
+            vectors,
+            labels=None if labels is None else [labels[row] for row in kept],
+            names=[names[row] for row in kept],
+            images=pictures,
+            skipped=skipped,
+            source=folder,
+            place=place,
+            fresh=True,
+        )
 
 
 def _files(folder: Path) -> list[Path]:

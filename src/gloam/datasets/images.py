@@ -1,10 +1,15 @@
 """One picture file as uint8 pixels of a given size, whatever its own size and mode."""
 
 import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from jaxtyping import UInt8
+
+from gloam import files
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -36,7 +41,8 @@ def read_picture(
     from PIL import Image, ImageOps
 
     height, width = size
-    with Image.open(path) as opened:
+    # A pipe or a device would block, or never end.
+    with files.open_regular(path) as file, Image.open(file) as opened:
         # A JPEG file can be decoded small: quicker by far for photographs. The longer side counts
         # for both, as the picture may yet be turned.
         opened.draft(None, (2 * max(size), 2 * max(size)))
@@ -49,6 +55,25 @@ def read_picture(
     if crop:
         return np.asarray(ImageOps.fit(picture, (width, height), resampling))
     return np.asarray(picture.resize((width, height), resampling))
+
+
+@contextmanager
+def pixel_limit(max_pixels: int) -> Iterator[None]:
+    """Refuse pictures of more pixels, by Pillow's own check, while the block runs.
+
+    Pillow's warnings about damaged files are not shown: a picture is read, or it is skipped.
+    """
+    from PIL import Image
+
+    usual = Image.MAX_IMAGE_PIXELS
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"PIL\.")
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        Image.MAX_IMAGE_PIXELS = max_pixels
+        try:
+            yield
+        finally:
+            Image.MAX_IMAGE_PIXELS = usual
 
 
 def _opaque(picture: "Image", background: int) -> "Image":

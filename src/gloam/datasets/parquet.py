@@ -1,52 +1,99 @@
-"""A column of vectors out of a Parquet file, read piece by piece into one array."""
+"""Columns of a Parquet file: vectors piece by piece into one array, or columns of numbers."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gloam import checks
+from gloam import checks, files
+from gloam.datasets import limits
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _ROWS = 8192
+_FIX = "Write the file again."
+_CHECKED = {"page_checksum_verification": True}
 
 
-def read_vectors(file: Path, column: str | None, label: str | None) -> tuple[np.ndarray, Any]:
+def read_vectors(
+    file: Path, column: str | None, label: str | None, *, max_bytes: int | None = None
+) -> tuple[np.ndarray, Any]:
     """The vectors of ``column`` (by default the only one that has vectors) and the labels.
 
     Never more than a piece of the table is in memory besides the array made from it.
     """
-    try:
-        # Buffered ahead, a row group (often the whole table) would be in memory at once.
-        table = pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
-    except pa.ArrowInvalid as error:
-        raise ValueError(f"path: expected a Parquet file, got '{file}' ({error}).") from None
-    with table:
+    limit = files.byte_limit(max_bytes)
+    with _opened(file, limit) as table:
         schema, count = table.schema_arrow, table.metadata.num_rows
         choice = [field.name for field in schema if _is_vector(field.type)]
         if column is None and len(choice) == 1:
             column = choice[0]
         fix = "Name a column of vectors: column='...', or a list of columns of numbers."
-        checks.expect(column in choice, "column", f"one of the columns of vectors {choice} in "
-                      f"'{file}'", repr(column), fix)  # fmt: skip
-        checks.expect(label is None or label in schema.names, "label",
-                      f"one of the columns {schema.names}", repr(label))  # fmt: skip
+        expected = f"one of the columns of vectors {choice} in '{file}'"
+        checks.expect(column in choice, "column", expected, repr(column), fix)
+        labelled = label is None or label in schema.names
+        expected = f"one of the columns {schema.names} in '{file}'"
+        checks.expect(labelled, "label", expected, repr(label))
         checks.expect(count > 0, "path", "a table with rows", f"none in '{file}'")
         vectors, labels, done = np.empty((0, 0)), [], 0
         wanted = [str(column)] if label is None else [str(column), label]
         for batch in table.iter_batches(batch_size=_ROWS, columns=wanted):
+            if len(batch) == 0:
+                continue
             part = _array(batch.column(str(column)), done)
             if done == 0:
+                files.checked_size((count, part.shape[1]), 4, limit)
                 vectors = np.empty((count, part.shape[1]), _dtype(part))
-            checks.expect(part.shape[1] == vectors.shape[1], "column",
-                          f"vectors of length {vectors.shape[1]} as in row 0",
-                          f"length {part.shape[1]} in row {done}")  # fmt: skip
-            vectors[done : done + len(part)] = part
+            told = f"vectors of length {vectors.shape[1]} as in row 0"
+            same = part.shape[1] == vectors.shape[1]
+            checks.expect(same, "column", told, f"length {part.shape[1]} in row {done}")
+            if done + len(part) > count:
+                raise ValueError(f"it declares {count:,} rows and has more")
+            with np.errstate(over="ignore"):  # what is infinite as float32 is refused later
+                vectors[done : done + len(part)] = part
             if label is not None:
                 labels += batch.column(label).to_pylist()
             done += len(part)
+        if done != count:
+            raise ValueError(f"it declares {count:,} rows and has {done:,}")
     return vectors, None if label is None else labels
+
+
+def read_columns(
+    file: Path, columns: Sequence[str], *, max_bytes: int | None = None
+) -> "pd.DataFrame":
+    """Some columns of a table, with the index that pandas wrote beside them."""
+    with _opened(file, files.byte_limit(max_bytes)) as table:
+        names = table.schema_arrow.names
+        missing = [name for name in columns if name not in names]
+        expected = f"some of the columns {names} in '{file}'"
+        checks.expect(not missing, "column", expected, missing)
+        return table.read(list(columns), use_pandas_metadata=True).to_pandas()
+
+
+@contextmanager
+def _opened(file: Path, limit: int) -> Iterator[pq.ParquetFile]:
+    """A Parquet file whose declared sizes are within ``limit``."""
+    with (
+        limits.naming(file),
+        limits.reading(file, "a Parquet file", _FIX),
+        # Buffered ahead, a row group (often the whole table) would be in memory at once.
+        pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False, **_CHECKED) as table,
+    ):
+        metadata = table.metadata
+        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+        rows = sum(group.num_rows for group in groups)
+        if rows != metadata.num_rows or any(group.num_rows < 0 for group in groups):
+            raise ValueError(f"it declares {metadata.num_rows:,} rows in groups of {rows:,}")
+        largest = max((group.total_byte_size for group in groups), default=0)
+        if largest > limit:
+            raise ValueError(f"it declares {largest:,} bytes, and the limit is {limit:,}")
+        yield table
 
 
 def _dtype(part: np.ndarray) -> Any:
@@ -76,8 +123,9 @@ def _array(vectors: pa.Array, start: int) -> np.ndarray:
         lengths = np.diff(vectors.offsets.to_numpy())
     other = np.flatnonzero(lengths != lengths[0])
     if len(other):
-        checks.expect(False, "column", f"vectors of one length, as {lengths[0]} in row {start}",
-                      f"length {lengths[other[0]]} in row {start + other[0]}")  # fmt: skip
+        told = f"vectors of one length, as {lengths[0]} in row {start}"
+        got = f"length {lengths[other[0]]} in row {start + other[0]}"
+        checks.expect(False, "column", told, got)
     # A number that is missing becomes NaN, which is refused later with its row.
     values = vectors.flatten().to_numpy(zero_copy_only=False)
     return values.reshape(len(vectors), int(lengths[0]))

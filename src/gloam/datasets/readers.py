@@ -1,22 +1,21 @@
 """Datasets from arrays, files of arrays, and tables with a column of vectors."""
 
 import os
-import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gloam import checks
-from gloam.datasets import rows
+from gloam import checks, files
+from gloam.datasets import limits, rows
 from gloam.datasets.dataset import Dataset
 from gloam.datasets.fields import is_picture, item_shape
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_FIX = "Write the file again, without pickled objects."
 _SUFFIXES = (".npy", ".npz", ".parquet", ".csv")
 
 
@@ -100,6 +99,7 @@ def from_file(
     *,
     shape: Sequence[int] | None = None,
     bounds: tuple[float, float] | None = None,
+    max_bytes: int | None = None,
 ) -> Dataset:
     """A dataset from a ``.npy``, ``.npz``, ``.parquet`` or ``.csv`` file.
 
@@ -110,71 +110,82 @@ def from_file(
         label: Name of the array or column of labels; in a ``.npz`` file an array "labels" is
             found by itself.
         shape, bounds: As in `from_array`.
+        max_bytes: Largest array that is read, in bytes; by default half of the machine's memory.
+
+    Raises:
+        ValueError: The file is missing, damaged or too large, or its numbers are no dataset; the
+            message names the file.
     """
     file = checks.existing_file("path", path)
     kind = file.suffix.lower()
     checks.expect(kind in _SUFFIXES, "path", f"a file of kind {', '.join(_SUFFIXES)}", f"'{path}'",
                   "For pictures use from_folder, for IDX files from_idx.")  # fmt: skip
-    if column is not None and not isinstance(column, str):
-        checks.expect(kind in (".parquet", ".csv"), "column", f"one name for a {kind} file", column)
-        frame = _table(file, [*column, *([] if label is None else [label])])
-        return from_pandas(frame, column, label, shape=shape, bounds=bounds, source=file)
-    checks.expect(kind != ".csv", "column", "a list of columns of numbers for a .csv file",
-                  repr(column))  # fmt: skip
+    with limits.naming(file):
+        if column is not None and not isinstance(column, str):
+            tables = (".parquet", ".csv")
+            checks.expect(kind in tables, "column", f"one name for a {kind} file", column)
+            frame = _table(file, [*column, *([] if label is None else [label])], max_bytes)
+            return from_pandas(frame, column, label, shape=shape, bounds=bounds, source=file)
+        array, labels = _arrays(file, kind, column, label, max_bytes)
+        items, one = _scaled(array, shape)
+        return Dataset(items, one, labels, bounds=bounds, source=file, fresh=kind != ".npy")
+
+
+def _arrays(
+    file: Path, kind: str, column: str | None, label: str | None, max_bytes: int | None
+) -> tuple[np.ndarray, Any]:
+    """The items and the labels of a file."""
+    expected = "a list of columns of numbers for a .csv file"
+    checks.expect(kind != ".csv", "column", expected, repr(column))
     if kind == ".parquet":
         from gloam.datasets.parquet import read_vectors
 
-        array, labels = read_vectors(file, column, label)
-    elif kind == ".npz":
-        array, labels = _zipped(file, column, label)
-    else:
-        checks.expect(column is None and label is None, "column, label",
-                      "none for a .npy file, which is a single array", (column, label))  # fmt: skip
-        array, labels = _mapped(file), None
-    items, one = _scaled(array, shape)
-    return Dataset(items, one, labels, bounds=bounds, source=file, fresh=kind != ".npy")
+        return read_vectors(file, column, label, max_bytes=max_bytes)
+    if kind == ".npz":
+        return _zipped(file, column, label, max_bytes)
+    expected = "none for a .npy file, which is a single array"
+    unnamed = column is None and label is None
+    checks.expect(unnamed, "column, label", expected, (column, label))
+    with limits.reading(file, "a .npy file of plain numbers", _FIX):
+        return limits.map_array(file, max_bytes), None
 
 
-@contextmanager
-def _reading(file: Path) -> Iterator[None]:
-    """What a library says of a file it cannot read, in the house wording."""
-    try:
-        yield
-    except (zipfile.BadZipFile, EOFError, OSError, ValueError) as error:  # pyarrow: ValueError
-        raise ValueError(
-            f"path: expected a {file.suffix} file of plain arrays or columns, got '{file}' "
-            f"({error}). Files that need pickle are not read."
-        ) from None
-
-
-def _table(file: Path, columns: list[str]) -> "pd.DataFrame":
+def _table(file: Path, columns: list[str], max_bytes: int | None) -> "pd.DataFrame":
+    """Some columns of a file."""
     import pandas as pd
 
-    with _reading(file):
-        if file.suffix.lower() == ".csv":
-            return pd.read_csv(file, usecols=columns)
-        return pd.read_parquet(file, columns=columns)
+    if file.suffix.lower() == ".parquet":
+        from gloam.datasets.parquet import read_columns
+
+        return read_columns(file, columns, max_bytes=max_bytes)
+    with (
+        limits.reading(file, "a .csv file with these columns", "Check its text."),
+        files.open_regular(file) as opened,
+    ):
+        size, limit = os.fstat(opened.fileno()).st_size, files.byte_limit(max_bytes)
+        if size > limit:
+            raise ValueError(f"it has {size:,} bytes, and the limit is {limit:,}")
+        # In one piece: by pieces, a column could have several kinds of values, with a warning.
+        return pd.read_csv(opened, usecols=columns, low_memory=False)
 
 
-def _mapped(file: Path) -> np.ndarray:
-    # Mapped, so that another dtype on disk is converted without a copy of it in memory.
-    with _reading(file):
-        return np.lib.format.open_memmap(file, mode="r")
-
-
-def _zipped(file: Path, column: str | None, label: str | None) -> tuple[np.ndarray, Any]:
-    with open(file, "rb") as opened:
-        with _reading(file):
-            arrays = np.lib.npyio.NpzFile(opened)
-        names = list(arrays.files)
+def _zipped(
+    file: Path, column: str | None, label: str | None, max_bytes: int | None
+) -> tuple[np.ndarray, Any]:
+    with (
+        limits.reading(file, "a .npz file of plain arrays", _FIX),
+        files.open_regular(file) as opened,
+    ):
+        arrays = limits.ZippedArrays(opened, max_bytes)
+        names = arrays.names
         if label is None and "labels" in names and column != "labels":
             label = "labels"
         choice = [name for name in names if name != label]
         if column is None and len(choice) == 1:
             column = choice[0]
-        checks.expect(column in choice, "column", f"one of the arrays {choice} in '{file}'",
-                      repr(column), "Name the array: column='...'.")  # fmt: skip
-        checks.expect(label is None or label in names, "label", f"one of the arrays {names}",
-                      repr(label))  # fmt: skip
-        with _reading(file):
-            return arrays[str(column)], None if label is None else arrays[label]
+        expected, fix = f"one of the arrays {choice} in '{file}'", "Name the array: column='...'."
+        checks.expect(column in choice, "column", expected, repr(column), fix)
+        expected = f"one of the arrays {names} in '{file}'"
+        checks.expect(label is None or label in names, "label", expected, repr(label))
+        found = None if label is None else arrays.read(label)
+        return arrays.read(str(column)), found

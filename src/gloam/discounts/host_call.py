@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.experimental.buffer_callback import buffer_callback
 from jaxtyping import Array
 
 
@@ -38,7 +37,14 @@ def host_call(
 
 
 def in_place(function: Callable, shapes: tuple, *arrays: Array) -> tuple[Array, ...]:
-    """The call on the memory of a program that runs on the CPU."""
+    """The call on the memory of a program that runs on the CPU.
+
+    Where this version of JAX has no such calls, which are experimental, the call is by copies.
+    """
+    try:
+        from jax.experimental.buffer_callback import buffer_callback
+    except ImportError:
+        return by_copies(function, shapes, *arrays)
 
     def call(context: Any, places: Sequence[Any], *buffers: Any) -> None:
         results = function(*(np.asarray(buffer) for buffer in buffers))

@@ -15,14 +15,13 @@ def fast_sweep(
     network: Any, *, batch_size: int, rate: float, decay: float, decay_of_squares: float
 ) -> Sweep | None:
     """A sweep for `fit` by Adam with these settings, or ``None`` where the plain one has to do."""
-    if type(network) is not MLP or len(network.weights) != 3 or not kernels.usable():
+    if type(network) is not MLP or len(network.weights) != 3:
         return None
-    from gloam.kernels.minibatch import Adam, fits
-
+    kernel = kernels.load("minibatch")
     inputs, first, second = (weight.shape[0] for weight in network.weights)
-    if not fits(inputs, first, second, batch_size):
+    if kernel is None or not kernel.fits(inputs, first, second, batch_size):
         return None
-    return partial(by_kernel, Adam(rate, decay, decay_of_squares), batch_size)
+    return partial(by_kernel, kernel.Adam(rate, decay, decay_of_squares), batch_size)
 
 
 def by_kernel(

@@ -6,10 +6,9 @@ from typing import Literal
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
-from gloam import checks
+from gloam import checks, files
 from gloam.archives import Archive, CVTArchive, GridArchive, kmeans_centroids
 from gloam.domains.base import Domain
 
@@ -107,7 +106,7 @@ class LinearProjection(Domain):
         if self.measures == 2 and self.centroids is None:
             return GridArchive((100, 100), -self.edge, self.edge)
         if self.centroids is not None:
-            points = np.load(self.centroids, allow_pickle=False)
+            points = files.read_array(self.centroids, "centroids")
             checks.expect(points.ndim == 2 and points.shape[1] == self.measures, "centroids",
                           f"{self.measures} columns", f"shape {points.shape}")  # fmt: skip
         else:

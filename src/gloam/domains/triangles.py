@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from gloam import checks
+from gloam import checks, files
 from gloam.archives import Archive, CVTArchive
 from gloam.domains import painting
 from gloam.domains.base import Domain
@@ -155,7 +155,7 @@ def _images(centroids: Any, canvas: tuple[int, int], color: bool) -> np.ndarray:
     """The dataset as ``(cells, rows, columns[, 3])``, checked against the canvas."""
     if isinstance(centroids, (str, os.PathLike)):
         path = checks.existing_file("centroids", centroids, "Give an array or a .npy file.")
-        centroids = np.load(path, allow_pickle=False)
+        centroids = files.read_array(path, "centroids")
     images = checks.finite_array("centroids", centroids, ndim=2, or_more=True,
                                  fix="Give an image for each cell.")  # fmt: skip
     shape = (*canvas, 3) if color else canvas

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike
 
-from gloam import checks, step
+from gloam import checks, kernels, step
 from gloam._version import __version__
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
@@ -54,7 +54,8 @@ def _programs(rest: Rest, shapes: Any, surroundings: tuple[Any, ...]) -> _Progra
     def inspect(arrays: Any, state: SearchState) -> step.Figures:
         return step.inspect(rest.with_arrays(arrays), state)
 
-    return _Programs(jax.jit(init), jax.jit(ask), jax.jit(tell, donate_argnums=1), jax.jit(inspect))
+    jit = kernels.jit
+    return _Programs(jit(init), jit(ask), jit(tell, donate_argnums=1), jit(inspect))
 
 
 class Search:

@@ -20,6 +20,7 @@ from gloam import step
 from gloam.drivers.compiling import compiled
 from gloam.drivers.evaluation import evaluation_parts, flat_rows
 from gloam.drivers.splitting import Rest
+from gloam.kernels import with_plain_twins
 from gloam.records import Report, SearchState
 
 _KEPT = 8
@@ -70,6 +71,13 @@ class FusedProgram:
 
     def start(self, arrays: Any, keys: Any, x0s: Any) -> None:
         """Compile both programs side by side, while the caller goes on."""
+
+        def compile_both() -> None:
+            self._compile_both(arrays, keys, x0s)
+
+        with_plain_twins(compile_both, compile_both)
+
+    def _compile_both(self, arrays: Any, keys: Any, x0s: Any) -> None:
         with self._lock:
             if self._beginning is not None:
                 return
@@ -93,9 +101,13 @@ class FusedProgram:
 
     def first_state(self, arrays: Any, keys: Any, x0s: Any) -> SearchState:
         """The state of all seeds at iteration 0. Waits for what `start` has begun."""
-        self.start(arrays, keys, x0s)
-        assert self._beginning is not None
-        return self._finished(self._beginning)(arrays, keys, x0s)
+
+        def program() -> Callable:
+            self.start(arrays, keys, x0s)
+            assert self._beginning is not None
+            return self._finished(self._beginning)
+
+        return with_plain_twins(program, program)(arrays, keys, x0s)
 
     def state_shapes(self, arrays: Any, keys: Any, x0s: Any) -> Any:
         """Shapes of the state of all seeds."""
@@ -109,12 +121,16 @@ class FusedProgram:
             first iteration in which its whole batch failed (0 without any).
         """
         length = jnp.int32(iterations)
-        with self._lock:
-            if self._compiling is None:
-                program = compiled(self.stretch.lower(arrays, state, length))
-                self._compiling = Future()
-                self._compiling.set_result(program)
-        return self._finished(self._compiling)(arrays, state, length)
+
+        def program() -> Callable:
+            with self._lock:
+                if self._compiling is None:
+                    stretch = compiled(self.stretch.lower(arrays, state, length))
+                    self._compiling = Future()
+                    self._compiling.set_result(stretch)
+            return self._finished(self._compiling)
+
+        return with_plain_twins(program, program)(arrays, state, length)
 
     def _finished(self, program: "Future[Callable]") -> Callable:
         """A program when it is compiled. After a failure (of memory, say) it can be tried again."""

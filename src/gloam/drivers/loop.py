@@ -1,11 +1,8 @@
 """The loop around both drivers: metrics, checkpoints, snapshots, progress, and a clean stop."""
 
 import dataclasses
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,7 +10,8 @@ import numpy as np
 
 from gloam import checks
 from gloam.archives import Elites
-from gloam.drivers.progress import Bar, Display, Silent
+from gloam.drivers.progress import Display, Silent, bar
+from gloam.drivers.signals import stop_signals
 from gloam.formats import RunFolder
 
 if TYPE_CHECKING:
@@ -76,11 +74,25 @@ class Result:
 
 
 class Interrupted(KeyboardInterrupt):
-    """The run was stopped by Ctrl-C or a termination signal after saving what it had."""
+    """The run was stopped by Ctrl-C or a termination signal after saving what it had.
 
-    def __init__(self, run_dir: Path | None, iteration: int, advice: str | None = None):
+    Attributes:
+        run_dir: The run folder, or ``None``.
+        iteration: Iterations finished.
+        signal: Number of the signal that stopped it, or ``None``.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path | None,
+        iteration: int,
+        advice: str | None = None,
+        *,
+        signal: int | None = None,
+    ):
         self.run_dir = run_dir
         self.iteration = iteration
+        self.signal = signal
         if advice is None and run_dir:
             advice = f"continue with: gloam resume {run_dir}"
         super().__init__(f"stopped after iteration {iteration}" + (f"; {advice}" if advice else ""))
@@ -151,7 +163,7 @@ def drive(
     saved_at = time.perf_counter()
     pace = None
     if isinstance(progress, bool):
-        progress = Bar(title, plan.iterations) if progress else Silent()
+        progress = bar(title, plan.iterations) if progress else Silent()
 
     def save() -> None:
         if folder is None:
@@ -163,7 +175,7 @@ def drive(
             folder.write_archive(elites, seed=seed, alone=alone)
         folder.write_checkpoint(driver.state, seconds=time.perf_counter() - began)
 
-    with _stop_signals() as stop, progress as display:
+    with stop_signals() as stop, progress as display:
         while driver.iteration < plan.iterations:
             length = plan.next_stop(driver.iteration) - driver.iteration
             # The first stretch is one iteration: it compiles, and shows that the run works.
@@ -198,7 +210,7 @@ def drive(
                 rate,
             )
             if stop.is_set() and done < plan.iterations:
-                raise Interrupted(folder.path if folder else None, done)
+                raise Interrupted(folder.path if folder else None, done, signal=stop.signal)
     if driver.iteration == first_iteration:
         save()
     return Result(
@@ -218,31 +230,3 @@ def _save_after(
     except Exception as second:  # for instance: the device lost the state, or the disk is full
         note = f"The run could not be saved in '{folder.path}' ({second}). Resume its checkpoint."
     error.add_note(note)
-
-
-@contextmanager
-def _stop_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C or a termination signal sets, so that the loop stops at a whole state.
-
-    A second signal acts as usual. Only the main thread may handle signals; elsewhere the event is
-    never set.
-    """
-    event = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield event
-        return
-    kinds = (signal.SIGINT, signal.SIGTERM)
-    usual = {kind: signal.getsignal(kind) for kind in kinds}
-
-    def note(kind: int, frame: Any) -> None:
-        event.set()
-        for each, handler in usual.items():
-            signal.signal(each, handler)
-
-    for kind in kinds:
-        signal.signal(kind, note)
-    try:
-        yield event
-    finally:
-        for kind, handler in usual.items():
-            signal.signal(kind, handler)

@@ -1,9 +1,11 @@
-"""Progress for people: a bar with QD score, coverage, evaluations per second and time left."""
+"""Progress for people: a bar with QD score, coverage, evaluations per second and time left.
+
+Where no bar can move (a log file, Jupyter without ipywidgets) plain lines are printed instead.
+"""
 
 from types import TracebackType
 from typing import Protocol, Self
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -13,6 +15,8 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+
+from gloam import terminal
 
 
 class Display(Protocol):
@@ -50,20 +54,37 @@ class Silent:
         return None
 
 
+class Lines(Silent):
+    """Prints a plain line at each tenth of a run and at least once a minute."""
+
+    def __init__(self, title: str, iterations: int):
+        self._lines = terminal.ProgressLines(title, iterations)
+
+    def update(self, iteration: int, qd_score: float, coverage: float, rate: float) -> None:
+        """Print a line if one is due."""
+        self._lines.update(iteration, _note(qd_score, coverage, rate))
+
+
+def bar(title: str, iterations: int) -> Display:
+    """A bar where one can move, else lines."""
+    console = terminal.error_console()
+    return Bar(title, iterations) if terminal.can_draw_bars(console) else Lines(title, iterations)
+
+
 class Bar:
     """A bar on the terminal."""
 
     def __init__(self, title: str, iterations: int):
         # Short enough for a terminal of 80 columns.
         self._progress = Progress(
-            TextColumn("[bold]{task.description}"),
+            _title_column(),
             BarColumn(bar_width=10),
             MofNCompleteColumn(),
             TextColumn("QD {task.fields[qd_score]:,.0f} {task.fields[coverage]:.1%}"),
             TextColumn("{task.fields[rate]:,.0f}/s"),
             TimeRemainingColumn(compact=True),
             TextColumn("left"),
-            console=Console(stderr=True),
+            console=terminal.error_console(),
         )
         self._task = self._progress.add_task(
             title, total=iterations, qd_score=0.0, coverage=0.0, rate=0.0
@@ -92,19 +113,26 @@ class StudyBar:
     """A bar over many runs, with a bar for the run that is going on."""
 
     def __init__(self, title: str, runs: int):
+        console = terminal.error_console()
+        self._draws = terminal.can_draw_bars(console)
+        self._lines = terminal.ProgressLines(title, runs)
+        self._finished = 0
         self._progress = Progress(
-            TextColumn("[bold]{task.description}"),
+            _title_column(),
             BarColumn(bar_width=16),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
             TimeElapsedColumn(),
-            console=Console(stderr=True),
+            console=console,
+            disable=not self._draws,
         )
         self._study = self._progress.add_task(title, total=runs, note="")
         self._run = self._progress.add_task("", total=1, note="", visible=False)
 
-    def begin(self, title: str, iterations: int) -> "_RunOfStudy":
+    def begin(self, title: str, iterations: int) -> Display:
         """A display for the next run."""
+        if not self._draws:
+            return Lines(title, iterations)
         self._progress.reset(
             self._run, total=iterations, description=title, note="compiling", visible=True
         )
@@ -112,7 +140,10 @@ class StudyBar:
 
     def finish_run(self) -> None:
         """Count a run as finished."""
+        self._finished += 1
         self._progress.advance(self._study)
+        if not self._draws:
+            self._lines.update(self._finished)
 
     def __enter__(self) -> Self:
         self._progress.__enter__()
@@ -133,5 +164,14 @@ class _RunOfStudy(Silent):
 
     def update(self, iteration: int, qd_score: float, coverage: float, rate: float) -> None:
         """Move the lower bar."""
-        note = f"QD {qd_score:,.0f} {coverage:.1%} {rate:,.0f}/s"
+        note = _note(qd_score, coverage, rate)
         self._progress.update(self._task, completed=iteration, note=note)
+
+
+def _title_column() -> TextColumn:
+    # Titles have names of the user's functions and files, whose brackets are not markup.
+    return TextColumn("{task.description}", style="bold", markup=False)
+
+
+def _note(qd_score: float, coverage: float, rate: float) -> str:
+    return f"QD {qd_score:,.0f} {coverage:.1%} {rate:,.0f}/s"

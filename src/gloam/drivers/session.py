@@ -52,7 +52,7 @@ def run(
         algorithm: For instance `gloam.DMS`.
         seeds: The seeds, or how many of them (then 0, 1, ...).
         iterations: How many, in all.
-        run_dir: Folder for metrics, archives and checkpoints; see `gloam.drivers.folder`.
+        run_dir: Folder for metrics, archives and checkpoints; see `gloam.RunFolder`.
         resume: Continue the run in ``run_dir`` if there is one.
         log_every: Iterations between two rows of the metrics.
         checkpoint_every: Iterations between two checkpoints, besides those by time.

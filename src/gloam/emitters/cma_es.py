@@ -176,11 +176,9 @@ def refactor(state: CmaState) -> CmaState:
 
 
 def _cholesky(matrix: Float[Array, "sol sol"]) -> Float[Array, "sol sol"]:
-    if kernels.usable():
-        from gloam.kernels import cholesky
-
-        if matrix.shape[0] <= cholesky.LARGEST:
-            return cholesky.cholesky(matrix)
+    kernel = kernels.load("cholesky")
+    if kernel is not None and matrix.shape[0] <= kernel.LARGEST:
+        return kernel.cholesky(matrix)
     return jnp.linalg.cholesky(matrix)
 
 

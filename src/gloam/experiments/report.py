@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from gloam import checks
 from gloam.experiments import tables
 from gloam.experiments.published import title
 from gloam.experiments.study import Study
@@ -23,6 +24,7 @@ def write_report(path: str | os.PathLike, *, figures: bool = True, pdf: bool = T
     """
     study = Study.read(path)
     out = study.path / "report"
+    _check_ours(out)
     trials = tables.final_trials(study)
     results = tables.results(trials)
     parts = {
@@ -64,6 +66,14 @@ def write_report(path: str | os.PathLike, *, figures: bool = True, pdf: bool = T
 
         written += study_figures(_folders(study), out, pdf=pdf)
     return written
+
+
+def _check_ours(out: Path) -> None:
+    """Refuse to replace a report that gloam did not write."""
+    first = out / "report.md"
+    ours = not first.exists() or (out / "trials.csv").is_file()
+    fix = "Move it away, or rename the folder."
+    checks.expect(ours, "report", "a report of gloam, or none", f"'{first}'", fix)
 
 
 def _folders(study: Study) -> dict[str, dict[str, list[RunFolder]]]:

@@ -92,9 +92,9 @@ class Cell:
         return [RunFolder(part) for part in sorted(self.path.glob("part-*"))]
 
     def metrics(self) -> pd.DataFrame:
-        """Metrics of all trials so far."""
+        """Metrics of all trials so far; ``part`` tells the run folders of the cell apart."""
         tables = [folder.read_metrics() for folder in self.folders()]
-        tables = [table for table in tables if len(table)]
+        tables = [table.assign(part=part) for part, table in enumerate(tables) if len(table)]
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 

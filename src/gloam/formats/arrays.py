@@ -7,11 +7,10 @@ are checked against the size of the file before anything is allocated.
 
 import hashlib
 import json
-import math
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -154,22 +153,7 @@ def _check_kind(manifest: dict[str, Any], kind: str) -> None:
 def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> np.ndarray:
     """One array, its declared size checked against ``limit`` bytes before it is allocated."""
     with archive.open(info) as member:
-        shape, dtype = _header(member)
-        count = math.prod(shape)
-        if dtype.hasobject or any(length < 0 for length in shape):
-            raise ValueError(f"'{info.filename}' is not an array of numbers")
-        if count * dtype.itemsize > limit:
-            raise ValueError(f"'{info.filename}' declares more numbers than the file holds")
-    with archive.open(info) as member:
-        return np.lib.format.read_array(member, allow_pickle=False)
-
-
-def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
-    version = np.lib.format.read_magic(member)
-    if version != (1, 0):
-        raise ValueError(f"it has an array of NumPy's format {version}")
-    shape, _, dtype = np.lib.format.read_array_header_1_0(member)
-    return shape, dtype
+        return files.read_npy(member, info.file_size, limit)
 
 
 def _checked(array: np.ndarray, name: str, entry: Any) -> np.ndarray:

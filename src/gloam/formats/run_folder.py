@@ -31,7 +31,7 @@ from gloam.formats.arrays import digest, read_arrays, write_arrays
 from gloam.formats.config import RunConfig
 from gloam.formats.contents import dataset_arrays, dataset_from, elite_arrays, elites_from
 from gloam.formats.documents import is_document, read_document, write_document
-from gloam.formats.errors import DamagedFileError, ForeignError
+from gloam.formats.errors import DamagedFileError, ForeignError, RunExistsError
 from gloam.formats.lock import locked
 from gloam.formats.states import state_arrays, state_from
 from gloam.formats.tables import read_table, write_table
@@ -96,6 +96,17 @@ class RunFolder:
             for file in self._own_files(partial=True):
                 file.unlink(missing_ok=True)
             yield
+
+    def check_new(self) -> None:
+        """Check that a new run may begin here.
+
+        Raises:
+            RunExistsError: The folder holds a run.
+            ValueError: The folder holds files of other programs under the names of a run's.
+        """
+        if self.holds_run:
+            raise RunExistsError(self.path)
+        self.check_free()
 
     def check_free(self) -> None:
         """Check that a new run would replace nothing that gloam did not write."""

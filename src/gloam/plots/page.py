@@ -37,7 +37,7 @@ _NARROWEST = 130
 
 def page(
     matches: Matches,
-    pictures: Pictures,
+    pictures: Pictures | None,
     *,
     title: str = "",
     limit: int = 2000,
@@ -51,7 +51,8 @@ def page(
     Args:
         matches: The elites and the items.
         pictures: As for `gallery`. Pictures of up to 64 pixels a side are kept exactly; larger
-            ones are shrunk to 112.
+            ones are shrunk to 112. ``None`` where elites cannot be shown: then the page has the
+            pictures of the items, if there are any.
         title: Heading of the page.
         limit: How many pairs to show at most, spread evenly from the best objective to the worst;
             the figures count all. 2,000 pairs of 28 x 28 pixels make a page of 3 to 6 MB in gray,
@@ -77,7 +78,7 @@ def page(
         "distances": panels.distances(matches, thresholds),
         "labels": panels.labels(thresholds),
         "held-out": "" if held_out is None else panels.held_out(held_out),
-        "notes": _notes(matches, len(shown)),
+        "notes": _notes(matches, pictures, len(shown)),
         "orders": "\n".join(_choice(by) for by in orders),
         "filter": _filter(thresholds),
         "sizes": sizes,
@@ -88,16 +89,18 @@ def page(
     return re.sub(r"<!--([a-z-]+)-->", lambda found: parts[found[1]], template)
 
 
-def _notes(matches: Matches, shown: int) -> str:
+def _notes(matches: Matches, pictures: Pictures | None, shown: int) -> str:
     elites = len(matches.elites)
     which = f"All {elites:,} pairs."
     if shown < elites:
         which = (
             f"{shown:,} of {elites:,} pairs, spread evenly from the best objective to the worst."
         )
-    sides = " Left the solution, right the item." if matches.dataset.has_images else ""
+    both = matches.dataset.has_images and pictures is not None
+    sides = " Left the solution, right the item." if both else ""
     what = "item" if matches.dataset.labels is None else "label and item"
-    return f"{which}{sides} Below: {what}, objective · distance."
+    below = "Below" if matches.dataset.has_images or pictures is not None else "Shown"
+    return f"{which}{sides} {below}: {what}, objective · distance."
 
 
 def _orders(matches: Matches, shown: pd.DataFrame) -> dict[str, list[int]]:
@@ -150,17 +153,9 @@ def _data(
     return text.replace("<", "\\u003c")
 
 
-def _pairs(matches: Matches, pictures: Pictures, shown: pd.DataFrame) -> tuple[str, str]:
+def _pairs(matches: Matches, pictures: Pictures | None, shown: pd.DataFrame) -> tuple[str, str]:
     """The list of pairs, and the sizes that its style asks for."""
-    dataset, rows, items = matches.dataset, shown["row"].to_numpy(), shown["item"].to_numpy()
-    first = dataset.image(0) if dataset.has_images else made_pictures(pictures, rows[:1])[0]
-    height, width = box = _box(first.shape[0], first.shape[1])
-    images: list[list[str]] = []
-    for start in range(0, len(rows), _BATCH):  # large pictures need not all be there at once
-        part = slice(start, start + _BATCH)
-        both = [made_pictures(pictures, rows[part]), item_pictures(dataset, items[part])]
-        sides = [[_source(one, box) for one in side] for side in both if side is not None]
-        images += [list(pair) for pair in zip(*sides, strict=True)]
+    images, (height, width) = _images(matches, pictures, shown)
     columns = (shown["label"], shown["name"], rounded(shown["objective"].to_numpy()),
                rounded(shown["distance"].to_numpy()), images)  # fmt: skip
     entries = "\n".join(_entry(*row) for row in zip(*columns, strict=True))
@@ -169,15 +164,46 @@ def _pairs(matches: Matches, pictures: Pictures, shown: pd.DataFrame) -> tuple[s
     return entries, sizes
 
 
-def _entry(label: str | None, name: str, objective: str, distance: str, images: list[str]) -> str:
+def _images(
+    matches: Matches, pictures: Pictures | None, shown: pd.DataFrame
+) -> tuple[list[list[tuple[str, str]]], tuple[int, int]]:
+    """For each pair what its pictures show and their attributes; and the room of a picture."""
+    dataset, rows, items = matches.dataset, shown["row"].to_numpy(), shown["item"].to_numpy()
+    if dataset.has_images:
+        first = dataset.image(0)
+    elif pictures is not None:
+        first = made_pictures(pictures, rows[:1])[0]
+    else:
+        return [[] for _ in rows], (0, 0)
+    box = _box(first.shape[0], first.shape[1])
+    images: list[list[tuple[str, str]]] = []
+    for start in range(0, len(rows), _BATCH):  # large pictures need not all be there at once
+        part = slice(start, start + _BATCH)
+        made = None if pictures is None else made_pictures(pictures, rows[part])
+        both = {"solution for": made, "item": item_pictures(dataset, items[part])}
+        sides = [
+            [(what, _source(one, box)) for one in side]
+            for what, side in both.items()
+            if side is not None
+        ]
+        images += [list(pair) for pair in zip(*sides, strict=True)]
+    return images, box
+
+
+def _entry(
+    label: str | None,
+    name: str,
+    objective: str,
+    distance: str,
+    images: list[tuple[str, str]],
+) -> str:
     what = html.escape(name)
-    texts = (f"solution for {what}", f"item {what}")
-    drawn = "".join(f'<span><img alt="{text}" {image}></span>'
-                    for text, image in zip(texts, images, strict=False))  # fmt: skip
+    drawn = "".join(f'<span><img alt="{shows} {what}" {image}></span>' for shows, image in images)
     known = "" if label is None else f"<b>{panels.named(label)}</b> "
     return (
-        f'<li><div class="pictures">{drawn}</div>'
-        f'<div class="name" title="{what}">{known}{what}</div>'
+        "<li>"
+        + (f'<div class="pictures">{drawn}</div>' if drawn else "")
+        + f'<div class="name" title="{what}">{known}{what}</div>'
         f'<div class="numbers">{objective} · {distance}</div></li>'
     )
 

@@ -2,18 +2,18 @@
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from gloam import files
 from gloam.algorithms import Algorithm
-from gloam.datasets import Dataset, Matches
+from gloam.datasets import Dataset, Matches, fields
 from gloam.discounts import DiscountModel
 from gloam.formats import ForeignError, RunFolder
 from gloam.plots import style
 from gloam.plots.archive import archive_figure
 from gloam.plots.curves import curves
 from gloam.plots.discount import algorithm_of, discount_panels
-from gloam.plots.gallery import elite_pictures, gallery
+from gloam.plots.gallery import Pictures, elite_pictures, gallery, ordered
 from gloam.plots.page import page
 
 
@@ -63,7 +63,11 @@ def gallery_run(
     count: int = 60,
     held_out: Dataset | None = None,
 ) -> list[Path]:
-    """Show a run on a dataset: ``figures/gallery.png`` and the page ``gallery.html``.
+    """Show a run on a dataset: the page ``gallery.html`` and the table of matches.
+
+    The table is ``matches.csv`` and ``matches.parquet``: item, name, label, objective and distance
+    of each elite. Where elites can be shown as pictures (see `gloam.plots.elite_pictures`), the
+    page has them, and there is a sheet ``figures/gallery.png``.
 
     Args:
         run_dir: A folder that `gloam.run` or `gloam.optimize` wrote with ``dataset=...``.
@@ -72,7 +76,7 @@ def gallery_run(
         held_out: Items that the search never saw; the page then says how well they are served.
 
     Returns:
-        The two files.
+        The files written.
     """
     folder = RunFolder(run_dir).must_hold_run()
     dataset = folder.read_dataset()
@@ -82,12 +86,27 @@ def gallery_run(
     except ForeignError:
         domain = None
     title = domain_name(folder)
-    small = elite_pictures(matches.elites, dataset, domain)
-    figure = gallery(matches, small, by=by, count=count, title=title)
+    small = _pictures(matches, domain)
     table = None if held_out is None else matches.held_out(held_out)
     text = page(matches, small, title=title, held_out=table)
-    files.write_bytes(folder.path / "gallery.html", text.encode())
-    return [style.save(figure, folder.figures / "gallery.png"), folder.path / "gallery.html"]
+    paths = [folder.path / name for name in ("gallery.html", "matches.csv", "matches.parquet")]
+    files.write_bytes(paths[0], text.encode())
+    rows = ordered(matches, by)
+    files.write_bytes(paths[1], rows.to_csv(index=False).encode())
+    files.write_table(paths[2], rows)
+    if small is not None:
+        figure = gallery(matches, small, by=by, count=count, title=title)
+        paths = [style.save(figure, folder.figures / "gallery.png"), *paths]
+    return paths
+
+
+def _pictures(matches: Matches, domain: Any) -> Pictures | None:
+    """What the elites look like, or ``None`` for vectors that nothing can show."""
+    elites, dataset = matches.elites, matches.dataset
+    rendered = callable(getattr(domain, "render", None))
+    if rendered or "image" in elites.store.fields or fields.is_picture(dataset.shape):
+        return elite_pictures(elites, dataset, domain)
+    return None
 
 
 def domain_name(folder: RunFolder) -> str:
