@@ -69,11 +69,11 @@ def test_a_folder_that_holds_a_run_says_how_to_continue_it(problem, capsys):
     run = ["run", "map-elites", "lp", "--solution", 10, "--iterations", 1, "--out", "r", "--quiet"]
     main([str(argument) for argument in run])
     message = told(capsys, *run)
-    assert "Continue that run with `gloam resume r`" in message
+    assert "Continue it with `gloam resume r`" in message
     assert "resume=True" not in message
     main(fill("mine.py"))
     message = told(capsys, *fill("mine.py"))
-    assert "Continue that run with the same command and --resume" in message
+    assert "Continue it with the same command and --resume" in message
     assert "resume=True" not in message
     main(fill("mine.py", "--resume"))
 
