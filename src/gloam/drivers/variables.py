@@ -27,9 +27,8 @@ def variables_of(function: Any) -> tuple[Any, ...]:
 
 
 def _values(function: types.FunctionType) -> list[Any]:
-    values: list[Any] = list(function.__defaults__ or ()) + list(
-        (function.__kwdefaults__ or {}).values()
-    )
+    named = (function.__kwdefaults__ or {}).values()
+    values: list[Any] = [*(function.__defaults__ or ()), *named]
     for cell in function.__closure__ or ():
         try:
             values.append(cell.cell_contents)
