@@ -22,7 +22,7 @@ from gloam.archives import (
     summarize,
 )
 from gloam.discounts import Diagnosis, diagnose
-from gloam.records import Batch, Proposal, Report, SearchState
+from gloam.records import Batch, LowObjectives, Proposal, Report, SearchState
 
 # Objectives, measures and fields. Without objectives, closeness to the cell's centre is maximised.
 Evaluation = tuple[Float[Array, " batch"] | None, Float[Array, "batch meas"], dict[str, Array]]
@@ -43,7 +43,8 @@ def init(algorithm: Algorithm, key: PRNGKeyArray) -> SearchState:
     cells, real = random_empty_cells(store, discount.initial_centers, key=key_cells)
     learned = discount.init(archive.centers_of(cells), real, key=key_discount)
     zero = jnp.zeros((), jnp.int32)
-    return SearchState(key, zero, zero, algorithm.emitter.init(), store, learned)
+    low = LowObjectives(jnp.full((), archive.f_min, jnp.float32), zero)
+    return SearchState(key, zero, zero, algorithm.emitter.init(), store, learned, low)
 
 
 @_precise
@@ -86,8 +87,9 @@ def tell(
     learned, fit = discount.train(state.discount, batch, scored, centers, real, key=keys.train)
 
     failed = jnp.sum(~batch.valid, dtype=jnp.int32)
-    report = Report(fit, emitter.restarts(adapted), added.unique_cells, failed)
-    state = SearchState(state.key, finished, state.failed + failed, adapted, store, learned)
+    below, low = _below_f_min(state.low, batch, archive.f_min)
+    report = Report(fit, emitter.restarts(adapted), added.unique_cells, failed, below)
+    state = SearchState(state.key, finished, state.failed + failed, adapted, store, learned, low)
     return state, report
 
 
@@ -148,3 +150,16 @@ def _batch(
         valid &= jnp.isfinite(objectives)
     objectives = jnp.where(valid, objectives, 0.0)
     return Batch(proposal.solutions, objectives, measures, cells, valid, fields)
+
+
+def _below_f_min(
+    low: LowObjectives, batch: Batch, f_min: float
+) -> tuple[Int[Array, ""], LowObjectives]:
+    """How many valid objectives lie below ``f_min``, and the record of such batches."""
+    number_valid = jnp.sum(batch.valid, dtype=jnp.int32)
+    below = jnp.sum(batch.valid & (batch.objectives < f_min), dtype=jnp.int32)
+    lowest = jnp.min(jnp.where(batch.valid, batch.objectives, jnp.inf))
+    # A few low objectives are normal where solutions leave the domain. Half of a batch are not.
+    is_low = (2 * below >= number_valid) & (below > 0)
+    batches = low.batches + is_low.astype(jnp.int32)
+    return below, LowObjectives(jnp.minimum(low.lowest, lowest), batches)

@@ -20,8 +20,8 @@ class GridArchive(Archive):
     Args:
         shape: Cells along each measure.
         lower, upper: Bounds of the measures; a scalar serves every dimension.
-        f_min: Objective that counts as nothing: the QD score sums ``objective - f_min``, and a
-            discount model starts from it.
+        f_min: Lowest objective that you expect: the QD score sums ``objective - f_min``, and
+            discounts start from it. Searches warn once when most of a batch lies below it.
         fields: Extra arrays kept for each elite, ``{"image": (28, 28)}``; a
             ``jax.ShapeDtypeStruct`` instead of a shape sets the dtype.
 

@@ -30,7 +30,10 @@ def targets(
 
 
 class DiscountModel(Discount):
-    """``fhat(m)``, a network over measures, and how it is trained.
+    """``fhat(m) = f_min + network(m)``, a network over measures, and how it is trained.
+
+    The network learns what lies above ``f_min``, so the model starts at ``f_min`` whatever the
+    scale of the objective.
 
     Args:
         lower, upper: Bounds of the measures; the network sees them scaled to [-1, 1].
@@ -104,19 +107,19 @@ class DiscountModel(Discount):
     def init(
         self, centers: Float[Array, "n meas"], real: Bool[Array, " n"], *, key: PRNGKeyArray
     ) -> Trained:
-        """Fresh weights, regressed to ``f_min`` at the centres (algorithm 1, line 2)."""
+        """Fresh weights, ``fhat`` regressed to ``f_min`` at the centres (algorithm 1, line 2)."""
         key_weights, key_fit = jax.random.split(key)
         network = self.network
         if isinstance(network, Reinitializable):
             network = network.reinitialized(key=key_weights)
         params = eqx.filter(stages(network)[1], eqx.is_inexact_array)
         trained = Trained(params, self._optimizer.init(params))
-        floor = jnp.full(centers.shape[:1], self.f_min)
+        floor = jnp.zeros(centers.shape[:1], jnp.float32)
         return self._fit(trained, self._inputs(centers), floor, real, key=key_fit)[0]
 
     def discount(self, state: Trained, measures: Float[Array, "n meas"]) -> Float[Array, " n"]:
         """The discount function ``fhat`` at any measures."""
-        return self._forward(state.params, self._inputs(measures))
+        return self.f_min + self._forward(state.params, self._inputs(measures))
 
     def at_cells(
         self, state: Trained, cells: Int[Array, " n"], centers: Float[Array, "n meas"]
@@ -141,13 +144,13 @@ class DiscountModel(Discount):
     ) -> tuple[Trained, Fit]:
         """Regress the network to this iteration's targets, and to ``f_min`` at empty centres."""
         raised = targets(batch.objectives, scored.discounts, self.alpha)
-        floor = jnp.full(centers.shape[:1], self.f_min)
+        floor = jnp.full(centers.shape[:1], self.f_min, jnp.float32)
         points = jnp.concatenate([batch.measures, centers])
         goals = jnp.concatenate([raised, floor])
         real = jnp.concatenate([batch.valid, empty])
         # Each part as it is scored, so that the compiler embeds the batch once for both.
         inputs = jnp.concatenate([self._inputs(batch.measures), self._inputs(centers)])
-        trained, loss, epochs = self._fit(state, inputs, goals, real, key=key)
+        trained, loss, epochs = self._fit(state, inputs, goals - self.f_min, real, key=key)
         return trained, Fit(loss, epochs, points, goals, real)
 
     @property

@@ -16,6 +16,7 @@ from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.drivers import codec
 from gloam.drivers.evaluation import flat_rows
+from gloam.drivers.low_objectives import warn_of_low_objectives
 from gloam.drivers.rows import metric_columns, metric_rows, snapshot_arrays
 from gloam.records import Proposal, Report, SearchState
 
@@ -63,6 +64,8 @@ class Search:
         self._tell = jax.jit(tell, donate_argnums=1)
         self._proposal: Proposal | None = None
         self._report: Report | None = None
+        self._has_warned = False
+        self._has_unseen_objectives = False
         # Waited for, because PyTorch's random state is borrowed to draw a `TorchNetwork`'s weights.
         self.state: SearchState = jax.block_until_ready(
             self._init(arrays, jax.random.key(self.seed))
@@ -72,7 +75,12 @@ class Search:
         """``(batch, sol)`` solutions to evaluate. Asking again before telling gives the same."""
         proposal = self._proposal or self._ask(self._arrays, self.state)
         self._proposal = proposal
-        return np.asarray(proposal.solutions)
+        solutions = np.asarray(proposal.solutions)
+        # Objectives that `tell` left to the device are known by now, and nothing waits for them.
+        if self._has_unseen_objectives and int(self.state.low.batches) > 0:
+            self._warn_of_low_objectives(float(self.state.low.lowest))
+        self._has_unseen_objectives = False
+        return solutions
 
     def tell(
         self,
@@ -122,6 +130,16 @@ class Search:
             self._arrays, self.state, self._proposal, (values, points, extras), cells
         )
         self._proposal = None
+        self._has_unseen_objectives = values is None
+        if values is not None and not self._has_warned:
+            below = values[valid] < self._archive.f_min
+            if below.any() and 2 * below.sum() >= len(below):
+                self._warn_of_low_objectives(float(values[valid].min()))
+
+    def _warn_of_low_objectives(self, lowest: float) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            warn_of_low_objectives(lowest, self._archive.f_min, stacklevel=3)
 
     @property
     def iteration(self) -> int:

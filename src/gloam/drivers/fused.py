@@ -20,6 +20,7 @@ from gloam.archives import Elites
 from gloam.discounts import TorchNetwork
 from gloam.drivers.compiling import compiled
 from gloam.drivers.evaluation import evaluation_parts, flat_rows
+from gloam.drivers.low_objectives import warn_of_low_objectives
 from gloam.drivers.rows import metric_columns, metric_rows, snapshot_arrays
 from gloam.records import Report, SearchState
 
@@ -30,7 +31,7 @@ def _by_seed(each: Any, shared: Any) -> Any:
     Because all seeds share the iteration, conditions on it stay conditions; on a batched number
     they would compute both branches.
     """
-    return SearchState(each, shared, each, each, each, each)
+    return SearchState(each, shared, each, each, each, each, each)
 
 
 _AXES = _by_seed(0, None)
@@ -100,6 +101,7 @@ class Fused:
         self._report: Report | None = None
         self._columns: dict[str, np.ndarray] = {}
         self._state: SearchState | None = None
+        self._has_warned = False
 
     @property
     def state(self) -> SearchState:
@@ -149,7 +151,16 @@ class Fused:
         self._state, (report, figures) = self._program(self._arrays, self.state, length)
         # What the discount was trained on stays on the device until a snapshot wants it.
         self._report, self._columns = report, metric_columns(report, figures)
+        self._warn_of_low_objectives()
         checks.some_valid(self.batch - int(self._columns["failed"].max()), self.batch)
+
+    def _warn_of_low_objectives(self) -> None:
+        """Warn once when a seed has had a batch most of which lay below f_min."""
+        low = jax.device_get(self.state.low)
+        if not self._has_warned and low.batches.any():
+            self._has_warned = True
+            lowest = float(low.lowest[low.batches > 0].min())
+            warn_of_low_objectives(lowest, self.algorithm.archive.f_min, stacklevel=6)
 
     def rows(self) -> list[dict[str, Any]]:
         """The figures of each seed after the last iteration."""
