@@ -169,6 +169,7 @@ def some_valid(valid_rows: int, total: int) -> None:
     if valid_rows == 0:
         raise EvaluationError(
             f"evaluation: expected at least one finite result among {total} solutions, got none. "
-            "Every objective or measure was NaN or infinite: check the evaluation function "
-            "on x0, and that x0 and sigma0 keep solutions in its domain."
+            "Every row had an objective or a measure that was NaN or infinite, or measures of zero "
+            "in a cosine archive: check the evaluation function on x0, and that x0 and sigma0 keep "
+            "solutions in its domain."
         )

@@ -76,7 +76,10 @@ def tell(
     finished = state.iteration + 1
 
     batch = _batch(algorithm, proposal, evaluation, cells)
-    scored = discount.score(state.discount, batch)
+    # The archive keeps measures as evaluated. The discount sees them in the space of the centres.
+    seen = archive.discount_space(batch.measures)
+    discounted = eqx.tree_at(lambda b: b.measures, batch, seen)
+    scored = discount.score(state.discount, discounted)
     store, added = add(state.store, batch)
     elites = random_elites(store, emitter.elites_to_adapt, emitter.x0, key=keys.restarts)
     adapted = emitter.adapt(
@@ -84,7 +87,7 @@ def tell(
     )
     empty, real = random_empty_cells(store, discount.empty_centers, key=keys.empty)
     centers = archive.centers_of(empty)
-    learned, fit = discount.train(state.discount, batch, scored, centers, real, key=keys.train)
+    learned, fit = discount.train(state.discount, discounted, scored, centers, real, key=keys.train)
 
     failed = jnp.sum(~batch.valid, dtype=jnp.int32)
     below, low = _below_f_min(state.low, batch, archive.f_min)
@@ -139,7 +142,7 @@ def _batch(
 ) -> Batch:
     """The evaluated batch, its failed rows masked and set to zero."""
     objectives, measures, fields = evaluation
-    valid = jnp.all(jnp.isfinite(measures), axis=1)
+    valid = algorithm.archive.accepts(measures)
     if objectives is not None:
         valid &= jnp.isfinite(objectives)
     measures = jnp.where(valid[:, None], measures, 0.0)

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from gloam import checks
 
@@ -39,6 +39,17 @@ class Archive(eqx.Module):
         Inside gloam measures are flat rows; only here and there they are shown in this shape.
         """
         return (self.measures,)
+
+    def accepts(
+        self, measures: Float[Array | np.ndarray, "batch meas"]
+    ) -> Bool[Array | np.ndarray, " batch"]:
+        """True for rows that can have a cell; others count as failed. On host or device."""
+        xp = np if isinstance(measures, np.ndarray) else jnp
+        return xp.all(xp.isfinite(measures), axis=1)
+
+    def discount_space(self, measures: Float[Array, "n meas"]) -> Float[Array, "n meas"]:
+        """Measures in the space in which cells have their centres; discounts work there."""
+        return measures
 
     @abstractmethod
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:

@@ -9,14 +9,17 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from gloam import checks
 from gloam.archives.base import Archive, FieldSpecs, field_specs
+from gloam.archives.directions import has_direction, scaled_rows, unit_rows
 from gloam.archives.faiss_building import build_index
 from gloam.archives.faiss_index import FaissIndex
 from gloam.archives.index_choice import Faiss, IndexName, chosen_index
 from gloam.archives.neighbors import Lanes, lanes, most_similar
+
+_BLOCK = 65_536  # rows that are in float64 at once
 
 
 class CVTArchive(Archive):
@@ -28,8 +31,10 @@ class CVTArchive(Archive):
             as images ``(cells, 28, 28)`` or ``(cells, 28, 28, 3)``: then evaluations may return
             them in that shape, or flat as before.
         lower, upper: Bounds of the measures, used to scale a discount model's input; by default
-            the centroids' own extremes.
-        metric: ``"euclidean"`` or ``"cosine"``.
+            the centroids' own extremes. With the cosine metric they are bounds of unit vectors.
+        metric: ``"euclidean"``, or ``"cosine"`` for the angle: centroids are brought to length one,
+            discounts see measures of length one, and a row of zeros counts as failed. Elites keep
+            their measures as they were evaluated.
         f_min: As in `GridArchive`.
         fields: As in `GridArchive`.
         index: How the nearest centroid is found. ``"exact"``: by comparison with all of them, on
@@ -90,10 +95,10 @@ class CVTArchive(Archive):
         self.f_min = checks.number("f_min", f_min)
         self.fields = field_specs(fields)
         if metric == "cosine":
-            norms = np.linalg.norm(array, axis=1, keepdims=True)
-            checks.expect(bool((norms > 0).all()), "centroids", "no zero rows for cosine distance",
-                          f"{int((norms == 0).sum())} of them")  # fmt: skip
-            array = array / norms
+            sound = has_direction(array)
+            checks.expect(bool(sound.all()), "centroids", "no zero rows for cosine distance",
+                          f"{int((~sound).sum())} of them")  # fmt: skip
+            array = _unit_length(array)
             origin = np.zeros(array.shape[1], np.float32)
         else:
             origin = array.mean(axis=0, dtype=np.float64).astype(np.float32)
@@ -104,6 +109,10 @@ class CVTArchive(Archive):
             low if lower is None else lower, high if upper is None else upper, array.shape[1],
             self.item_shape,
         )  # fmt: skip
+        given = [bound for bound in (lower, upper) if bound is not None]
+        fits = metric == "euclidean" or all(np.max(np.abs(bound)) <= 1 for bound in given)
+        checks.expect(fits, "lower, upper", "bounds of unit vectors, from -1 to 1, for cosine",
+                      f"{lower} and {upper}", "Leave them out.")  # fmt: skip
         self.lower, self.upper = jnp.asarray(low), jnp.asarray(high)
         self.centroids = jax.device_put(array)  # jnp.asarray would hold one more copy for a while
         self.lanes = self.index = None
@@ -124,8 +133,20 @@ class CVTArchive(Archive):
         """Shape of one centroid."""
         return self.item_shape or (self.measures,)
 
+    def accepts(
+        self, measures: Float[Array | np.ndarray, "batch meas"]
+    ) -> Bool[Array | np.ndarray, " batch"]:
+        """True for finite rows, for cosine only those that have a direction."""
+        return has_direction(measures) if self.metric == "cosine" else super().accepts(measures)
+
+    def discount_space(self, measures: Float[Array, "n meas"]) -> Float[Array, "n meas"]:
+        """Measures as they are, for cosine brought to length one."""
+        return unit_rows(measures) if self.metric == "cosine" else measures
+
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
         """The cell of each row of measures: exact in compiled programs, else by the ``index``."""
+        if self.metric == "cosine":
+            measures = scaled_rows(measures)  # products of huge or tiny numbers would be lost
         if self.lanes is not None:
             return most_similar(self.lanes, measures)
         assert self.index is not None
@@ -156,6 +177,13 @@ class CVTArchive(Archive):
         """How close measures come to the centres of their cells: 1 - MSE, or the cosine."""
         if self.metric == "euclidean":
             return super().closeness(measures, cells)
-        product = jnp.sum(measures * self.centers_of(cells), axis=1)
-        # The direction of a row of zeros is not defined: such a row counts as failed.
-        return product / jnp.linalg.norm(measures, axis=1)
+        return jnp.sum(unit_rows(measures) * self.centers_of(cells), axis=1)
+
+
+def _unit_length(rows: Float[np.ndarray, "n meas"]) -> Float[np.ndarray, "n meas"]:
+    """Rows of length one, by blocks, in float64: float32 cannot hold squares of its numbers."""
+    units = np.empty_like(rows)
+    for start in range(0, len(rows), _BLOCK):
+        wide = rows[start : start + _BLOCK].astype(np.float64)
+        units[start : start + _BLOCK] = wide / np.linalg.norm(wide, axis=1, keepdims=True)
+    return units

@@ -94,8 +94,9 @@ class Search:
 
         Args:
             objectives: ``(batch,)`` numbers to maximise. A row with NaN or infinity here or in its
-                measures counts as failed: it is left out, and the others count. ``None`` maximises
-                closeness to the centre of the cell, see `gloam.archives.Archive.closeness`.
+                measures counts as failed, in a cosine archive also one whose measures are all
+                zero: it is left out, and the others count. ``None`` maximises closeness to
+                the centre of the cell, see `gloam.archives.Archive.closeness`.
             measures: ``(batch, meas)`` measures, or ``(batch, *shape)`` where the archive's have a
                 shape, such as images.
             cells: ``(batch,)`` archive cells, when you have found them yourself.
@@ -120,7 +121,7 @@ class Search:
             inside = bool(((cells >= 0) & (cells < self._archive.cells)).all())
             checks.expect(inside, "cells", f"indices from 0 to {self._archive.cells - 1}",
                           f"{cells.min()} to {cells.max()}")  # fmt: skip
-        valid = np.isfinite(points).all(axis=1)
+        valid = self._archive.accepts(points)
         if values is not None:
             valid &= np.isfinite(values)
         checks.some_valid(int(valid.sum()), batch)

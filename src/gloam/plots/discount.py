@@ -65,7 +65,8 @@ def discount_panels(
     best = max(float(moment.objectives.max()) for moment in moments)
     limits = (model.f_min, max(model.f_max, best))
     plane = Plane(algorithm.archive)
-    discount = eqx.filter_jit(model.discount)
+    space = algorithm.archive.discount_space
+    discount = eqx.filter_jit(lambda state, points: model.discount(state, space(points)))
 
     trained = any(moment.real.any() for moment in moments)
     figure, panels, scale = _panels(len(moments), plane.shape, trained)
