@@ -57,7 +57,10 @@ def kmeans_centroids(
     total = 10 * cells if samples is None else checks.integer("samples", samples, minimum=cells)
     # NumPy's generator, because its stream is the same on every backend.
     points = np.random.default_rng(seed).uniform(low, high, (total, dimensions))
-    result = np.asarray(_lloyd(jnp.asarray(points, jnp.float32), cells, iterations))
+    # From the middle of the box, so that sums and squares of float32 numbers lose fewer digits.
+    middle = 0.5 * (low.astype(np.float64) + high)
+    moved = _lloyd(jnp.asarray(points - middle, jnp.float32), cells, iterations)
+    result = (np.asarray(moved, np.float64) + middle).astype(np.float32)
     if cache is not None:
         files.write_array(Path(cache), result)
     return result

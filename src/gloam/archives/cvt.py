@@ -17,7 +17,7 @@ from gloam.archives.directions import has_direction, scaled_rows, unit_rows
 from gloam.archives.faiss_building import build_index
 from gloam.archives.faiss_index import FaissIndex
 from gloam.archives.index_choice import Faiss, IndexName, chosen_index
-from gloam.archives.neighbors import Lanes, lanes, most_similar
+from gloam.archives.neighbors import Lanes, lanes, most_similar, scores_collide
 
 _BLOCK = 65_536  # rows that are in float64 at once
 
@@ -68,6 +68,9 @@ class CVTArchive(Archive):
     """Empty for flat rows."""
     index: FaissIndex | None = eqx.field(static=True, default=None)
     """The index on the host, with the recall that it reached; ``None`` for the exact search."""
+    by_differences: bool = eqx.field(static=True, default=False)
+    """Whether centroids are so close, for their distance from the origin, that only differences
+    tell them apart in float32; see `gloam.archives.neighbors`."""
 
     def __init__(
         self,
@@ -102,6 +105,9 @@ class CVTArchive(Archive):
             origin = np.zeros(array.shape[1], np.float32)
         else:
             origin = array.mean(axis=0, dtype=np.float64).astype(np.float32)
+        self.by_differences = scores_collide(array, origin)
+        if self.by_differences:  # a shift would round the centroids
+            origin = np.zeros_like(origin)
         low, high = array.min(axis=0), array.max(axis=0)
         # A measure that never varies has no extent of its own; any positive one will do.
         high = np.where(high > low, high, low + np.maximum(1, 1e-3 * np.abs(low)))
@@ -121,12 +127,15 @@ class CVTArchive(Archive):
             self.centroids.block_until_ready()
             del array, centroids
             gc.collect()
-            self.index = build_index(self._on_host(), origin, settings, cosine=metric == "cosine")
+            self.index = build_index(
+                self._on_host(), origin, settings, cosine=metric == "cosine",
+                by_differences=self.by_differences,
+            )  # fmt: skip
             return
         offsets = np.zeros(self.cells, np.float32)
         if metric == "euclidean":
             offsets = 0.5 * np.square(array - origin, dtype=np.float64).sum(axis=1)
-        self.lanes = lanes(array, origin, offsets)
+        self.lanes = lanes(array, origin, offsets, by_differences=self.by_differences)
 
     @property
     def measure_shape(self) -> tuple[int, ...]:
@@ -145,18 +154,19 @@ class CVTArchive(Archive):
 
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
         """The cell of each row of measures: exact in compiled programs, else by the ``index``."""
-        if self.metric == "cosine":
-            measures = scaled_rows(measures)  # products of huge or tiny numbers would be lost
+        if self.metric == "cosine":  # products of huge or tiny numbers would be lost
+            measures = unit_rows(measures) if self.by_differences else scaled_rows(measures)
         if self.lanes is not None:
             return most_similar(self.lanes, measures)
         assert self.index is not None
         if not any(isinstance(array, jax.core.Tracer) for array in (measures, self.centroids)):
             return jnp.asarray(self.index.nearest(np.asarray(measures), self._on_host()))
         origin = jnp.asarray(self.index.origin)
-        offsets = jnp.zeros(self.cells)
+        offsets = jnp.zeros(self.cells, jnp.float32)
         if self.metric == "euclidean":
             offsets = 0.5 * jnp.sum(jnp.square(self.centroids - origin), axis=1)
-        return most_similar(lanes(self.centroids, origin, offsets), measures)
+        laid_out = lanes(self.centroids, origin, offsets, by_differences=self.by_differences)
+        return most_similar(laid_out, measures)
 
     def index_on_host(
         self, measures: Float[np.ndarray, "batch meas"]
