@@ -36,11 +36,37 @@ def _float32(name: str, value: Any, expected: str, fix: str) -> np.ndarray:
         raise ValueError(_wording(name, expected, got, fix)) from None
 
 
-def integer(name: str, value: Any, *, minimum: int, fix: str = "") -> int:
-    """``value`` as an ``int`` of at least ``minimum``."""
+LARGEST_INTEGER = 2**31 - 1
+"""Sizes and counts are int32 on the device."""
+
+
+def integer(
+    name: str, value: Any, *, minimum: int, maximum: int = LARGEST_INTEGER, fix: str = ""
+) -> int:
+    """``value`` as an ``int`` from ``minimum`` to ``maximum``."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    expect(whole and bool(value >= minimum), name, f"a whole number >= {minimum}", repr(value), fix)
+    expected = f"a whole number >= {minimum}"
+    expect(whole and bool(value >= minimum), name, expected, short(value), fix)
+    expect(int(value) <= maximum, name, f"{expected} and <= {maximum}", short(value), fix)
     return int(value)
+
+
+def seed(name: str, value: Any) -> int:
+    """``value`` as an ``int`` of 64 bits: each has random numbers of its own."""
+    return integer(name, value, minimum=0, maximum=2**64 - 1, fix="Seeds have 64 bits.")
+
+
+def short(value: Any) -> str:
+    """``repr(value)`` in one line of at most 80 characters.
+
+    >>> short("a" * 100)[-10:]
+    'aaaaaaa...'
+    """
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # a repr of the user's, or an integer too long to print
+        text = f"an object of type {type(value).__name__}"
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def number(

@@ -142,6 +142,10 @@ def _batch(
 ) -> Batch:
     """The evaluated batch, its failed rows masked and set to zero."""
     objectives, measures, fields = evaluation
+    # An evaluation may be in integers, in half precision or, with x64 enabled, in float64.
+    measures = measures.astype(jnp.float32)
+    if objectives is not None:
+        objectives = objectives.astype(jnp.float32)
     valid = algorithm.archive.accepts(measures)
     if objectives is not None:
         valid &= jnp.isfinite(objectives)

@@ -48,6 +48,8 @@ def kmeans_centroids(
     """
     cells = checks.integer("cells", cells, minimum=1)
     dimensions = checks.integer("dimensions", dimensions, minimum=1)
+    seed = checks.seed("seed", seed)
+    iterations = checks.integer("iterations", iterations, minimum=0)
     low, high = checks.bounds(lower, upper, dimensions)
     if cache is not None and Path(cache).is_file():
         found = checks.finite_array("cache", np.load(cache, allow_pickle=False), ndim=2)
@@ -72,8 +74,10 @@ def _lloyd(
     """Move each centroid to the mean of its points, ``iterations`` times."""
     # Blocks bound the memory; the last one is filled up with points that weigh nothing.
     padding = -points.shape[0] % _BLOCK
-    weight = jnp.concatenate([jnp.ones(points.shape[0]), jnp.zeros(padding)])
-    filled = jnp.concatenate([points, jnp.zeros((padding, points.shape[1]))])
+    weight = jnp.concatenate(
+        [jnp.ones(points.shape[0], jnp.float32), jnp.zeros(padding, jnp.float32)]
+    )
+    filled = jnp.concatenate([points, jnp.zeros((padding, points.shape[1]), jnp.float32)])
     centroids = points[:cells]
     for _ in range(iterations):
         centroids = _improved(centroids, filled, weight)
@@ -91,7 +95,7 @@ def _improved(
     search = lanes(centroids, origin, offsets)
     blocks = points.reshape(-1, _BLOCK, points.shape[1])
     owner = jax.lax.map(lambda block: most_similar(search, block), blocks).reshape(-1)
-    count = jnp.zeros(centroids.shape[0]).at[owner].add(weight)
+    count = jnp.zeros(centroids.shape[0], jnp.float32).at[owner].add(weight)
     total = jnp.zeros_like(centroids).at[owner].add(points * weight[:, None])
     # A centroid that owns no point stays where it is.
     return jnp.where(count[:, None] > 0, total / jnp.maximum(count, 1.0)[:, None], centroids)

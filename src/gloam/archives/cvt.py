@@ -119,7 +119,7 @@ class CVTArchive(Archive):
         fits = metric == "euclidean" or all(np.max(np.abs(bound)) <= 1 for bound in given)
         checks.expect(fits, "lower, upper", "bounds of unit vectors, from -1 to 1, for cosine",
                       f"{lower} and {upper}", "Leave them out.")  # fmt: skip
-        self.lower, self.upper = jnp.asarray(low), jnp.asarray(high)
+        self.lower, self.upper = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
         self.centroids = jax.device_put(array)  # jnp.asarray would hold one more copy for a while
         self.lanes = self.index = None
         if settings is not None:

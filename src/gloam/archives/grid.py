@@ -57,7 +57,7 @@ class GridArchive(Archive):
         checks.expect(self.cells < 2**31, "shape", "fewer than 2**31 cells", self.cells,
                       "With many measures, use a CVTArchive.")  # fmt: skip
         low, high = checks.bounds(lower, upper, len(self.shape))
-        self.lower, self.upper = jnp.asarray(low), jnp.asarray(high)
+        self.lower, self.upper = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
         self.f_min = checks.number("f_min", f_min)
         self.fields = field_specs(fields)
 

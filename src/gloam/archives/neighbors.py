@@ -26,7 +26,7 @@ _CACHED = 1024  # rows of a product that stay in a CPU's cache, for some hundred
 _FEW = 16  # up to so many numbers in a row, a product of matrices is slower than sums written out
 _BLOCK = 2**16  # centroids whose scores a GPU keeps at once
 # Of `scores_collide`: centroids sampled, numbers they are compared with, rows in float64 at once.
-_SAMPLE, _LEAST_SAMPLE, _SAMPLED_NUMBERS, _SAMPLED_ROWS = 256, 16, 2 * 10**9, 8192
+_SAMPLE, _LEAST_SAMPLE, _SAMPLED_NUMBERS, _SAMPLED_ROWS = 128, 16, 2 * 10**9, 8192
 _ROUNDINGS = 16.0  # of a score; neighbours closer than that are often confused
 _FEW_COLLISIONS = 0.01  # share of centroids, such as near duplicates in a dataset
 
@@ -119,7 +119,7 @@ def _best_lane(
             best = jnp.maximum(best, score)
         return best
 
-    lowest = jnp.full((width, shifted.shape[0]), -jnp.inf)
+    lowest = jnp.full((width, shifted.shape[0]), -jnp.inf, jnp.float32)
     best = jax.lax.fori_loop(0, -(-height // slices), look, lowest)
     number = jnp.arange(width, dtype=jnp.int32)[:, None]
     return jnp.min(jnp.where(best == jnp.max(best, axis=0), number, width - 1), axis=0)
@@ -139,7 +139,10 @@ def _by_argmax(
         better = score > best[0]
         return jnp.where(better, score, best[0]), jnp.where(better, start + place, best[1])
 
-    nothing = jnp.full(shifted.shape[:1], -jnp.inf), jnp.zeros(shifted.shape[:1], jnp.int32)
+    nothing = (
+        jnp.full(shifted.shape[:1], -jnp.inf, jnp.float32),
+        jnp.zeros(shifted.shape[:1], jnp.int32),
+    )
     return jax.lax.fori_loop(0, -(-cells // block), look, nothing)[1]
 
 

@@ -232,7 +232,7 @@ class Dataset:
         return self._subset(order[held:]), self._subset(order[:held])
 
     def _shuffled(self, seed: int) -> Int[np.ndarray, " n"]:
-        seed = checks.integer("seed", seed, minimum=0)
+        seed = checks.seed("seed", seed)
         return np.random.default_rng(seed).permutation(len(self))
 
     def _subset(self, chosen: Int[np.ndarray, " k"]) -> "Dataset":

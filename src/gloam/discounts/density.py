@@ -114,7 +114,9 @@ class KernelDensity(Discount):
         self, centers: Float[Array, "n meas"], real: Bool[Array, " n"], *, key: PRNGKeyArray
     ) -> DensityState:
         """An empty buffer."""
-        return DensityState(jnp.zeros((self.buffer_size, self.measures)), jnp.zeros((), jnp.int32))
+        return DensityState(
+            jnp.zeros((self.buffer_size, self.measures), jnp.float32), jnp.zeros((), jnp.int32)
+        )
 
     def density(self, state: DensityState, points: Float[Array, "n meas"]) -> Float[Array, " n"]:
         """The kernel density at any measures."""
@@ -149,7 +151,7 @@ class KernelDensity(Discount):
         self, state: DensityState, cells: Int[Array, " n"], centers: Float[Array, "n meas"]
     ) -> Float[Array, " n"]:
         """None: a density has no relation to objectives."""
-        return jnp.full(cells.shape, jnp.nan)
+        return jnp.full(cells.shape, jnp.nan, jnp.float32)
 
     def score(self, state: DensityState, batch: Batch) -> Scored:
         """Density at each solution's measures; its negative is the improvement."""

@@ -14,6 +14,7 @@ from gloam import checks, files, step
 from gloam._version import __version__
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
+from gloam.draws import root_key
 from gloam.drivers import codec
 from gloam.drivers.evaluation import flat_rows
 from gloam.drivers.low_objectives import warn_of_low_objectives
@@ -42,7 +43,7 @@ class Search:
     def __init__(self, algorithm: Algorithm, seed: int = 0):
         checks.instance("algorithm", algorithm, Algorithm, "Build one, for instance gloam.DMS.")
         self.algorithm = algorithm
-        self.seed = checks.integer("seed", seed, minimum=0)
+        self.seed = checks.seed("seed", seed)
         arrays, static = eqx.partition(algorithm, eqx.is_array)
 
         def ask(arrays: Any, state: SearchState) -> Proposal:
@@ -67,9 +68,7 @@ class Search:
         self._has_warned = False
         self._has_unseen_objectives = False
         # Waited for, because PyTorch's random state is borrowed to draw a `TorchNetwork`'s weights.
-        self.state: SearchState = jax.block_until_ready(
-            self._init(arrays, jax.random.key(self.seed))
-        )
+        self.state: SearchState = jax.block_until_ready(self._init(arrays, root_key(self.seed)))
 
     def ask(self) -> np.ndarray:
         """``(batch, sol)`` solutions to evaluate. Asking again before telling gives the same."""

@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gloam.draws import GENERATOR
+
 _TRUSTED = ("gloam", "equinox", "jax")
 # Arrays up to this size stay readable in the JSON.
 _INLINE = 16
@@ -145,7 +147,7 @@ def from_leaves(like: Any, arrays: dict[str, np.ndarray]) -> Any:
     restored = []
     for i, (shape, array) in enumerate(zip(expected, found, strict=True)):
         if jnp.issubdtype(shape.dtype, jax.dtypes.prng_key):
-            leaf = jax.random.wrap_key_data(jnp.asarray(array))
+            leaf = jax.random.wrap_key_data(jnp.asarray(array), impl=GENERATOR)
         else:
             leaf = jnp.asarray(array)
         if leaf.shape != shape.shape or leaf.dtype != shape.dtype:

@@ -18,6 +18,7 @@ from gloam import checks, step
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.discounts import TorchNetwork
+from gloam.draws import root_key
 from gloam.drivers.compiling import compiled
 from gloam.drivers.evaluation import evaluation_parts, flat_rows
 from gloam.drivers.low_objectives import warn_of_low_objectives
@@ -188,7 +189,7 @@ def _devices_for(seeds: int) -> list[Any]:
 
 
 def _keys(seeds: list[int]) -> Any:
-    return jnp.stack([jax.random.key(seed) for seed in seeds])
+    return jnp.stack([root_key(seed) for seed in seeds])
 
 
 def _map_seeds(function: Callable, state: SearchState) -> SearchState:
@@ -226,8 +227,17 @@ def _check_evaluation(domain: Callable, algorithm: Algorithm) -> None:
     if objectives is not None:
         checks.expect(objectives.shape == (batch,), "objectives", f"shape {(batch,)}",
                       f"shape {objectives.shape} from the domain")  # fmt: skip
+        _check_real("objectives", objectives.dtype)
+    _check_real("measures", measures.dtype)
     shapes = checks.measure_shapes(batch, archive.measure_shape)
     checks.expect(measures.shape in shapes, "measures",
                   f"shape {checks.one_of(shapes)}, as the archive has",
                   f"shape {measures.shape} from the domain")  # fmt: skip
     checks.same_names("fields", archive.fields, fields)
+
+
+def _check_real(name: str, dtype: Any) -> None:
+    """Refuse what cannot become float32 without losing a part of it."""
+    kinds = jnp.floating, jnp.integer
+    checks.expect(any(jnp.issubdtype(dtype, kind) for kind in kinds), name,
+                  "real numbers (floats or integers)", f"{dtype} from the domain")  # fmt: skip
