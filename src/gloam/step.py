@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import (
     Summary,
@@ -148,13 +149,13 @@ def _batch(
         objectives = objectives.astype(jnp.float32)
     valid = algorithm.archive.accepts(measures)
     if objectives is not None:
-        valid &= jnp.isfinite(objectives)
+        valid &= jnp.abs(objectives) <= checks.LARGEST
     measures = jnp.where(valid[:, None], measures, 0.0)
     if cells is None:
         cells = algorithm.archive.index_of(measures)
     if objectives is None:
         objectives = algorithm.archive.closeness(measures, cells)
-        valid &= jnp.isfinite(objectives)
+        valid &= jnp.abs(objectives) <= checks.LARGEST
     objectives = jnp.where(valid, objectives, 0.0)
     return Batch(proposal.solutions, objectives, measures, cells, valid, fields)
 

@@ -12,10 +12,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gloam import checks
-from gloam.archives.base import Archive, FieldSpecs, field_specs
+from gloam.archives.base import Archive
 from gloam.archives.directions import has_direction, scaled_rows, unit_rows
 from gloam.archives.faiss_building import build_index
 from gloam.archives.faiss_index import FaissIndex
+from gloam.archives.fields import FieldSpecs, field_specs
 from gloam.archives.index_choice import Faiss, IndexName, chosen_index
 from gloam.archives.neighbors import Lanes, lanes, most_similar, scores_collide
 
@@ -95,7 +96,7 @@ class CVTArchive(Archive):
         settings = chosen_index(index, *array.shape)
         self.cells = array.shape[0]
         self.metric = metric
-        self.f_min = checks.number("f_min", f_min)
+        self.f_min = checks.objective("f_min", f_min)
         self.fields = field_specs(fields)
         if metric == "cosine":
             sound = has_direction(array)
@@ -105,6 +106,9 @@ class CVTArchive(Archive):
             origin = np.zeros(array.shape[1], np.float32)
         else:
             origin = array.mean(axis=0, dtype=np.float64).astype(np.float32)
+        extent = float(np.linalg.norm(np.ptp(array, axis=0).astype(np.float64)))
+        checks.expect(extent < 1e18, "centroids", "distances that have squares in float32",
+                      f"distances up to {extent:g}", "Scale the measures.")  # fmt: skip
         self.by_differences = scores_collide(array, origin)
         if self.by_differences:  # a shift would round the centroids
             origin = np.zeros_like(origin)

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from gloam import checks
-from gloam.archives.base import Archive, FieldSpecs, field_specs
+from gloam.archives.base import Archive
+from gloam.archives.fields import FieldSpecs, field_specs
 
 
 class GridArchive(Archive):
@@ -58,7 +59,7 @@ class GridArchive(Archive):
                       "With many measures, use a CVTArchive.")  # fmt: skip
         low, high = checks.bounds(lower, upper, len(self.shape))
         self.lower, self.upper = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
-        self.f_min = checks.number("f_min", f_min)
+        self.f_min = checks.objective("f_min", f_min)
         self.fields = field_specs(fields)
 
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:

@@ -19,6 +19,8 @@ from gloam.records import Batch, Fit, Scored
 
 # Of Adam's moments.
 _DECAY, _DECAY_OF_SQUARES = 0.9, 0.999
+# Limits of targets above f_min and of scaled measures: squares of gradients stay finite.
+_HIGHEST, _FARTHEST = 1e12, 1e4
 
 
 def targets(
@@ -82,9 +84,9 @@ class DiscountModel(Discount):
     ):
         self.lower, self.upper = lower, upper
         self.alpha = checks.number("alpha", alpha, at_least=0.0, at_most=1.0)
-        self.f_min = checks.number("f_min", f_min)
-        self.f_max = checks.number("f_max", f_max, above=self.f_min,
-                                   fix="It is the largest objective you expect.")  # fmt: skip
+        self.f_min = checks.objective("f_min", f_min)
+        fix = "It is the largest objective you expect."
+        self.f_max = checks.objective("f_max", f_max, above=self.f_min, fix=fix)
         self.network = MLP(lower.shape[0]) if network is None else network
         self.row_shape = _row_shape(self.network, lower.shape[0], shape)
         self.empty_points = checks.integer("empty_points", empty_points, minimum=0)
@@ -150,7 +152,8 @@ class DiscountModel(Discount):
         real = jnp.concatenate([batch.valid, empty])
         # Each part as it is scored, so that the compiler embeds the batch once for both.
         inputs = jnp.concatenate([self._inputs(batch.measures), self._inputs(centers)])
-        trained, loss, epochs = self._fit(state, inputs, goals - self.f_min, real, key=key)
+        heights = jnp.clip(goals - self.f_min, -_HIGHEST, _HIGHEST)
+        trained, loss, epochs = self._fit(state, inputs, heights, real, key=key)
         return trained, Fit(loss, epochs, points, goals, real)
 
     @property
@@ -160,6 +163,7 @@ class DiscountModel(Discount):
     def _inputs(self, measures: Float[Array, "n meas"]) -> Float[Array, "n inputs"]:
         """What the trained part of the network sees: scaled measures, or their embedding."""
         scaled = 2.0 * (measures - self.lower) / (self.upper - self.lower) - 1.0
+        scaled = jnp.clip(scaled, -_FARTHEST, _FARTHEST)
         return jax.vmap(stages(self.network)[0])(scaled)
 
     def _forward(self, params: Any, inputs: Float[Array, "n inputs"]) -> Float[Array, " n"]:

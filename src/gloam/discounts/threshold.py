@@ -30,7 +30,7 @@ class Thresholds(Discount):
     def __init__(self, cells: int, *, alpha: float = 0.01, f_min: float = 0.0):
         self.cells = checks.integer("cells", cells, minimum=1)
         self.alpha = checks.number("alpha", alpha, at_least=0.0, at_most=1.0)
-        self.f_min = checks.number("f_min", f_min)
+        self.f_min = checks.objective("f_min", f_min)
 
     @property
     def initial_centers(self) -> int:

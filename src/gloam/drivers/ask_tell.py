@@ -14,6 +14,7 @@ from gloam import checks, files, step
 from gloam._version import __version__
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
+from gloam.archives.fields import field_rows
 from gloam.draws import root_key
 from gloam.drivers import codec
 from gloam.drivers.evaluation import flat_rows
@@ -108,21 +109,22 @@ class Search:
                       "Call ask(), evaluate its solutions, then tell().")  # fmt: skip
         batch, values = self._batch, None
         if objectives is not None:
-            values = checks.rows("objectives", objectives, (batch,)).astype(np.float32)
-        points = flat_rows(checks.rows("measures", measures, *self._shapes).astype(np.float32))
+            values = _float32(checks.rows("objectives", objectives, (batch,)))
+        points = flat_rows(_float32(checks.rows("measures", measures, *self._shapes)))
         checks.same_names("fields", self._fields, fields)
         extras = {
-            name: checks.rows(name, fields[name], (batch, *spec.shape)).astype(spec.dtype)
-            for name, spec in self._fields.items()
+            name: field_rows(name, fields[name], batch, spec) for name, spec in self._fields.items()
         }
         if cells is not None:
-            cells = checks.rows("cells", cells, (batch,)).astype(np.int32)
-            inside = bool(((cells >= 0) & (cells < self._archive.cells)).all())
+            cells = checks.rows("cells", cells, (batch,))
+            whole = cells.dtype.kind in "iu"
+            inside = whole and bool(((cells >= 0) & (cells < self._archive.cells)).all())
             checks.expect(inside, "cells", f"indices from 0 to {self._archive.cells - 1}",
-                          f"{cells.min()} to {cells.max()}")  # fmt: skip
+                          f"{cells.dtype} {cells.min()} to {cells.max()}")  # fmt: skip
+            cells = cells.astype(np.int32)
         valid = self._archive.accepts(points)
         if values is not None:
-            valid &= np.isfinite(values)
+            valid &= np.abs(values) <= checks.LARGEST
         checks.some_valid(int(valid.sum()), batch)
         if cells is None:
             cells = self._archive.index_on_host(points)
@@ -207,3 +209,8 @@ class Search:
         saved = {name: array for name, array in arrays.items() if name.startswith("leaf_")}
         search.state = codec.from_leaves(search.state, saved)
         return search
+
+
+def _float32(array: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):  # what is too large becomes infinite, and its row has failed
+        return array.astype(np.float32)

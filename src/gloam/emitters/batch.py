@@ -69,6 +69,8 @@ class CmaEmitters(Emitter):
         start = checks.finite_array("x0", x0, ndim=1, fix="Give one starting solution.")
         self.x0 = jnp.asarray(start, jnp.float32)
         self.sigma0 = checks.number("sigma0", sigma0, above=0.0)
+        limits = "a number between 1e-11 and 1e11, within which CMA-ES goes on"
+        checks.expect(1e-11 < self.sigma0 < 1e11, "sigma0", limits, sigma0, "Scale the solutions.")
         self.emitters = checks.integer("emitters", emitters, minimum=1)
         self.each = checks.integer("batch_size", each, minimum=2, fix="CMA-ES ranks solutions.")
         self.restart = BasicRestart() if restart is None else restart

@@ -80,10 +80,9 @@ class CmaState(eqx.Module):
 def start(mean: Float[Array, " sol"], sigma0: float) -> CmaState:
     """An isotropic Gaussian around ``mean``."""
     sol = mean.shape[0]
-    return CmaState(
-        mean, jnp.asarray(sigma0, mean.dtype), jnp.eye(sol, dtype=jnp.float32), jnp.eye(sol, dtype=jnp.float32),
-        jnp.zeros(sol, jnp.float32), jnp.zeros(sol, jnp.float32), jnp.zeros((), jnp.int32),
-    )  # fmt: skip
+    unit, zero = jnp.eye(sol, dtype=jnp.float32), jnp.zeros(sol, jnp.float32)
+    sigma, generation = jnp.asarray(sigma0, mean.dtype), jnp.zeros((), jnp.int32)
+    return CmaState(mean, sigma, unit, unit, zero, zero, generation)
 
 
 def update(

@@ -45,8 +45,8 @@ class Variation(Emitter):
     ):
         start = checks.finite_array("x0", x0, ndim=1, fix="Give one starting solution.")
         self.x0 = jnp.asarray(start, jnp.float32)
-        self.sigma = checks.number("sigma", sigma, above=0.0)
-        self.line_sigma = checks.number("line_sigma", line_sigma, at_least=0.0)
+        self.sigma = checks.number("sigma", sigma, above=0.0, at_most=1e11)
+        self.line_sigma = checks.number("line_sigma", line_sigma, at_least=0.0, at_most=1e3)
         self.batch_size = checks.integer("batch_size", batch_size, minimum=1)
         low, high = checks.solution_bounds(lower, upper, start)
         self.lower = None if low is None else jnp.asarray(low, jnp.float32)
