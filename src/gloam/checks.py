@@ -27,20 +27,65 @@ def _wording(name: str, expected: str, got: object, fix: str) -> str:
     return f"{name}: expected {expected}, got {got}.{' ' + fix if fix else ''}"
 
 
-def _float32(name: str, value: Any, expected: str, fix: str) -> np.ndarray:
+LARGEST = 1e30
+"""Objectives and solutions beyond it are not computed with: sums of them leave float32."""
+_SMALLEST = float(np.finfo(np.float32).tiny)  # below it processors take numbers for zero
+
+
+def real_array(name: str, value: Any, expected: str, fix: str = "") -> np.ndarray:
+    """``value`` as an array of floats or integers; everything else is refused.
+
+    Masked arrays are refused as well: NumPy would drop the mask, and hidden values would count.
+    """
+    masked = "Fill what is masked, for instance by .filled(numpy.nan)."
+    expect(not np.ma.isMaskedArray(value), name, expected, "a masked array", masked)
     try:
-        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is then refused
-            return np.asarray(value, dtype=np.float32)
-    except (TypeError, ValueError) as error:
+        array = np.asarray(value)
+    except Exception as error:  # of the user's object, or rows of different lengths
         got = f"{type(value).__name__} ({error})"
         raise ValueError(_wording(name, expected, got, fix)) from None
+    real = array.dtype.kind in "fiu" or array.dtype.name == "bfloat16"
+    kind = type(value).__name__ if array.ndim == 0 else f"an array of {array.dtype}"
+    expect(real, name, expected, f"{kind} ({short(value)})", fix)
+    return array
 
 
-def integer(name: str, value: Any, *, minimum: int, fix: str = "") -> int:
-    """``value`` as an ``int`` of at least ``minimum``."""
+def _float32(name: str, value: Any, expected: str, fix: str) -> np.ndarray:
+    with np.errstate(all="ignore"):  # what is too large becomes infinite, and is then refused
+        return real_array(name, value, expected, fix).astype(np.float32)
+
+
+LARGEST_INTEGER = 2**31 - 1
+"""Sizes and counts are int32 on the device."""
+
+
+def integer(
+    name: str, value: Any, *, minimum: int, maximum: int = LARGEST_INTEGER, fix: str = ""
+) -> int:
+    """``value`` as an ``int`` from ``minimum`` to ``maximum``."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    expect(whole and bool(value >= minimum), name, f"a whole number >= {minimum}", repr(value), fix)
+    expected = f"a whole number >= {minimum}"
+    expect(whole and bool(value >= minimum), name, expected, short(value), fix)
+    expect(int(value) <= maximum, name, f"{expected} and <= {maximum}", short(value), fix)
     return int(value)
+
+
+def seed(name: str, value: Any) -> int:
+    """``value`` as an ``int`` of 64 bits: each has random numbers of its own."""
+    return integer(name, value, minimum=0, maximum=2**64 - 1, fix="Seeds have 64 bits.")
+
+
+def short(value: Any) -> str:
+    """``repr(value)`` in one line of at most 80 characters.
+
+    >>> short("a" * 100)[-10:]
+    'aaaaaaa...'
+    """
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # a repr of the user's, or an integer too long to print
+        text = f"an object of type {type(value).__name__}"
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def number(
@@ -52,14 +97,31 @@ def number(
     limits += [f"<= {at_most:g}"] * (at_most < math.inf)
     expected = " ".join(["a finite number", " and ".join(limits)]).strip()
     real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    good = real and math.isfinite(value) and above < value and at_least <= value <= at_most
-    expect(bool(good), name, expected, repr(value), fix)
-    return float(value)
+    try:
+        wide = float(value) if real else math.nan
+    except OverflowError:  # an integer beyond every float
+        wide = math.inf
+    good = above < wide and at_least <= wide <= at_most and math.isfinite(wide)
+    expect(good, name, expected, short(value), fix)
+    # gloam computes in float32, which must tell the value from zero, infinity and its limit.
+    narrow = np.float32(wide) if abs(wide) <= np.finfo(np.float32).max else np.inf
+    told = np.isfinite(narrow) and (wide == 0 or abs(narrow) >= _SMALLEST)
+    told = bool(told and narrow > np.float32(max(above, -3e38)))
+    expect(told, name, f"{expected} in float32", short(value), fix)
+    return wide
+
+
+def objective(name: str, value: Any, *, above: float = -math.inf, fix: str = "") -> float:
+    """``value`` as a ``float`` that an objective can have."""
+    wide = number(name, value, above=above, fix=fix)
+    expect(abs(wide) <= LARGEST, name, f"a number between -{LARGEST:g} and {LARGEST:g}", value, fix)
+    return wide
 
 
 def finite_array(
-    name: str, value: Any, *, ndim: int, or_more: bool = False, fix: str = ""
-) -> np.ndarray:
+    name: str, value: Any, *, ndim: int, or_more: bool = False, largest: float = LARGEST,
+    fix: str = "",
+) -> np.ndarray:  # fmt: skip
     """``value`` as a finite float32 array of ``ndim`` axes (``or_more``), none of them empty."""
     array = _float32(name, value, "an array of numbers", fix)
     fits = array.ndim == ndim or (or_more and array.ndim > ndim)
@@ -68,6 +130,8 @@ def finite_array(
     expect(array.size > 0, name, "at least one number", f"shape {array.shape}", fix)
     bad = int(np.count_nonzero(~np.isfinite(array)))
     expect(bad == 0, name, "finite numbers", f"{bad} that are NaN or infinite", fix)
+    size = float(np.max(np.abs(array)))
+    expect(size <= largest, name, f"numbers up to {largest:g}", f"{size:g}", "Scale them.")
     return array
 
 
@@ -80,12 +144,18 @@ def bounds(
     """
     both = []
     for name, value in (("lower", lower), ("upper", upper)):
-        value = np.ravel(value) if shape and np.shape(value) == shape else value
+        if shape:
+            given = real_array(name, value, "numbers", "Give one bound for each measure.")
+            value = np.ravel(given) if given.shape == shape else given
         array = _scalar_or_vector(name, value, dimensions, "Give one bound for each measure.")
         expect(bool(np.isfinite(array).all()), name, "finite bounds", array.tolist())
         both.append(np.broadcast_to(array, (dimensions,)).copy())
-    expect(bool((both[0] < both[1]).all()), "lower, upper", "lower < upper in every dimension",
-           f"{both[0].tolist()} and {both[1].tolist()}")  # fmt: skip
+    got = f"{short(both[0].tolist())} and {short(both[1].tolist())}"
+    expect(bool((both[0] < both[1]).all()), "lower, upper", "lower < upper in every dimension", got)
+    with np.errstate(over="ignore"):
+        extent = both[1] - both[0]
+    sound = np.isfinite(extent) & (extent >= _SMALLEST)
+    expect(bool(sound.all()), "lower, upper", "a difference that float32 can hold", got)
     return both[0], both[1]
 
 
@@ -117,19 +187,25 @@ def instance(name: str, value: Any, kind: type | tuple[type, ...], fix: str = ""
     """Check that ``value`` is an instance of ``kind``."""
     kinds = kind if isinstance(kind, tuple) else (kind,)
     expected = " or ".join(k.__name__ for k in kinds)
-    expect(isinstance(value, kinds), name, expected, f"{type(value).__name__} {value!r:.80}", fix)
+    expect(isinstance(value, kinds), name, expected, f"{type(value).__name__} {short(value)}", fix)
 
 
 def existing_file(name: str, path: str | os.PathLike, fix: str = "") -> Path:
     """``path`` as a ``Path`` that exists."""
+    fix = fix or "Check the path."
+    expect(isinstance(path, (str, os.PathLike)), name, "a path", short(path), fix)
     found = Path(path)
-    expect(found.is_file(), name, "an existing file", f"'{path}'", fix or "Check the path.")
+    try:
+        exists = found.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        exists = False
+    expect(exists, name, "an existing file", short(os.fspath(path)), fix)
     return found
 
 
 def rows(name: str, value: Any, *shapes: tuple[int, ...]) -> np.ndarray:
     """An evaluation result as an array of one of ``shapes``; NaN and infinities may pass."""
-    array = np.asarray(value)
+    array = real_array(name, value, "numbers", "Return floats or integers.")
     expected = f"shape {one_of(shapes)} (one row for each solution asked)"
     expect(array.shape in shapes, name, expected, f"shape {array.shape}",
            "Return one row for each row of ask().")  # fmt: skip
@@ -169,8 +245,9 @@ def some_valid(valid_rows: int, total: int) -> None:
     if valid_rows == 0:
         raise EvaluationError(
             f"evaluation: expected at least one finite result among {total} solutions, got none. "
-            "Every objective or measure was NaN or infinite: check the evaluation function "
-            "on x0, and that x0 and sigma0 keep solutions in its domain."
+            "Every row had an objective or a measure that was NaN or infinite, or measures of zero "
+            "in a cosine archive: check the evaluation function on x0, and that x0 and sigma0 keep "
+            "solutions in its domain."
         )
 
 

@@ -12,12 +12,27 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.random import threefry_2x32
 from jaxtyping import Array, Float, PRNGKeyArray, UInt32
 
+GENERATOR = "threefry2x32"
+"""Of every key that gloam makes; JAX's default may be another one."""
 # Of Threefry-2x32 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
+
+
+def root_key(seed: int) -> PRNGKeyArray:
+    """The key of a search: the 64 bits of its seed, whatever generator JAX is set to use.
+
+    Below 2**32 it is `jax.random.key` of the seed, for Threefry.
+
+    >>> jax.random.key_data(root_key(2**32 + 5)).tolist()
+    [1, 5]
+    """
+    words = np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32)
+    return jax.random.wrap_key_data(jnp.asarray(words), impl=GENERATOR)
 
 
 def uniforms(key: PRNGKeyArray, size: int) -> Float[Array, " size"]:

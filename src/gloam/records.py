@@ -70,6 +70,17 @@ class Report(eqx.Module):
     unique_cells: Int[Array, ""]
     failed: Int[Array, ""]
     """Failed evaluations of this iteration."""
+    below_f_min: Int[Array, ""]
+    """Valid solutions of this iteration with an objective below the archive's f_min."""
+
+
+class LowObjectives(eqx.Module):
+    """What a search has seen below the archive's f_min; the drivers warn of it."""
+
+    lowest: Float[Array, ""]
+    """Lowest valid objective since the start of the run, f_min while none is lower."""
+    batches: Int[Array, ""]
+    """Batches with at least half of their valid objectives below f_min."""
 
 
 class SearchState(eqx.Module):
@@ -83,5 +94,6 @@ class SearchState(eqx.Module):
     emitter: Any
     store: Any
     discount: Any
+    low: LowObjectives
     x0: Float[Array, " sol"]
     """Where this seed started. It never changes, and stands for an elite while there is none."""

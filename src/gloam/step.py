@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import (
     Summary,
@@ -22,7 +23,7 @@ from gloam.archives import (
     summarize,
 )
 from gloam.discounts import Diagnosis, diagnose
-from gloam.records import Batch, Proposal, Report, SearchState
+from gloam.records import Batch, LowObjectives, Proposal, Report, SearchState
 
 # Objectives, measures and fields. Without objectives, closeness to the cell's centre is maximised.
 Evaluation = tuple[Float[Array, " batch"] | None, Float[Array, "batch meas"], dict[str, Array]]
@@ -46,7 +47,8 @@ def init(
     cells, real = random_empty_cells(store, discount.initial_centers, key=key_cells)
     learned = discount.init(archive.centers_of(cells), real, key=key_discount)
     zero = jnp.zeros((), jnp.int32)
-    return SearchState(key, zero, zero, emitter.init(x0), store, learned, x0)
+    low = LowObjectives(jnp.full((), archive.f_min, jnp.float32), zero)
+    return SearchState(key, zero, zero, emitter.init(x0), store, learned, low, x0)
 
 
 @_precise
@@ -78,7 +80,10 @@ def tell(
     finished = state.iteration + 1
 
     batch = _batch(algorithm, proposal, evaluation, cells)
-    scored = discount.score(state.discount, batch)
+    # The archive keeps measures as evaluated. The discount sees them in the space of the centres.
+    seen = archive.discount_space(batch.measures)
+    discounted = eqx.tree_at(lambda b: b.measures, batch, seen)
+    scored = discount.score(state.discount, discounted)
     store, added = add(state.store, batch)
     elites = random_elites(store, emitter.elites_to_adapt, state.x0, key=keys.restarts)
     adapted = emitter.adapt(
@@ -86,12 +91,13 @@ def tell(
     )
     empty, real = random_empty_cells(store, discount.empty_centers, key=keys.empty)
     centers = archive.centers_of(empty)
-    learned, fit = discount.train(state.discount, batch, scored, centers, real, key=keys.train)
+    learned, fit = discount.train(state.discount, discounted, scored, centers, real, key=keys.train)
 
     failed = jnp.sum(~batch.valid, dtype=jnp.int32)
-    report = Report(fit, emitter.restarts(adapted), added.unique_cells, failed)
+    below, low = _below_f_min(state.low, batch, archive.f_min)
+    report = Report(fit, emitter.restarts(adapted), added.unique_cells, failed, below)
     failures = state.failed + failed
-    state = SearchState(state.key, finished, failures, adapted, store, learned, state.x0)
+    state = SearchState(state.key, finished, failures, adapted, store, learned, low, state.x0)
     return state, report
 
 
@@ -141,14 +147,31 @@ def _batch(
 ) -> Batch:
     """The evaluated batch, its failed rows masked and set to zero."""
     objectives, measures, fields = evaluation
-    valid = jnp.all(jnp.isfinite(measures), axis=1)
+    # An evaluation may be in integers, in half precision or, with x64 enabled, in float64.
+    measures = measures.astype(jnp.float32)
     if objectives is not None:
-        valid &= jnp.isfinite(objectives)
+        objectives = objectives.astype(jnp.float32)
+    valid = jnp.asarray(algorithm.archive.accepts(measures))
+    if objectives is not None:
+        valid &= jnp.abs(objectives) <= checks.LARGEST
     measures = jnp.where(valid[:, None], measures, 0.0)
     if cells is None:
         cells = algorithm.archive.index_of(measures)
     if objectives is None:
         objectives = algorithm.archive.closeness(measures, cells)
-        valid &= jnp.isfinite(objectives)
+        valid &= jnp.abs(objectives) <= checks.LARGEST
     objectives = jnp.where(valid, objectives, 0.0)
     return Batch(proposal.solutions, objectives, measures, cells, valid, fields)
+
+
+def _below_f_min(
+    low: LowObjectives, batch: Batch, f_min: float
+) -> tuple[Int[Array, ""], LowObjectives]:
+    """How many valid objectives lie below ``f_min``, and the record of such batches."""
+    number_valid = jnp.sum(batch.valid, dtype=jnp.int32)
+    below = jnp.sum(batch.valid & (batch.objectives < f_min), dtype=jnp.int32)
+    lowest = jnp.min(jnp.where(batch.valid, batch.objectives, jnp.inf))
+    # A few low objectives are normal where solutions leave the domain. Half of a batch are not.
+    is_low = (2 * below >= number_valid) & (below > 0)
+    batches = low.batches + is_low.astype(jnp.int32)
+    return below, LowObjectives(jnp.minimum(low.lowest, lowest), batches)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gloam.archives import GridArchive
-from gloam.discounts import MLP, DiscountModel
+from gloam.discounts import CNN, MLP, DiscountModel, Frozen
 from gloam.discounts.model import targets
 from gloam.discounts.training import Trained, fit
 from gloam.records import Batch
@@ -159,7 +159,7 @@ def test_training_fits_the_scaled_batch_and_f_min_at_empty_centres():
     expected, loss, epochs = jax.jit(
         lambda state, scaled: fit(
             lambda params, x: jax.vmap(params)(x), optax.adam(1e-3), state, scaled,
-            report.targets, report.real, batch_size=32, epochs=5, cutoff=1.6, key=key,
+            report.targets + 3.0, report.real, batch_size=32, epochs=5, cutoff=1.6, key=key,
         )
     )(state, scaled)  # fmt: skip
     # The first loss is near 1.2: below the cutoff of 0.2 times the range of 8, above 0.2 itself.
@@ -188,6 +188,42 @@ def test_the_first_fit_brings_the_discount_near_f_min_at_random_cells(f_min, f_m
     assert np.sqrt(np.mean(np.square(away))) < 0.05 * (f_max - f_min)
 
 
+@pytest.mark.parametrize(
+    "network", [lambda: MLP(2), lambda: CNN((1, 2)), lambda: Frozen(jnp.tanh, measures=2)]
+)
+@pytest.mark.parametrize(
+    ("f_min", "f_max"), [(-1e6, 1.0), (-1000.0, 1.0), (-1.0, 0.0), (0.0, 1.0), (10.0, 11.0)]
+)
+def test_the_model_starts_at_f_min_whatever_its_scale(network, f_min, f_max):
+    archive = GridArchive((30, 30), (-2.0, 10.0), (6.0, 30.0), f_min=f_min)
+    model = DiscountModel(archive.lower, archive.upper, f_min=f_min, f_max=f_max, network=network())
+    centers = archive.centers_of(jnp.arange(archive.cells))
+    state = initial(model, centers, jnp.asarray(np.ones(len(centers), bool)), jax.random.key(7))
+    away = np.asarray(discount(model, state, centers), np.float64) - f_min
+    assert np.sqrt(np.mean(np.square(away))) < 0.05 * (f_max - f_min)
+
+
+def test_a_shift_of_objective_and_f_min_changes_nothing_but_the_discount():
+    """The network learns what lies above f_min."""
+    centers, measures = random_points(64, seed=2), random_points(32, seed=3)
+    objectives = np.linspace(0, 1, 32, dtype=np.float32)
+    empty, valid = jnp.asarray(np.ones(64, bool)), np.ones(32, bool)
+    found = []
+    for f_min in (0.0, -4.0):
+        model = DiscountModel(LOWER, UPPER, f_min=f_min, f_max=f_min + 1, network=MLP(2, (8,)))
+        state = initial(model, centers, empty, jax.random.key(1))
+        batch = batch_of(objectives + np.float32(f_min), measures, valid)
+        scored = eqx.filter_jit(model.score)(state, batch)
+        state, fit = eqx.filter_jit(model.train)(
+            state, batch, scored, centers, empty, key=jax.random.key(2)
+        )
+        found.append((scored.improvements, scored.discounts - f_min, fit.targets - f_min,
+                      discount(model, state, centers) - f_min))  # fmt: skip
+    for one, other in zip(*found, strict=True):
+        # Sums with 4 round at 5e-7; two steps of Adam carry it along.
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
+
+
 def test_padding_among_the_first_centres_is_not_fitted():
     model = DiscountModel(LOWER, UPPER, f_min=2.0, f_max=3.0, network=MLP(2, (8,)), cutoff=0.0)
     centers, key = random_points(40, seed=1), jax.random.key(1)
@@ -209,7 +245,8 @@ def test_padding_among_the_first_centres_is_not_fitted():
 
 def equinox_model(out_size):
     network = eqx.nn.MLP(2, out_size, 16, 1, key=jax.random.key(5))
-    return DiscountModel(LOWER, UPPER, f_min=4.0, f_max=5.0, network=network, learning_rate=0.05)
+    return DiscountModel(LOWER, UPPER, f_min=4.0, f_max=5.0, network=network, learning_rate=0.05,
+                         cutoff=0.0)  # fmt: skip
 
 
 @pytest.mark.parametrize("out_size", [1, "scalar"])

@@ -19,7 +19,8 @@ from .conftest import assert_same_bits, evaluate
 
 COLUMNS = [
     "seed", "iteration", "evaluations", "qd_score", "coverage", "best", "loss", "epochs",
-    "restarts", "unique_cells", "failed", "empty_discount", "rank_correlation", "seconds",
+    "restarts", "unique_cells", "failed", "below_f_min", "empty_discount", "rank_correlation",
+    "seconds",
 ]  # fmt: skip
 
 

@@ -60,7 +60,8 @@ def test_a_batch_of_failures_is_an_error_and_loses_nothing(dms):
 
 
 def test_fields_follow_their_elites():
-    archive = gloam.GridArchive((5, 5), -1, 1, fields={"picture": (2, 3), "mass": ()})
+    fields = {"picture": (2, 3), "mass": ()}
+    archive = gloam.GridArchive((5, 5), -1, 1, f_min=-5, fields=fields)
     search = gloam.Search(gloam.MAPElites(archive, np.zeros(2), 0.5, batch_size=50), 0)
     for _ in range(3):
         x = search.ask()

@@ -184,7 +184,10 @@ def test_large_solutions_get_limited_memory_unless_told_otherwise():
     ("arguments", "message"),
     [
         ({"strategy": "full"}, r"strategy: expected Strategy, got str.*CMAES\(\)"),
-        ({"strategy": LMMAES(), "each": 36}, "batch_size: expected at most 10.*got 36.*CMAES"),
+        (
+            {"strategy": LMMAES(), "each": 36},
+            "batch_size: expected less than half of 10.*got 36.*CMAES",
+        ),
     ],
 )
 def test_wrong_arguments_are_explained(arguments, message):

@@ -13,7 +13,8 @@ class CMAMAE(Algorithm):
     """CMA-MAE; with ``alpha=1`` it is CMA-ME.
 
     Args:
-        archive: The cells to fill. Its ``f_min`` is where thresholds start.
+        archive: The cells to fill. Its ``f_min`` is where thresholds start: set it at or below the
+            lowest objective that you expect.
         x0: ``(sol,)`` starting solution.
         sigma0: Standard deviation of the first solutions, and after restarts.
         alpha: Archive learning rate: 1 explores only, 0 optimises only.

@@ -16,7 +16,8 @@ class DDS(Algorithm):
         archive: The cells to fill.
         x0: ``(sol,)`` starting solution.
         sigma0: Standard deviation of the first solutions, and after restarts.
-        bandwidth: Of the Gaussian kernel, in units of the measures.
+        bandwidth: Of the Gaussian kernel, in units of the measures (of measures of length one in a
+            cosine archive).
         buffer_size: Measures that the density is made of.
         policy: Which measures those are; `gloam.discounts.Reservoir` by default.
         emitters, batch_size, restart, selection, lower, upper, strategy: As in `DMS`.

@@ -15,7 +15,9 @@ class DMS(Algorithm):
     """Discount Model Search.
 
     Args:
-        archive: The cells to fill. Its ``f_min`` is where the discount model starts.
+        archive: The cells to fill. Its ``f_min`` is where the discount model starts: set it at or
+            below the lowest objective that you expect. A solution below it is no improvement, so
+            with all objectives negative and the default ``f_min=0`` the search finds very little.
         x0: ``(sol,)`` starting solution.
         sigma0: Standard deviation of the first solutions around ``x0``, and after restarts.
         emitters: Number of CMA-ES instances.
@@ -37,8 +39,9 @@ class DMS(Algorithm):
 
     Example:
         >>> import gloam, numpy as np
-        >>> archive = gloam.GridArchive(shape=(20, 20), lower=-1, upper=1)
-        >>> search = gloam.Search(gloam.DMS(archive, x0=np.zeros(4), sigma0=0.2), seed=1)
+        >>> archive = gloam.GridArchive(shape=(20, 20), lower=-1, upper=1, f_min=-4)
+        >>> algorithm = gloam.DMS(archive, x0=np.zeros(4), sigma0=0.2, f_max=0)
+        >>> search = gloam.Search(algorithm, seed=1)
         >>> solutions = search.ask()
         >>> search.tell(objectives=-np.square(solutions).sum(axis=1), measures=solutions[:, :2])
         >>> search.archive.coverage > 0

@@ -1,18 +1,13 @@
 """What an archive is: a division of measure space into cells. Elites live in a `Store`."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, Self
+from typing import Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
-
-from gloam import checks
-
-FieldSpecs = Mapping[str, Any]
+from jaxtyping import Array, Bool, Float, Int
 
 
 class Archive(eqx.Module):
@@ -39,6 +34,17 @@ class Archive(eqx.Module):
         Inside gloam measures are flat rows; only here and there they are shown in this shape.
         """
         return (self.measures,)
+
+    def accepts(
+        self, measures: Float[Array | np.ndarray, "batch meas"]
+    ) -> Bool[Array | np.ndarray, " batch"]:
+        """True for rows that can have a cell; others count as failed. On host or device."""
+        xp = np if isinstance(measures, np.ndarray) else jnp
+        return xp.all(xp.isfinite(measures), axis=1)
+
+    def discount_space(self, measures: Float[Array, "n meas"]) -> Float[Array, "n meas"]:
+        """Measures in the space in which cells have their centres; discounts work there."""
+        return measures
 
     @abstractmethod
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
@@ -71,22 +77,3 @@ class Archive(eqx.Module):
         It is the objective of searches that evaluate measures only.
         """
         return 1.0 - jnp.mean(jnp.square(measures - self.centers_of(cells)), axis=1)
-
-
-def field_specs(fields: FieldSpecs | None) -> dict[str, jax.ShapeDtypeStruct]:
-    """Extra fields as shapes with dtypes: a shape alone means float32."""
-    specs = {}
-    for name, spec in (fields or {}).items():
-        reserved = name in ("solution", "objective", "measures", "cell", "solutions", "objectives")
-        checks.expect(isinstance(name, str) and name.isidentifier() and not reserved, "fields",
-                      "names that are identifiers and not solution, objective or measures",
-                      repr(name))  # fmt: skip
-        if not isinstance(spec, jax.ShapeDtypeStruct):
-            shape = (spec,) if isinstance(spec, int) else tuple(spec)
-            spec = jax.ShapeDtypeStruct(shape, jnp.float32)
-        specs[name] = spec
-    for name in specs:  # a table names the numbers of an array name_0, name_1, ...
-        stem, _, number = name.rpartition("_")
-        clash = number.isdigit() and stem in ("measures", "solution", *specs)
-        checks.expect(not clash, "fields", f"names other than columns of '{stem}'", repr(name))
-    return specs

@@ -48,6 +48,8 @@ def kmeans_centroids(
     """
     cells = checks.integer("cells", cells, minimum=1)
     dimensions = checks.integer("dimensions", dimensions, minimum=1)
+    seed = checks.seed("seed", seed)
+    iterations = checks.integer("iterations", iterations, minimum=0)
     low, high = checks.bounds(lower, upper, dimensions)
     if cache is not None and Path(cache).is_file():
         found = checks.finite_array("cache", files.read_array(cache, "cache"), ndim=2)
@@ -57,7 +59,10 @@ def kmeans_centroids(
     total = 10 * cells if samples is None else checks.integer("samples", samples, minimum=cells)
     # NumPy's generator, because its stream is the same on every backend.
     points = np.random.default_rng(seed).uniform(low, high, (total, dimensions))
-    result = np.asarray(_lloyd(jnp.asarray(points, jnp.float32), cells, iterations))
+    # From the middle of the box, so that sums and squares of float32 numbers lose fewer digits.
+    middle = 0.5 * (low.astype(np.float64) + high)
+    moved = _lloyd(jnp.asarray(points - middle, jnp.float32), cells, iterations)
+    result = (np.asarray(moved, np.float64) + middle).astype(np.float32)
     if cache is not None:
         files.write_array(Path(cache), result)
     return result
@@ -69,8 +74,10 @@ def _lloyd(
     """Move each centroid to the mean of its points, ``iterations`` times."""
     # Blocks bound the memory; the last one is filled up with points that weigh nothing.
     padding = -points.shape[0] % _BLOCK
-    weight = jnp.concatenate([jnp.ones(points.shape[0]), jnp.zeros(padding)])
-    filled = jnp.concatenate([points, jnp.zeros((padding, points.shape[1]))])
+    weight = jnp.concatenate(
+        [jnp.ones(points.shape[0], jnp.float32), jnp.zeros(padding, jnp.float32)]
+    )
+    filled = jnp.concatenate([points, jnp.zeros((padding, points.shape[1]), jnp.float32)])
     centroids = points[:cells]
     for _ in range(iterations):
         centroids = _improved(centroids, filled, weight)
@@ -88,7 +95,7 @@ def _improved(
     search = lanes(centroids, origin, offsets)
     blocks = points.reshape(-1, _BLOCK, points.shape[1])
     owner = jax.lax.map(lambda block: most_similar(search, block), blocks).reshape(-1)
-    count = jnp.zeros(centroids.shape[0]).at[owner].add(weight)
+    count = jnp.zeros(centroids.shape[0], jnp.float32).at[owner].add(weight)
     total = jnp.zeros_like(centroids).at[owner].add(points * weight[:, None])
     # A centroid that owns no point stays where it is.
     return jnp.where(count[:, None] > 0, total / jnp.maximum(count, 1.0)[:, None], centroids)

@@ -9,15 +9,19 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from gloam import checks, files
-from gloam.archives.base import Archive, FieldSpecs, field_specs
+from gloam.archives.base import Archive
+from gloam.archives.directions import has_direction, scaled_rows, unit_rows
 from gloam.archives.faiss_building import build_index
 from gloam.archives.faiss_index import FaissIndex
+from gloam.archives.fields import FieldSpecs, field_specs
 from gloam.archives.index_choice import Faiss, IndexName, chosen_index
 from gloam.archives.made_once import MadeOnce
-from gloam.archives.neighbors import Lanes, lanes, most_similar
+from gloam.archives.neighbors import Lanes, lanes, most_similar, scores_collide
+
+_BLOCK = 65_536  # rows that are in float64 at once
 
 # Of archives, by their centroids: see `gloam.archives.made_once`.
 _INDEXES, _LANES = MadeOnce(), MadeOnce()
@@ -32,8 +36,10 @@ class CVTArchive(Archive):
             as images ``(cells, 28, 28)`` or ``(cells, 28, 28, 3)``: then evaluations may return
             them in that shape, or flat as before.
         lower, upper: Bounds of the measures, used to scale a discount model's input; by default
-            the centroids' own extremes.
-        metric: ``"euclidean"`` or ``"cosine"``.
+            the centroids' own extremes. With the cosine metric they are bounds of unit vectors.
+        metric: ``"euclidean"``, or ``"cosine"`` for the angle: centroids are brought to length one,
+            discounts see measures of length one, and a row of zeros counts as failed. Elites keep
+            their measures as they were evaluated.
         f_min: As in `GridArchive`.
         fields: As in `GridArchive`.
         index: How the nearest centroid is found. ``"exact"``: by comparison with all of them, on
@@ -67,6 +73,9 @@ class CVTArchive(Archive):
     """Empty for flat rows."""
     index_settings: Faiss | None = eqx.field(static=True, default=None)
     """Settings of the index on the host; ``None`` for the exact search."""
+    by_differences: bool = eqx.field(static=True, default=False)
+    """Whether centroids are so close, for their distance from the origin, that only differences
+    tell them apart in float32; see `gloam.archives.neighbors`."""
 
     def __init__(
         self,
@@ -91,13 +100,17 @@ class CVTArchive(Archive):
         self.index_settings = chosen_index(index, *array.shape)
         self.cells = array.shape[0]
         self.metric = metric
-        self.f_min = checks.number("f_min", f_min)
+        self.f_min = checks.objective("f_min", f_min)
         self.fields = field_specs(fields)
         if metric == "cosine":
-            norms = np.linalg.norm(array, axis=1, keepdims=True)
-            checks.expect(bool((norms > 0).all()), "centroids", "no zero rows for cosine distance",
-                          f"{int((norms == 0).sum())} of them")  # fmt: skip
-            array = array / norms
+            sound = has_direction(array)
+            checks.expect(bool(sound.all()), "centroids", "no zero rows for cosine distance",
+                          f"{int((~sound).sum())} of them")  # fmt: skip
+            array = _unit_length(array)
+        extent = float(np.linalg.norm(np.ptp(array, axis=0).astype(np.float64)))
+        checks.expect(extent < 1e18, "centroids", "distances that have squares in float32",
+                      f"distances up to {extent:g}", "Scale the measures.")  # fmt: skip
+        self.by_differences = scores_collide(array, self._middle(array))
         low, high = array.min(axis=0), array.max(axis=0)
         # A measure that never varies has no extent of its own; any positive one will do.
         high = np.where(high > low, high, low + np.maximum(1, 1e-3 * np.abs(low)))
@@ -105,7 +118,11 @@ class CVTArchive(Archive):
             low if lower is None else lower, high if upper is None else upper, array.shape[1],
             self.item_shape,
         )  # fmt: skip
-        self.lower, self.upper = jnp.asarray(low), jnp.asarray(high)
+        given = [bound for bound in (lower, upper) if bound is not None]
+        fits = metric == "euclidean" or all(np.max(np.abs(bound)) <= 2 for bound in given)
+        checks.expect(fits, "lower, upper", "bounds of unit vectors, such as -1 and 1, for cosine",
+                      f"{lower} and {upper}", "Leave them out.")  # fmt: skip
+        self.lower, self.upper = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
         self.centroids = jax.device_put(array)  # jnp.asarray would hold one more copy for a while
         self.lanes = None
 
@@ -131,8 +148,20 @@ class CVTArchive(Archive):
             return self
         return eqx.tree_at(lambda a: a.lanes, self, self._lanes(), is_leaf=lambda x: x is None)
 
+    def accepts(
+        self, measures: Float[Array | np.ndarray, "batch meas"]
+    ) -> Bool[Array | np.ndarray, " batch"]:
+        """True for finite rows, for cosine only those that have a direction."""
+        return has_direction(measures) if self.metric == "cosine" else super().accepts(measures)
+
+    def discount_space(self, measures: Float[Array, "n meas"]) -> Float[Array, "n meas"]:
+        """Measures as they are, for cosine brought to length one."""
+        return unit_rows(measures) if self.metric == "cosine" else measures
+
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
         """The cell of each row of measures: exact in compiled programs, else by the ``index``."""
+        if self.metric == "cosine":  # products of huge or tiny numbers would be lost
+            measures = unit_rows(measures) if self.by_differences else scaled_rows(measures)
         compiled = any(isinstance(x, jax.core.Tracer) for x in (measures, self.centroids))
         if self.lanes is None and self.index_settings is not None and not compiled:
             return jnp.asarray(self.index_on_host(np.asarray(measures)))
@@ -157,13 +186,17 @@ class CVTArchive(Archive):
     def _laid_out(self, centroids: Float[Array | np.ndarray, "cells meas"]) -> Lanes:
         origin = self._origin(centroids)
         if self.metric == "cosine":
-            return lanes(centroids, origin, 0.0 * centroids[:, 0])
-        wide = np.float64 if isinstance(centroids, np.ndarray) else np.float32
-        offsets = 0.5 * ((centroids - origin).astype(wide) ** 2).sum(axis=1)
-        return lanes(centroids, origin, offsets)
+            offsets = 0.0 * centroids[:, 0]
+        else:
+            wide = np.float64 if isinstance(centroids, np.ndarray) else np.float32
+            offsets = 0.5 * ((centroids - origin).astype(wide) ** 2).sum(axis=1)
+        return lanes(centroids, origin, offsets, by_differences=self.by_differences)
 
     def _origin(self, centroids: Any) -> Any:
-        """What is subtracted, so that float32 loses fewer bits."""
+        """What is subtracted, so that float32 loses fewer bits; a shift could round centroids."""
+        return 0.0 * centroids[0] if self.by_differences else self._middle(centroids)
+
+    def _middle(self, centroids: Any) -> Any:
         if self.metric == "cosine":
             return 0.0 * centroids[0]
         wide = np.float64 if isinstance(centroids, np.ndarray) else np.float32
@@ -175,8 +208,13 @@ class CVTArchive(Archive):
         self.centroids.block_until_ready()
         gc.collect()
         centroids = self._on_host()
-        cosine = self.metric == "cosine"
-        return build_index(centroids, self._origin(centroids), self.index_settings, cosine=cosine)
+        return build_index(
+            centroids,
+            self._origin(centroids),
+            self.index_settings,
+            cosine=self.metric == "cosine",
+            by_differences=self.by_differences,
+        )
 
     def _on_host(self) -> Float[np.ndarray, "cells meas"]:
         return np.asarray(self.centroids)  # on a CPU the same memory
@@ -191,6 +229,18 @@ class CVTArchive(Archive):
         """How close measures come to the centres of their cells: 1 - MSE, or the cosine."""
         if self.metric == "euclidean":
             return super().closeness(measures, cells)
-        product = jnp.sum(measures * self.centers_of(cells), axis=1)
-        # The direction of a row of zeros is not defined: such a row counts as failed.
-        return product / jnp.linalg.norm(measures, axis=1)
+        return jnp.sum(unit_rows(measures) * self.centers_of(cells), axis=1)
+
+
+def _unit_length(rows: Float[np.ndarray, "n meas"]) -> Float[np.ndarray, "n meas"]:
+    """Rows of length one, by blocks, in float64: float32 cannot hold squares of its numbers.
+
+    Rows that have this length already stay as they are, so that an archive that is read from a
+    file has the same bits.
+    """
+    units = np.empty_like(rows)
+    for start in range(0, len(rows), _BLOCK):
+        wide = rows[start : start + _BLOCK].astype(np.float64)
+        norms = np.linalg.norm(wide, axis=1, keepdims=True)
+        units[start : start + _BLOCK] = np.where(np.abs(norms - 1) < 1e-6, wide, wide / norms)
+    return units

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from gloam.archives.faiss_index import FaissIndex, exact_candidates, shifted_blocks
+from gloam.archives.faiss_index import FaissIndex, shifted_blocks
 from gloam.archives.index_choice import Faiss, load_faiss
 
 # Centroids of up to so many measures are held as they are, which takes little memory; larger ones
@@ -33,6 +33,7 @@ def build_index(
     settings: Faiss,
     *,
     cosine: bool,
+    by_differences: bool = False,
 ) -> FaissIndex:
     """An index over ``centroids`` (of length one for cosine) that reaches the recall wanted.
 
@@ -46,7 +47,7 @@ def build_index(
         )
     parts: dict[str, Any] = {
         "kind": settings.kind, "cosine": cosine, "origin": origin, "radius": radius,
-        "wanted": settings.recall,
+        "wanted": settings.recall, "by_differences": by_differences,
     }  # fmt: skip
     if settings.kind == "flat":
         return FaissIndex(**parts, content=np.zeros(0, np.uint8))
@@ -141,7 +142,7 @@ class _Sample:
 
     def _exact(self, index: FaissIndex, prepared: np.ndarray) -> np.ndarray:
         few = min(index.candidates, len(self.centroids))
-        return exact_candidates(prepared, self.centroids, index.origin, few)
+        return index.exact_candidates(prepared, self.centroids, few)
 
     def _other(self, index: FaissIndex, ids: np.ndarray) -> np.ndarray:
         """The nearest centroid but the one itself; itself where there is no other."""

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from gloam.archives.index_choice import Kind, load_faiss
 
 _BLOCK = 65_536
+_WIDE_BLOCK = 8192  # centroids in float64 at once
 # Points this many times farther out than any centroid are brought nearer, in their direction: the
 # squares of float32 distances could not tell their cells apart, or overflow.
 _FAR = 1e3
@@ -42,12 +43,14 @@ class FaissIndex:
             it is, because its graph links a centroid to its neighbours).
         milliseconds: Time of a search of ``timed`` points when the index was built.
         timed: How many points that was.
+        by_differences: Whether products of float32 numbers cannot tell centroids apart, see
+            `gloam.archives.neighbors`; an exact comparison with all of them is then in float64.
     """
 
     def __init__(
         self, *, kind: Kind, cosine: bool, origin: Any, radius: float, content: Any,
         effort: int = 1, wanted: float = 1.0, recall: float = 1.0, recall_between: float = 1.0,
-        milliseconds: float | None = None, timed: int = 0,
+        milliseconds: float | None = None, timed: int = 0, by_differences: bool = False,
     ):  # fmt: skip
         self.kind: Kind = kind
         self.cosine = cosine
@@ -60,6 +63,7 @@ class FaissIndex:
         self.recall_between = recall_between
         self.milliseconds = milliseconds
         self.timed = timed
+        self.by_differences = by_differences
         faiss = load_faiss()
         content = np.asarray(content, np.uint8)
         self._index: Any = faiss.deserialize_index(content) if content.size else None
@@ -87,7 +91,7 @@ class FaissIndex:
         lost = np.flatnonzero(found < 0)  # all lists that were looked at are empty
         if len(lost):
             few = min(self.candidates, len(centroids))
-            ids = exact_candidates(prepared[lost], centroids, self.origin, few)
+            ids = self.exact_candidates(prepared[lost], centroids, few)
             found[lost] = self.closest(prepared[lost], centroids, ids)
         return found.astype(np.int32)
 
@@ -108,13 +112,21 @@ class FaissIndex:
         """Rows of centroids that may be the nearest, the likeliest first; -1 for none."""
         count = min(self.candidates, len(centroids))
         if self._index is None:
-            return exact_candidates(prepared, centroids, self.origin, count)
+            return self.exact_candidates(prepared, centroids, count)
         faiss = load_faiss()
         if self.kind == "ivf":
             settings = faiss.SearchParametersIVF(nprobe=self.effort)
         else:
             settings = faiss.SearchParametersHNSW(efSearch=self.effort)
         return self._index.search(prepared, count, params=settings)[1]
+
+    def exact_candidates(
+        self, prepared: Float[np.ndarray, "n meas"], centroids: Float[np.ndarray, "cells meas"],
+        count: int,
+    ) -> Int[np.ndarray, "n count"]:  # fmt: skip
+        """The ``count`` nearest centroids of each point, by comparison with every one."""
+        wide = self.by_differences
+        return _exact_candidates(prepared, centroids, self.origin, count, wide=wide)
 
     def closest(
         self, prepared: Float[np.ndarray, "n meas"], centroids: Float[np.ndarray, "cells meas"],
@@ -138,26 +150,37 @@ class FaissIndex:
 
 
 def shifted_blocks(
-    centroids: Float[np.ndarray, "cells meas"], origin: Float[np.ndarray, " meas"]
+    centroids: Float[np.ndarray, "cells meas"],
+    origin: Float[np.ndarray, " meas"],
+    size: int = _BLOCK,
 ) -> Iterator[tuple[int, Float[np.ndarray, "block meas"]]]:
     """Centroids from the origin with the number of their first row, in blocks that fit memory."""
-    for start in range(0, len(centroids), _BLOCK):
-        yield start, centroids[start : start + _BLOCK] - origin
+    for start in range(0, len(centroids), size):
+        yield start, centroids[start : start + size] - origin
 
 
-def exact_candidates(
+def _exact_candidates(
     prepared: Float[np.ndarray, "n meas"], centroids: Float[np.ndarray, "cells meas"],
-    origin: Float[np.ndarray, " meas"], count: int,
+    origin: Float[np.ndarray, " meas"], count: int, *, wide: bool,
 ) -> Int[np.ndarray, "n count"]:  # fmt: skip
-    """The ``count`` nearest centroids of each point, by comparison with every one."""
-    faiss = load_faiss()
+    """The nearest centroids, block by block; ``wide`` compares in float64."""
+    nearest = _nearest_in_float64 if wide else load_faiss().knn
     rows = np.full((len(prepared), count), -1)
-    distances = np.full(rows.shape, np.inf, np.float32)
-    for start, block in shifted_blocks(centroids, origin):
-        more, found = faiss.knn(prepared, block, min(count, len(block)))
+    distances = np.full(rows.shape, np.inf, np.float64 if wide else np.float32)
+    for start, block in shifted_blocks(centroids, origin, _WIDE_BLOCK if wide else _BLOCK):
+        more, found = nearest(prepared, block, min(count, len(block)))
         distances = np.concatenate([distances, more], axis=1)
         rows = np.concatenate([rows, found + start], axis=1)
         order = np.argsort(distances, axis=1, kind="stable")[:, :count]
         distances = np.take_along_axis(distances, order, axis=1)
         rows = np.take_along_axis(rows, order, axis=1)
     return rows
+
+
+def _nearest_in_float64(
+    points: Float[np.ndarray, "n meas"], block: Float[np.ndarray, "rows meas"], count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    p, b = points.astype(np.float64), block.astype(np.float64)
+    squared = np.square(p).sum(axis=1)[:, None] - 2 * p @ b.T + np.square(b).sum(axis=1)
+    found = np.argsort(squared, axis=1, kind="stable")[:, :count]
+    return np.take_along_axis(squared, found, axis=1), found

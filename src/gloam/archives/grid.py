@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from gloam import checks
-from gloam.archives.base import Archive, FieldSpecs, field_specs
+from gloam.archives.base import Archive
+from gloam.archives.fields import FieldSpecs, field_specs
 
 
 class GridArchive(Archive):
@@ -20,8 +21,8 @@ class GridArchive(Archive):
     Args:
         shape: Cells along each measure.
         lower, upper: Bounds of the measures; a scalar serves every dimension.
-        f_min: Objective that counts as nothing: the QD score sums ``objective - f_min``, and a
-            discount model starts from it.
+        f_min: Lowest objective that you expect: the QD score sums ``objective - f_min``, and
+            discounts start from it. Searches warn once when most of a batch lies below it.
         fields: Extra arrays kept for each elite, ``{"image": (28, 28)}``; a
             ``jax.ShapeDtypeStruct`` instead of a shape sets the dtype.
 
@@ -57,8 +58,8 @@ class GridArchive(Archive):
         checks.expect(self.cells < 2**31, "shape", "fewer than 2**31 cells", self.cells,
                       "With many measures, use a CVTArchive.")  # fmt: skip
         low, high = checks.bounds(lower, upper, len(self.shape))
-        self.lower, self.upper = jnp.asarray(low), jnp.asarray(high)
-        self.f_min = checks.number("f_min", f_min)
+        self.lower, self.upper = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
+        self.f_min = checks.objective("f_min", f_min)
         self.fields = field_specs(fields)
 
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:

@@ -54,7 +54,7 @@ class Faiss:
         if self.lists is not None:
             checks.integer("lists", self.lists, minimum=1)
         checks.integer("links", self.links, minimum=2)
-        checks.integer("seed", self.seed, minimum=0)
+        checks.integer("seed", self.seed, minimum=0, maximum=2**31 - 2)  # FAISS has int32
 
     def parts(self) -> dict[str, Any]:
         """The arguments that build it again, for files."""

@@ -7,6 +7,10 @@ product (``argmax`` eight times as much), so it is done in two steps that never 
 along: the largest score of every *lane* of some 40 centroids, by nothing but ``maximum`` over
 blocks that stay in cache, and then the centroids of the best lane once more. A GPU takes the plain
 ``argmax`` of the product, or, for few measures, a kernel that stores no score at all.
+
+In float32 scores round by the square of a centroid's distance from the origin. Where centroids lie
+so far from it, and so close to one another, that scores cannot tell neighbours apart (clusters far
+apart), squared differences are compared instead: several times slower, and right.
 """
 
 import equinox as eqx
@@ -22,6 +26,10 @@ from gloam.kernels.products import similarities
 _CACHED = 1024  # rows of a product that stay in a CPU's cache, for some hundred points
 _FEW = 16  # up to so many numbers in a row, a product of matrices is slower than sums written out
 _BLOCK = 2**16  # centroids whose scores a GPU keeps at once
+# Of `scores_collide`: centroids sampled, numbers they are compared with, rows in float64 at once.
+_SAMPLE, _LEAST_SAMPLE, _SAMPLED_NUMBERS, _SAMPLED_ROWS = 128, 16, 2 * 10**9, 8192
+_ROUNDINGS = 16.0  # of a score; neighbours closer than that are often confused
+_FEW_COLLISIONS = 0.01  # share of centroids, such as near duplicates in a dataset
 
 
 class Lanes(eqx.Module):
@@ -34,12 +42,16 @@ class Lanes(eqx.Module):
     """Shifted centroids with their negative offsets as a last column; the last row is repeated."""
     origin: Float[Array, " meas"]
     centroids: int = eqx.field(static=True)
+    by_differences: bool = eqx.field(static=True, default=False)
+    """Whether points are compared with centroids by differences instead of scores."""
 
 
 def lanes(
     centroids: Float[Array | np.ndarray, "cells meas"],
     origin: Float[Array | np.ndarray, " meas"],
     offsets: Float[Array | np.ndarray, " cells"],
+    *,
+    by_differences: bool = False,
 ) -> Lanes:
     """Lay out centroids for `most_similar`.
 
@@ -49,9 +61,13 @@ def lanes(
         centroids: One row for each cell.
         origin: Any point; the centroids' mean is best. Zero for cosine similarity.
         offsets: ``|c - o|^2 / 2`` for Euclidean distance. Zero for unit vectors and cosine.
+        by_differences: Whether scores cannot tell the centroids apart, see `scores_collide`.
     """
     xp = np if isinstance(centroids, np.ndarray) else jnp
     cells = centroids.shape[0]
+    if by_differences:  # the centroids themselves: a shift would round them
+        rows = jnp.asarray(centroids, jnp.float32)[None]
+        return Lanes(rows, jnp.zeros(rows.shape[2], jnp.float32), cells, True)
     height = _height(cells, centroids.shape[1])
     rows = xp.concatenate([centroids - origin, -offsets[:, None]], axis=1, dtype=np.float32)
     rows = xp.concatenate([rows, xp.repeat(rows[-1:], -cells % height, axis=0)])
@@ -61,6 +77,8 @@ def lanes(
 
 def most_similar(lanes: Lanes, points: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
     """Index of the centroid with the largest score at each point; ties to the lowest."""
+    if lanes.by_differences:
+        return _by_differences(lanes.rows[0], points)
     height, _, numbers = lanes.rows.shape
     kernel = kernels.load("nearest") if height == 1 and numbers <= _FEW else None
     if kernel is not None:
@@ -70,7 +88,7 @@ def most_similar(lanes: Lanes, points: Float[Array, "batch meas"]) -> Int[Array,
         return kernels.with_plain_twins(
             lambda: kernel.most_similar(rows, shifted), lambda: most_similar(lanes, points)
         )
-    ones = jnp.ones((points.shape[0], 1))
+    ones = jnp.ones((points.shape[0], 1), jnp.float32)
     shifted = jnp.concatenate([points - lanes.origin, ones], axis=1)
     if height == 1 and jax.default_backend() != "cpu":
         return _by_argmax(lanes.rows[0], shifted)
@@ -106,7 +124,7 @@ def _best_lane(
             best = jnp.maximum(best, score)
         return best
 
-    lowest = jnp.full((width, shifted.shape[0]), -jnp.inf)
+    lowest = jnp.full((width, shifted.shape[0]), -jnp.inf, jnp.float32)
     best = jax.lax.fori_loop(0, -(-height // slices), look, lowest)
     number = jnp.arange(width, dtype=jnp.int32)[:, None]
     return jnp.min(jnp.where(best == jnp.max(best, axis=0), number, width - 1), axis=0)
@@ -126,8 +144,63 @@ def _by_argmax(
         better = score > best[0]
         return jnp.where(better, score, best[0]), jnp.where(better, start + place, best[1])
 
-    nothing = jnp.full(shifted.shape[:1], -jnp.inf), jnp.zeros(shifted.shape[:1], jnp.int32)
+    nothing = (
+        jnp.full(shifted.shape[:1], -jnp.inf, jnp.float32),
+        jnp.zeros(shifted.shape[:1], jnp.int32),
+    )
     return jax.lax.fori_loop(0, -(-cells // block), look, nothing)[1]
+
+
+def _by_differences(
+    centroids: Float[Array, "cells meas"], points: Float[Array, "batch meas"]
+) -> Int[Array, " batch"]:
+    """The centroid with the smallest sum of squared differences, in blocks."""
+    cells = centroids.shape[0]
+    block = min(cells, _CACHED)
+
+    def look(number: Int[Array, ""], best: tuple[Array, Array]) -> tuple[Array, Array]:
+        # The last block may overlap the one before it: what was found there is not better.
+        start = jnp.minimum(number * block, cells - block)
+        some = jax.lax.dynamic_slice_in_dim(centroids, start, block)
+        squared = jnp.sum(jnp.square(points[:, None] - some[None]), axis=2)
+        least, place = jnp.min(squared, axis=1), jnp.argmin(squared, axis=1).astype(jnp.int32)
+        better = least < best[0]
+        return jnp.where(better, least, best[0]), jnp.where(better, start + place, best[1])
+
+    size = points.shape[:1]
+    nothing = jnp.full(size, jnp.inf, jnp.float32), jnp.zeros(size, jnp.int32)
+    return jax.lax.fori_loop(0, -(-cells // block), look, nothing)[1]
+
+
+def scores_collide(
+    centroids: Float[np.ndarray, "cells meas"], origin: Float[np.ndarray, " meas"]
+) -> bool:
+    """Whether float32 scores cannot tell neighbouring centroids apart, judged by a sample.
+
+    A score at a centroid's distance ``r`` from the origin rounds by about ``2^-23 r^2``. Between
+    neighbours at a distance ``g`` scores differ by up to ``g^2``. Equal centroids do not count: the
+    lowest row has their cell either way.
+
+    >>> clusters = np.concatenate([np.linspace(-500, -499.9, 50), np.linspace(499.9, 500, 50)])
+    >>> scores_collide(clusters[:, None], np.zeros(1))
+    True
+    >>> scores_collide(np.linspace(-500, 500, 100)[:, None], np.zeros(1))
+    False
+    """
+    cells, measures = centroids.shape
+    size = min(cells, max(_LEAST_SAMPLE, min(_SAMPLE, _SAMPLED_NUMBERS // (cells * measures))))
+    rows = np.linspace(0, cells - 1, size).astype(int)
+    sample = centroids[rows].astype(np.float64) - origin
+    radii = np.square(sample).sum(axis=1)
+    gaps = np.full(size, np.inf)
+    for start in range(0, cells, _SAMPLED_ROWS):
+        block = centroids[start : start + _SAMPLED_ROWS].astype(np.float64) - origin
+        squared = radii[:, None] - 2 * sample @ block.T + np.square(block).sum(axis=1)
+        # What float64 itself rounds to zero, and the centroid itself, are no neighbours.
+        squared[squared <= 1e-14 * radii[:, None]] = np.inf
+        gaps = np.minimum(gaps, squared.min(axis=1))
+    collide = gaps < _ROUNDINGS * np.finfo(np.float32).eps * radii
+    return bool(collide.mean() > _FEW_COLLISIONS)
 
 
 def _height(cells: int, measures: int) -> int:

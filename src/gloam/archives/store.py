@@ -30,9 +30,9 @@ def empty_store(
 ) -> Store:
     """A store with no elites."""
     return Store(
-        jnp.zeros((cells, solution)),
+        jnp.zeros((cells, solution), jnp.float32),
         jnp.full((cells,), -jnp.inf, jnp.float32),
-        jnp.zeros((cells, measures)),
+        jnp.zeros((cells, measures), jnp.float32),
         {name: jnp.zeros((cells, *spec.shape), spec.dtype) for name, spec in fields.items()},
     )
 
@@ -110,4 +110,4 @@ def random_empty_cells(
     # get -1, below every draw.
     ticket = jnp.where(store.occupied, -1.0, uniforms(key, cells))
     value, index = jax.lax.top_k(ticket, count)
-    return index, value >= 0.0
+    return index.astype(jnp.int32), value >= 0.0

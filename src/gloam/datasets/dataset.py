@@ -156,14 +156,16 @@ class Dataset:
         Args:
             metric: Which item is nearest: by distance, or by angle.
             options: Further options of `CVTArchive`, such as ``f_min``, ``fields`` or
-                ``index``; ``lower`` and ``upper`` are this dataset's ``bounds`` unless given.
+                ``index``; ``lower`` and ``upper`` are this dataset's ``bounds`` unless given, for
+                ``"cosine"`` the extremes of the items brought to length one.
         """
         if metric == "cosine":
             kept, place = rows.first_of_equal(rows.unit_blocks(self.items))
             checks.expect(len(kept) == len(self), "items", "different directions for 'cosine'",
                           f"{len(place) - len(kept)} that differ in length only",
                           "Merge them: dataset.normalized().archive('cosine').")  # fmt: skip
-        if self.bounds is not None:
+        # Bounds of pixels are not bounds of unit vectors, which have those of the centroids.
+        if self.bounds is not None and metric != "cosine":
             options = {"lower": self.bounds[0], "upper": self.bounds[1]} | options
         return CVTArchive(self.items.reshape(-1, *self.shape), metric=metric, **options)
 
@@ -230,7 +232,7 @@ class Dataset:
         return self._subset(order[held:]), self._subset(order[:held])
 
     def _shuffled(self, seed: int) -> Int[np.ndarray, " n"]:
-        seed = checks.integer("seed", seed, minimum=0)
+        seed = checks.seed("seed", seed)
         return np.random.default_rng(seed).permutation(len(self))
 
     def _subset(self, chosen: Int[np.ndarray, " k"]) -> "Dataset":

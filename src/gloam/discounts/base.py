@@ -55,7 +55,11 @@ class Discount(eqx.Module):
 
 def untrained(batch: Batch) -> Fit:
     """The report of a discount that trains nothing."""
-    nothing = jnp.zeros((0, batch.measures.shape[1]))
+    nothing = jnp.zeros((0, batch.measures.shape[1]), jnp.float32)
     return Fit(
-        jnp.asarray(jnp.nan), jnp.zeros((), jnp.int32), nothing, nothing[:, 0], jnp.zeros(0, bool)
+        jnp.asarray(jnp.nan, jnp.float32),
+        jnp.zeros((), jnp.int32),
+        nothing,
+        nothing[:, 0],
+        jnp.zeros(0, bool),
     )

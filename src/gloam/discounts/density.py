@@ -12,6 +12,9 @@ from gloam.discounts.base import Discount, untrained
 from gloam.draws import uniforms
 from gloam.records import Batch, Fit, Scored
 
+_LARGEST_LOG = 80.0  # of a density; the largest float32 is exp(88.7)
+_FARTHEST = 1e15  # bandwidths from the centre: squares of such numbers, and their sums, are finite
+
 
 class BufferPolicy(eqx.Module):
     """Which measures a full buffer keeps."""
@@ -68,6 +71,8 @@ class KernelDensity(Discount):
     ranking whose values differ by less than 1e-12 counts as flat, and then the emitter restarts. In
     ten or more measures, with the paper's bandwidths, every density is that small, and emitters
     restart from random elites in every iteration (docs/results shows that this is the paper's DDS).
+    Densities above ``e^80``, which small bandwidths in many measures give, are reported as
+    ``e^80 (1 + log density - 80)``: finite, and in the same order.
 
     Args:
         measures: Number of measures.
@@ -109,27 +114,44 @@ class KernelDensity(Discount):
         self, centers: Float[Array, "n meas"], real: Bool[Array, " n"], *, key: PRNGKeyArray
     ) -> DensityState:
         """An empty buffer."""
-        return DensityState(jnp.zeros((self.buffer_size, self.measures)), jnp.zeros((), jnp.int32))
+        return DensityState(
+            jnp.zeros((self.buffer_size, self.measures), jnp.float32), jnp.zeros((), jnp.int32)
+        )
 
     def density(self, state: DensityState, points: Float[Array, "n meas"]) -> Float[Array, " n"]:
         """The kernel density at any measures."""
-        points, buffer = points / self.bandwidth, state.buffer / self.bandwidth
+        log_density = self._log_density(state, points)
+        # Beyond what float32 holds the logarithm goes on, so that large densities still rank.
+        excess = jnp.maximum(log_density - _LARGEST_LOG, 0.0)
+        return jnp.exp(jnp.minimum(log_density, _LARGEST_LOG)) * (1.0 + excess)
+
+    def _log_density(
+        self, state: DensityState, points: Float[Array, "n meas"]
+    ) -> Float[Array, " n"]:
+        """Logarithm of the density; minus infinity while the buffer is empty."""
+        is_filled = jnp.arange(self.buffer_size, dtype=jnp.int32) < state.seen
+        center = _center(state.buffer, is_filled)
+        # Centred and scaled before anything is squared: differences of large squares lose digits.
+        points = _bounded((points - center) / self.bandwidth)
+        buffer = _bounded((state.buffer - center) / self.bandwidth)
         squared = (
             jnp.sum(jnp.square(points), axis=1)[:, None]
             + jnp.sum(jnp.square(buffer), axis=1)
             - 2 * points @ buffer.T
         )
-        filled = jnp.arange(self.buffer_size) < state.seen
-        kernel = jnp.where(filled, jnp.exp(-0.5 * jnp.maximum(squared, 0.0)), 0.0)
-        number = jnp.clip(state.seen, 1, self.buffer_size)
-        peak = jnp.asarray(math.sqrt(2 * math.pi) * self.bandwidth) ** -self.measures
-        return jnp.sum(kernel, axis=1) / number * peak
+        squared = jnp.where(is_filled, jnp.maximum(squared, 0.0), jnp.inf)
+        # Kernels by that of the nearest measures, which is 1: their sum cannot underflow.
+        nearest = jnp.where(state.seen > 0, jnp.min(squared, axis=1), 0.0)
+        total = jnp.sum(jnp.exp(-0.5 * (squared - nearest[:, None])), axis=1)
+        number = jnp.clip(state.seen, 1, self.buffer_size).astype(jnp.float32)
+        log_peak = -self.measures * jnp.log(math.sqrt(2 * math.pi) * self.bandwidth)
+        return log_peak - 0.5 * nearest + jnp.log(total / number)
 
     def at_cells(
         self, state: DensityState, cells: Int[Array, " n"], centers: Float[Array, "n meas"]
     ) -> Float[Array, " n"]:
         """None: a density has no relation to objectives."""
-        return jnp.full(cells.shape, jnp.nan)
+        return jnp.full(cells.shape, jnp.nan, jnp.float32)
 
     def score(self, state: DensityState, batch: Batch) -> Scored:
         """Density at each solution's measures; its negative is the improvement."""
@@ -157,3 +179,18 @@ class KernelDensity(Discount):
         buffer = jnp.where((last >= 0)[:, None], batch.measures[last], state.buffer)
         seen = state.seen + jnp.sum(batch.valid, dtype=jnp.int32)
         return DensityState(buffer, seen), untrained(batch)
+
+
+def _center(
+    buffer: Float[Array, "size meas"], is_filled: Bool[Array, " size"]
+) -> Float[Array, " meas"]:
+    """The mean of the filled rows, by differences from the first: exact enough at any offset."""
+    number = jnp.maximum(jnp.sum(is_filled, dtype=jnp.float32), 1.0)
+    # Divided before they are added up, so that the sum is finite.
+    offsets = jnp.where(is_filled[:, None], (buffer - buffer[0]) / number, 0.0)
+    center = buffer[0] + jnp.sum(offsets, axis=0)
+    return jnp.where(jnp.isfinite(center), center, 0.0)
+
+
+def _bounded(rows: Float[Array, "n meas"]) -> Float[Array, "n meas"]:
+    return jnp.clip(rows, -_FARTHEST, _FARTHEST)

@@ -23,8 +23,8 @@ def diagnose(
 ) -> Diagnosis:
     """Compare the discount at cell centres with what the cells hold."""
     empty = ~occupied
-    number = jnp.sum(empty)
-    mean = jnp.sum(jnp.where(empty, discounts, 0.0)) / number
+    number = jnp.sum(empty, dtype=jnp.int32)
+    mean = jnp.sum(jnp.where(empty, discounts, 0.0)) / number.astype(jnp.float32)
     thresholds = jnp.where(occupied, objectives, f_min)
     return Diagnosis(mean, spearman(discounts, thresholds))
 

@@ -102,7 +102,7 @@ def _output(name: str, part: Any, call: Any, sizes: tuple[int, ...]) -> jax.Shap
     """What ``part`` makes of a row of the given shape, found without running it."""
     row = f"{sizes[0]} numbers" if len(sizes) == 1 else f"rows of shape {sizes}"
     try:
-        return eqx.filter_eval_shape(call, jnp.zeros(sizes))
+        return eqx.filter_eval_shape(call, jnp.zeros(sizes, jnp.float32))
     except Exception as error:
         raise ValueError(
             f"{name}: expected a network for {row} in operations that JAX can trace, got "

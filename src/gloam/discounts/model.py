@@ -21,6 +21,8 @@ from gloam.records import Batch, Fit, Scored
 _BLOCK = 512  # rows; a batch has about as many
 # Of Adam's moments.
 _DECAY, _DECAY_OF_SQUARES = 0.9, 0.999
+# Limits of targets above f_min and of scaled measures: squares of gradients stay finite.
+_HIGHEST, _FARTHEST = 1e12, 1e4
 
 
 def targets(
@@ -32,7 +34,10 @@ def targets(
 
 
 class DiscountModel(Discount):
-    """``fhat(m)``, a network over measures, and how it is trained.
+    """``fhat(m) = f_min + network(m)``, a network over measures, and how it is trained.
+
+    The network learns what lies above ``f_min``, so the model starts at ``f_min`` whatever the
+    scale of the objective.
 
     Args:
         lower, upper: Bounds of the measures; the network sees them scaled to [-1, 1].
@@ -81,9 +86,9 @@ class DiscountModel(Discount):
     ):
         self.lower, self.upper = lower, upper
         self.alpha = checks.number("alpha", alpha, at_least=0.0, at_most=1.0)
-        self.f_min = checks.number("f_min", f_min)
-        self.f_max = checks.number("f_max", f_max, above=self.f_min,
-                                   fix="It is the largest objective you expect.")  # fmt: skip
+        self.f_min = checks.objective("f_min", f_min)
+        fix = "It is the largest objective you expect."
+        self.f_max = checks.objective("f_max", f_max, above=self.f_min, fix=fix)
         self.network = MLP(lower.shape[0]) if network is None else network
         self.row_shape = _row_shape(self.network, lower.shape[0], shape)
         self.empty_points = checks.integer("empty_points", empty_points, minimum=0)
@@ -106,19 +111,19 @@ class DiscountModel(Discount):
     def init(
         self, centers: Float[Array, "n meas"], real: Bool[Array, " n"], *, key: PRNGKeyArray
     ) -> Trained:
-        """Fresh weights, regressed to ``f_min`` at the centres (algorithm 1, line 2)."""
+        """Fresh weights, ``fhat`` regressed to ``f_min`` at the centres (algorithm 1, line 2)."""
         key_weights, key_fit = jax.random.split(key)
         network = self.network
         if isinstance(network, Reinitializable):
             network = network.reinitialized(key=key_weights)
         params = eqx.filter(stages(network)[1], eqx.is_inexact_array)
         trained = Trained(params, self._optimizer.init(params))
-        floor = jnp.full(centers.shape[:1], self.f_min)
+        floor = jnp.zeros(centers.shape[:1], jnp.float32)
         return self._fit(trained, self._inputs(centers), floor, real, key=key_fit)[0]
 
     def discount(self, state: Trained, measures: Float[Array, "n meas"]) -> Float[Array, " n"]:
         """The discount function ``fhat`` at any measures."""
-        return self._forward(state.params, self._inputs(measures))
+        return self.f_min + self._forward(state.params, self._inputs(measures))
 
     def at_cells(
         self, state: Trained, cells: Int[Array, " n"], centers: Float[Array, "n meas"]
@@ -147,13 +152,14 @@ class DiscountModel(Discount):
     ) -> tuple[Trained, Fit]:
         """Regress the network to this iteration's targets, and to ``f_min`` at empty centres."""
         raised = targets(batch.objectives, scored.discounts, self.alpha)
-        floor = jnp.full(centers.shape[:1], self.f_min)
+        floor = jnp.full(centers.shape[:1], self.f_min, jnp.float32)
         points = jnp.concatenate([batch.measures, centers])
         goals = jnp.concatenate([raised, floor])
         real = jnp.concatenate([batch.valid, empty])
         # Each part as it is scored, so that the compiler embeds the batch once for both.
         inputs = jnp.concatenate([self._inputs(batch.measures), self._inputs(centers)])
-        trained, loss, epochs = self._fit(state, inputs, goals, real, key=key)
+        heights = jnp.clip(goals - self.f_min, -_HIGHEST, _HIGHEST)
+        trained, loss, epochs = self._fit(state, inputs, heights, real, key=key)
         return trained, Fit(loss, epochs, points, goals, real)
 
     @property
@@ -163,6 +169,7 @@ class DiscountModel(Discount):
     def _inputs(self, measures: Float[Array, "n meas"]) -> Float[Array, "n inputs"]:
         """What the trained part of the network sees: scaled measures, or their embedding."""
         scaled = 2.0 * (measures - self.lower) / (self.upper - self.lower) - 1.0
+        scaled = jnp.clip(scaled, -_FARTHEST, _FARTHEST)
         return jax.vmap(stages(self.network)[0])(scaled)
 
     def _forward(self, params: Any, inputs: Float[Array, "n inputs"]) -> Float[Array, " n"]:

@@ -29,7 +29,7 @@ class NoDiscount(Discount):
         self, state: None, cells: Int[Array, " n"], centers: Float[Array, "n meas"]
     ) -> Float[Array, " n"]:
         """It has none."""
-        return jnp.full(cells.shape, jnp.nan)
+        return jnp.full(cells.shape, jnp.nan, jnp.float32)
 
     def score(self, state: None, batch: Batch) -> Scored:
         """The objective itself."""

@@ -30,7 +30,7 @@ class Thresholds(Discount):
     def __init__(self, cells: int, *, alpha: float = 0.01, f_min: float = 0.0):
         self.cells = checks.integer("cells", cells, minimum=1)
         self.alpha = checks.number("alpha", alpha, at_least=0.0, at_most=1.0)
-        self.f_min = checks.number("f_min", f_min)
+        self.f_min = checks.objective("f_min", f_min)
 
     @property
     def initial_centers(self) -> int:
@@ -46,7 +46,7 @@ class Thresholds(Discount):
         self, centers: Float[Array, "n meas"], real: Bool[Array, " n"], *, key: PRNGKeyArray
     ) -> Float[Array, " cells"]:
         """``f_min`` everywhere."""
-        return jnp.full((self.cells,), self.f_min)
+        return jnp.full((self.cells,), self.f_min, jnp.float32)
 
     def at_cells(
         self,
@@ -75,8 +75,8 @@ class Thresholds(Discount):
         """Raise the thresholds of the cells that better solutions landed in."""
         better = batch.valid & (scored.improvements > 0)
         cell = jnp.where(better, batch.cells, self.cells)
-        number = jnp.zeros(self.cells).at[cell].add(1.0, mode="drop")
-        total = jnp.zeros(self.cells).at[cell].add(batch.objectives, mode="drop")
+        number = jnp.zeros(self.cells, jnp.float32).at[cell].add(1.0, mode="drop")
+        total = jnp.zeros(self.cells, jnp.float32).at[cell].add(batch.objectives, mode="drop")
         # 0 ** 0 is 1: cells without better solutions keep their threshold also for alpha = 1.
         kept = (1.0 - self.alpha) ** number
         return kept * state + (1 - kept) * total / jnp.maximum(number, 1.0), untrained(batch)

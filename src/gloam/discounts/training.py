@@ -77,7 +77,7 @@ def fit(
         number, loss, _ = carry
         return (number < epochs) & ~(loss <= cutoff) & (total > 0)
 
-    first = (jnp.zeros((), jnp.int32), jnp.asarray(jnp.inf), trained)
+    first = (jnp.zeros((), jnp.int32), jnp.asarray(jnp.inf, jnp.float32), trained)
     number, loss, trained = jax.lax.while_loop(unfinished, epoch, first)
     return trained, loss, number
 
@@ -104,7 +104,7 @@ def _descend(
         start = batch * batch_size
         some_x = jax.lax.dynamic_slice_in_dim(x, start, batch_size)
         some_y = jax.lax.dynamic_slice_in_dim(y, start, batch_size)
-        weight = start + jnp.arange(batch_size) < total
+        weight = start + jnp.arange(batch_size, dtype=jnp.int32) < total
         loss, gradient = jax.value_and_grad(loss_of)(old.params, some_x, some_y, weight)
         updates, memory = optimizer.update(gradient, old.optimizer, old.params)
         new = Trained(optax.apply_updates(old.params, updates), memory)
@@ -117,4 +117,4 @@ def _descend(
     # loop whether to go on, unless the number of steps is known beforehand.
     steps_known = jax.default_backend() != "cpu"
     steps = y.shape[0] // batch_size if steps_known else -(-total // batch_size)
-    return jax.lax.fori_loop(0, steps, step, (jnp.zeros(()), trained))
+    return jax.lax.fori_loop(0, steps, step, (jnp.zeros((), jnp.float32), trained))

@@ -32,7 +32,7 @@ def first_weights(shapes: Shapes, key: PRNGKeyArray | None) -> Layers:
 # One program with one draw for all layers compiles in a fraction of the time of many small ones.
 @partial(jax.jit, static_argnums=0)
 def _drawn_by_jax(shapes: Shapes, key: PRNGKeyArray) -> Layers:
-    return _cut(shapes, jax.random.uniform(key, (_count(shapes),), minval=-1.0))
+    return _cut(shapes, jax.random.uniform(key, (_count(shapes),), jnp.float32, minval=-1.0))
 
 
 def _count(shapes: Shapes) -> int:

@@ -34,7 +34,7 @@ class Arm(Domain):
     @property
     def x0(self) -> Float[Array, " sol"]:
         """A straight arm."""
-        return jnp.zeros(self.joints)
+        return jnp.zeros(self.joints, jnp.float32)
 
     def __call__(
         self, solutions: Float[Array, "batch sol"]

@@ -82,7 +82,7 @@ class LinearProjection(Domain):
     @property
     def x0(self) -> Float[Array, " sol"]:
         """All zero."""
-        return jnp.zeros(self.solution)
+        return jnp.zeros(self.solution, jnp.float32)
 
     @property
     def edge(self) -> float:
@@ -96,9 +96,9 @@ class LinearProjection(Domain):
         blocks = _clip(solutions).reshape(solutions.shape[0], self.measures, -1)
         measures = jnp.sum(blocks, axis=-1)
         if self.objective == "flat":
-            return jnp.ones(solutions.shape[0]), measures
+            return jnp.ones(solutions.shape[0], jnp.float32), measures
         raw = _sphere if self.objective == "sphere" else _rastrigin
-        worst = raw(jnp.full((self.solution,), -_EDGE - _SHIFT))
+        worst = raw(jnp.full((self.solution,), -_EDGE - _SHIFT, jnp.float32))
         return 1.0 - raw(solutions - _SHIFT) / worst, measures
 
     def archive(self) -> Archive:

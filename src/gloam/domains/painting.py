@@ -110,7 +110,7 @@ def pixels(
 
     # Colours come before rows: the innermost loop is then over pixels in a line, and is vectorised.
     batch, _, channels = painting.colors.shape
-    black = jnp.zeros((batch, channels, row.shape[0], column.shape[0]))
+    black = jnp.zeros((batch, channels, row.shape[0], column.shape[0]), jnp.float32)
     triangles = (edges, painting.opacities.T, painting.colors.swapaxes(0, 1))
     pictures, _ = jax.lax.scan(paint, black, triangles)
     return jnp.moveaxis(pictures, 1, -1)

@@ -76,7 +76,7 @@ class Triangles(Domain):
             x0 = np.random.default_rng(seed).random(self.solution)
         x0 = checks.finite_array("x0", x0, ndim=1)
         checks.expect(x0.size == self.solution, "x0", self._numbers, f"{x0.size} numbers")
-        self.start = jnp.asarray(x0)
+        self.start = jnp.asarray(x0, jnp.float32)
 
     @property
     def name(self) -> str:

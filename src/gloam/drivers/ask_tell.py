@@ -15,7 +15,10 @@ from gloam import checks, kernels, step
 from gloam._version import __version__
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
+from gloam.archives.fields import field_rows
+from gloam.draws import root_key
 from gloam.drivers.evaluation import flat_rows
+from gloam.drivers.low_objectives import warn_of_low_objectives
 from gloam.drivers.rows import metric_columns, metric_rows, snapshot_arrays
 from gloam.drivers.splitting import Rest, for_programs, shapes_of, split, surroundings
 from gloam.formats import DamagedFileError, ForeignError, objects
@@ -80,7 +83,7 @@ class Search:
     def __init__(self, algorithm: Algorithm, seed: int = 0, *, x0: ArrayLike | None = None):
         checks.instance("algorithm", algorithm, Algorithm, "Build one, for instance gloam.DMS.")
         self.algorithm = algorithm
-        self.seed = checks.integer("seed", seed, minimum=0)
+        self.seed = checks.seed("seed", seed)
         arrays, rest = split(for_programs(algorithm, cells_given=True))
         programs = _programs(rest, shapes_of(arrays), surroundings())
         self._init, self._ask, self._tell, self._inspect = programs
@@ -91,16 +94,23 @@ class Search:
         self._shapes = checks.measure_shapes(self._batch, self._archive.measure_shape)
         self._proposal: Proposal | None = None
         self._report: Report | None = None
+        self._has_warned = False
+        self._has_unseen_objectives = False
         # Waited for, because PyTorch's random state is borrowed to draw a `TorchNetwork`'s weights.
         self.state: SearchState = jax.block_until_ready(
-            self._init(arrays, jax.random.key(self.seed), _start(algorithm, x0))
+            self._init(arrays, root_key(self.seed), _start(algorithm, x0))
         )
 
     def ask(self) -> np.ndarray:
         """``(batch, sol)`` solutions to evaluate. Asking again before telling gives the same."""
         proposal = self._proposal or self._ask(self._arrays, self.state)
         self._proposal = proposal
-        return np.asarray(proposal.solutions)
+        solutions = np.asarray(proposal.solutions)
+        # Objectives that `tell` left to the device are known by now, and nothing waits for them.
+        if self._has_unseen_objectives and int(self.state.low.batches) > 0:
+            self._warn_of_low_objectives(float(self.state.low.lowest))
+        self._has_unseen_objectives = False
+        return solutions
 
     def tell(
         self,
@@ -114,8 +124,9 @@ class Search:
 
         Args:
             objectives: ``(batch,)`` numbers to maximise. A row with NaN or infinity here or in its
-                measures counts as failed: it is left out, and the others count. ``None`` maximises
-                closeness to the centre of the cell, see `gloam.archives.Archive.closeness`.
+                measures counts as failed, in a cosine archive also one whose measures are all
+                zero: it is left out, and the others count. ``None`` maximises closeness to
+                the centre of the cell, see `gloam.archives.Archive.closeness`.
             measures: ``(batch, meas)`` measures, or ``(batch, *shape)`` where the archive's have a
                 shape, such as images.
             cells: ``(batch,)`` archive cells, when you have found them yourself.
@@ -128,21 +139,22 @@ class Search:
                       "Call ask(), evaluate its solutions, then tell().")  # fmt: skip
         batch, values = self._batch, None
         if objectives is not None:
-            values = checks.rows("objectives", objectives, (batch,)).astype(np.float32)
-        points = flat_rows(checks.rows("measures", measures, *self._shapes).astype(np.float32))
+            values = _float32(checks.rows("objectives", objectives, (batch,)))
+        points = flat_rows(_float32(checks.rows("measures", measures, *self._shapes)))
         checks.same_names("fields", self._fields, fields)
         extras = {
-            name: checks.rows(name, fields[name], (batch, *spec.shape)).astype(spec.dtype)
-            for name, spec in self._fields.items()
+            name: field_rows(name, fields[name], batch, spec) for name, spec in self._fields.items()
         }
         if cells is not None:
-            cells = checks.rows("cells", cells, (batch,)).astype(np.int32)
-            inside = bool(((cells >= 0) & (cells < self._archive.cells)).all())
+            cells = checks.rows("cells", cells, (batch,))
+            whole = cells.dtype.kind in "iu"
+            inside = whole and bool(((cells >= 0) & (cells < self._archive.cells)).all())
             checks.expect(inside, "cells", f"indices from 0 to {self._archive.cells - 1}",
-                          f"{cells.min()} to {cells.max()}")  # fmt: skip
-        valid = np.isfinite(points).all(axis=1)
+                          f"{cells.dtype} {cells.min()} to {cells.max()}")  # fmt: skip
+            cells = cells.astype(np.int32)
+        valid = self._archive.accepts(points)
         if values is not None:
-            valid &= np.isfinite(values)
+            valid &= np.abs(values) <= checks.LARGEST
         checks.some_valid(int(valid.sum()), batch)
         if cells is None:
             cells = self._archive.index_on_host(points)
@@ -150,6 +162,16 @@ class Search:
             self._arrays, self.state, self._proposal, (values, points, extras), cells
         )
         self._proposal = None
+        self._has_unseen_objectives = values is None
+        if values is not None and not self._has_warned:
+            below = values[valid] < self._archive.f_min
+            if below.any() and 2 * below.sum() >= len(below):
+                self._warn_of_low_objectives(float(values[valid].min()))
+
+    def _warn_of_low_objectives(self, lowest: float) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            warn_of_low_objectives(lowest, self._archive.f_min, stacklevel=3)
 
     @property
     def iteration(self) -> int:
@@ -241,3 +263,8 @@ def _start(algorithm: Algorithm, x0: ArrayLike | None) -> jax.Array:
     checks.expect(start.shape == own.shape, "x0", f"{own.size} numbers, as the algorithm has",
                   f"{start.size}")  # fmt: skip
     return jnp.array(start, jnp.float32, copy=True)
+
+
+def _float32(array: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):  # what is too large becomes infinite, and its row has failed
+        return array.astype(np.float32)

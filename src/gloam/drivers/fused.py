@@ -16,8 +16,10 @@ from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.discounts import TorchNetwork
+from gloam.draws import root_key
 from gloam.drivers.evaluation import evaluation_parts
 from gloam.drivers.fused_program import fused_program
+from gloam.drivers.low_objectives import warn_of_low_objectives
 from gloam.drivers.rows import metric_columns, metric_rows, snapshot_arrays
 from gloam.drivers.splitting import for_programs, shapes_of, split, surroundings
 from gloam.drivers.starts import start_of
@@ -50,6 +52,7 @@ class Fused:
         self._columns: dict[str, np.ndarray] = {}
         self._state: SearchState | None = None
         self._warned: set[int] = set()
+        self._has_warned = False
 
     @property
     def state(self) -> SearchState:
@@ -84,6 +87,7 @@ class Fused:
         self._state, (report, figures, first_failures) = done
         # What the discount was trained on stays on the device until a snapshot wants it.
         self._report, self._columns = report, metric_columns(report, figures)
+        self._warn_of_low_objectives()
         everything_failed = bool((self._columns["failed"] == self.batch).all())
         # What fails in the iteration that is an error needs no warning.
         self._warn_of_failures(first_failures, before=self.iteration + (not everything_failed))
@@ -106,6 +110,14 @@ class Fused:
                     "emitters restart and it goes on; the metrics count its failed rows.",
                     stacklevel=2,
                 )
+
+    def _warn_of_low_objectives(self) -> None:
+        """Warn once when a seed has had a batch most of which lay below f_min."""
+        low = jax.device_get(self.state.low)
+        if not self._has_warned and low.batches.any():
+            self._has_warned = True
+            lowest = float(low.lowest[low.batches > 0].min())
+            warn_of_low_objectives(lowest, self.algorithm.archive.f_min, stacklevel=6)
 
     def rows(self) -> list[dict[str, Any]]:
         """The figures of each seed after the last iteration."""
@@ -133,7 +145,7 @@ def _devices_for(seeds: int) -> list[Any]:
 
 
 def _keys(seeds: list[int]) -> Any:
-    return jnp.stack([jax.random.key(seed) for seed in seeds])
+    return jnp.stack([root_key(seed) for seed in seeds])
 
 
 def _check_on_device(algorithm: Algorithm) -> None:
@@ -165,8 +177,17 @@ def _check_evaluation(domain: Callable, algorithm: Algorithm) -> None:
     if objectives is not None:
         checks.expect(objectives.shape == (batch,), "objectives", f"shape {(batch,)}",
                       f"shape {objectives.shape} from the domain")  # fmt: skip
+        _check_real("objectives", objectives.dtype)
+    _check_real("measures", measures.dtype)
     shapes = checks.measure_shapes(batch, archive.measure_shape)
     checks.expect(measures.shape in shapes, "measures",
                   f"shape {checks.one_of(shapes)}, as the archive has",
                   f"shape {measures.shape} from the domain")  # fmt: skip
     checks.same_names("fields", archive.fields, fields)
+
+
+def _check_real(name: str, dtype: Any) -> None:
+    """Refuse what cannot become float32 without losing a part of it."""
+    kinds = jnp.floating, jnp.integer
+    checks.expect(any(jnp.issubdtype(dtype, kind) for kind in kinds), name,
+                  "real numbers (floats or integers)", f"{dtype} from the domain")  # fmt: skip

@@ -32,7 +32,7 @@ def _by_seed(each: Any, shared: Any) -> Any:
     Because all seeds share the iteration, conditions on it stay conditions; on a batched number
     they would compute both branches.
     """
-    return SearchState(each, shared, each, each, each, each, each)
+    return SearchState(each, shared, each, each, each, each, each, each)
 
 
 _AXES = _by_seed(0, None)

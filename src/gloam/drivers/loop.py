@@ -63,7 +63,8 @@ class Result:
     """The elites, one `gloam.Elites` a seed."""
     metrics: "pd.DataFrame"
     """Columns seed, iteration, evaluations, qd_score, coverage, best, loss, epochs, restarts,
-    unique_cells, failed, empty_discount, rank_correlation (see `Diagnosis`), seconds."""
+    unique_cells, failed, below_f_min, empty_discount, rank_correlation (see `Diagnosis`),
+    seconds."""
     seeds: list[int]
     run_dir: Path | None
 

@@ -22,6 +22,7 @@ def metric_columns(report: Report, figures: Figures) -> dict[str, np.ndarray]:
         "restarts": report.restarts,
         "unique_cells": report.unique_cells,
         "failed": report.failed,
+        "below_f_min": report.below_f_min,
         "empty_discount": diagnosis.empty_discount,
         "rank_correlation": diagnosis.rank_correlation,
     }

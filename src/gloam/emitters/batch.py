@@ -67,8 +67,10 @@ class CmaEmitters(Emitter):
         strategy: Strategy | None = None,
     ):
         start = checks.finite_array("x0", x0, ndim=1, fix="Give one starting solution.")
-        self.x0 = jnp.asarray(start)
+        self.x0 = jnp.asarray(start, jnp.float32)
         self.sigma0 = checks.number("sigma0", sigma0, above=0.0)
+        limits = "a number between 1e-11 and 1e11, within which CMA-ES goes on"
+        checks.expect(1e-11 < self.sigma0 < 1e11, "sigma0", limits, sigma0, "Scale the solutions.")
         self.emitters = checks.integer("emitters", emitters, minimum=1)
         self.each = checks.integer("batch_size", each, minimum=2, fix="CMA-ES ranks solutions.")
         self.restart = BasicRestart() if restart is None else restart
@@ -79,8 +81,8 @@ class CmaEmitters(Emitter):
         checks.instance("selection", self.selection, SelectionRule,
                         "Use MuSelection() or FilterSelection() of gloam.emitters.")  # fmt: skip
         low, high = checks.solution_bounds(lower, upper, start)
-        self.lower = None if low is None else jnp.asarray(low)
-        self.upper = None if high is None else jnp.asarray(high)
+        self.lower = None if low is None else jnp.asarray(low, jnp.float32)
+        self.upper = None if high is None else jnp.asarray(high, jnp.float32)
         self.strategy = default_strategy(len(start)) if strategy is None else strategy
         checks.instance("strategy", self.strategy, Strategy,
                         "Use CMAES(), SepCMAES() or LMMAES() of gloam.emitters.")  # fmt: skip

@@ -80,10 +80,9 @@ class CmaState(eqx.Module):
 def start(mean: Float[Array, " sol"], sigma0: float) -> CmaState:
     """An isotropic Gaussian around ``mean``."""
     sol = mean.shape[0]
-    return CmaState(
-        mean, jnp.asarray(sigma0, mean.dtype), jnp.eye(sol), jnp.eye(sol),
-        jnp.zeros(sol), jnp.zeros(sol), jnp.zeros((), jnp.int32),
-    )  # fmt: skip
+    unit, zero = jnp.eye(sol, dtype=jnp.float32), jnp.zeros(sol, jnp.float32)
+    sigma, generation = jnp.asarray(sigma0, mean.dtype), jnp.zeros((), jnp.int32)
+    return CmaState(mean, sigma, unit, unit, zero, zero, generation)
 
 
 def update(
@@ -119,7 +118,7 @@ def update(
     c_c, c_sigma, c_1, c_mu = map(pick, (table.c_c, table.c_sigma, table.c_1, table.c_mu))
     mu_eff = pick(table.mu_eff)
     # Weights by row instead of rows by rank: nothing large is reordered.
-    weights = jnp.zeros(each).at[order].set(pick(table.weights))
+    weights = jnp.zeros(each, jnp.float32).at[order].set(pick(table.weights))
     generation = state.generation + 1
 
     mean = weights @ solutions  # (42)

@@ -30,7 +30,7 @@ def start(mean: Float[Array, " sol"], sigma0: float, vectors: int | None = None)
     """An isotropic Gaussian around ``mean``."""
     sol = mean.shape[0]
     vectors = 4 + int(3 * math.log(sol)) if vectors is None else vectors
-    return LmState(mean, jnp.asarray(sigma0, mean.dtype), jnp.zeros((vectors, sol)),
+    return LmState(mean, jnp.asarray(sigma0, mean.dtype), jnp.zeros((vectors, sol), jnp.float32),
                    jnp.zeros_like(mean), jnp.zeros((), jnp.int32))  # fmt: skip
 
 
@@ -60,7 +60,9 @@ def update(
     each, sol = solutions.shape
     vectors = state.directions.shape[0]
     table = constants(sol, each)
-    weights = jnp.zeros(each).at[order].set(jnp.asarray(table.weights, jnp.float32)[parents])
+    weights = (
+        jnp.zeros(each, jnp.float32).at[order].set(jnp.asarray(table.weights, jnp.float32)[parents])
+    )
     mu_eff = jnp.asarray(table.mu_eff, jnp.float32)[parents]
     generation = state.generation + 1
 
@@ -82,6 +84,6 @@ def update(
 def degenerate(state: LmState) -> Bool[Array, ""]:
     """True when the Gaussian can no longer be searched with."""
     # The directions stretch by at most a few times, so sigma alone tells the extent.
-    return ~(sound_extent(state.mean, state.sigma, jnp.ones(())) & jnp.all(
+    return ~(sound_extent(state.mean, state.sigma, jnp.ones((), jnp.float32)) & jnp.all(
         jnp.isfinite(state.directions)
     ))  # fmt: skip

@@ -60,7 +60,7 @@ def update(
         return jnp.asarray(column, jnp.float32)[parents]
 
     c_c, c_1, c_mu, mu_eff = map(pick, (table.c_c, table.c_1, table.c_mu, table.mu_eff))
-    weights = jnp.zeros(each).at[order].set(pick(table.weights))
+    weights = jnp.zeros(each, jnp.float32).at[order].set(pick(table.weights))
     generation = state.generation + 1
     mean_noise = weights @ noise
 

@@ -130,6 +130,8 @@ class LMMAES(Strategy):
 
     Args:
         vectors: Directions to remember; by default ``4 + 3 ln(sol)``, as its authors advise.
+
+    It needs solutions of more than twice as many numbers as an emitter's ``batch_size``.
     """
 
     vectors: int | None = eqx.field(static=True, default=None)
@@ -159,10 +161,10 @@ class LMMAES(Strategy):
         return lm_ma_es.degenerate(state)
 
     def check(self, sol: int, each: int) -> None:
-        """Its step-size rule needs more numbers in a solution than solutions in a batch."""
-        expected = f"at most {sol}, the size of a solution, for LMMAES"
-        fix = "Use strategy=CMAES() for small solutions."
-        checks.expect(each <= sol, "batch_size", expected, str(each), fix)
+        """The rate of its step-size path, ``2 each / sol``, has to be below 1."""
+        expected = f"less than half of {sol}, the size of a solution, for LMMAES"
+        fix = "Use strategy=CMAES() for small solutions, or a smaller batch_size."
+        checks.expect(2 * each < sol, "batch_size", expected, str(each), fix)
 
 
 def default_strategy(sol: int) -> Strategy:

@@ -46,14 +46,15 @@ class Variation(Emitter):
         upper: checks.Bounds | None = None,
     ):
         start = checks.finite_array("x0", x0, ndim=1, fix="Give one starting solution.")
-        self.x0 = jnp.asarray(start)
-        self.sigma = checks.number("sigma", sigma, above=0.0)
-        number = checks.number("line_sigma", line_sigma or 0.0, at_least=0.0)
-        self.line_sigma = number if number > 0 else None
+        self.x0 = jnp.asarray(start, jnp.float32)
+        self.sigma = checks.number("sigma", sigma, above=0.0, at_most=1e11)
+        along = 0.0 if line_sigma is None else line_sigma
+        along = checks.number("line_sigma", along, at_least=0.0, at_most=1e3)
+        self.line_sigma = along if along > 0 else None
         self.batch_size = checks.integer("batch_size", batch_size, minimum=1)
         low, high = checks.solution_bounds(lower, upper, start)
-        self.lower = None if low is None else jnp.asarray(low)
-        self.upper = None if high is None else jnp.asarray(high)
+        self.lower = None if low is None else jnp.asarray(low, jnp.float32)
+        self.upper = None if high is None else jnp.asarray(high, jnp.float32)
 
     @property
     def solutions(self) -> int:

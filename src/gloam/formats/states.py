@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gloam.draws import GENERATOR
+
 
 def state_arrays(state: Any) -> dict[str, np.ndarray]:
     """The arrays of a state by their place in it. Random keys are stored as their raw words.
@@ -46,7 +48,7 @@ def _leaf(place: str, like: Any, array: np.ndarray) -> jax.Array:
             f"{raw.dtype}{list(raw.shape)}: it was written for another algorithm"
         )
     leaf = jnp.asarray(array)
-    return jax.random.wrap_key_data(leaf, impl="threefry2x32") if is_key else leaf
+    return jax.random.wrap_key_data(leaf, impl=GENERATOR) if is_key else leaf
 
 
 def _raw(leaf: Any) -> np.ndarray:

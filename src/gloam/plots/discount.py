@@ -16,6 +16,7 @@ from matplotlib.lines import Line2D
 from gloam import checks, step
 from gloam.algorithms import Algorithm
 from gloam.discounts import DiscountModel
+from gloam.draws import root_key
 from gloam.formats import DamagedFileError, RunFolder
 from gloam.formats.states import state_from
 from gloam.plots import style
@@ -66,7 +67,8 @@ def discount_panels(
     best = max(float(moment.objectives.max()) for moment in moments)
     limits = (model.f_min, max(model.f_max, best))
     plane = Plane(algorithm.archive)
-    discount = eqx.filter_jit(model.discount)
+    space = algorithm.archive.discount_space
+    discount = eqx.filter_jit(lambda state, points: model.discount(state, space(points)))
 
     trained = any(moment.real.any() for moment in moments)
     figure, panels, scale = _panels(len(moments), plane.shape, trained)
@@ -112,7 +114,7 @@ def _moments(
     folder: RunFolder, algorithm: Algorithm, iterations: Sequence[int] | None
 ) -> list[Moment]:
     """The snapshots to show, or else the checkpoint."""
-    shapes = jax.eval_shape(lambda key: step.init(algorithm, key), jax.random.key(0))
+    shapes = jax.eval_shape(lambda key: step.init(algorithm, key), root_key(0))
     snapshots = folder.read_snapshots()
     if iterations is not None:
         missing = [at for at in iterations if at not in snapshots]
