@@ -91,7 +91,7 @@ class DiscountModel(Discount):
         self.row_shape = _row_shape(self.network, lower.shape[0], shape)
         self.empty_points = checks.integer("empty_points", empty_points, minimum=0)
         self.init_points = checks.integer("init_points", init_points, minimum=1)
-        self.learning_rate = checks.number("learning_rate", learning_rate, above=0.0)
+        self.learning_rate = checks.number("learning_rate", learning_rate, above=0.0, at_most=1.0)
         self.train_batch_size = checks.integer("train_batch_size", train_batch_size, minimum=1)
         self.epochs = checks.integer("epochs", epochs, minimum=1)
         self.cutoff = checks.number("cutoff", cutoff, at_least=0.0)
