@@ -66,7 +66,9 @@ OTHERS = {
     "LinearProjection": (domains.LinearProjection, {"measures": 2, "objective": "sphere",
                                                     "solution": 4, "centroids": None}),
     "Arm": (domains.Arm, {"joints": 3}),
-    "Triangles": (domains.Triangles, {"items": np.random.default_rng(0).random((3, 4, 4))}),
+    "Triangles": (domains.Triangles, {"centroids": np.random.default_rng(0).random((3, 4, 4)),
+                                      "triangles": 2, "canvas": (4, 4), "color": False,
+                                      "x0": None, "seed": 1, "name": "t"}),
     "Search": (gloam.Search, {"algorithm": None, "seed": 0}),
     "Faiss": (gloam.archives.Faiss, {"kind": "flat", "recall": 0.9, "sample": 8, "lists": 2,
                                      "links": 4, "seed": 0}),
@@ -146,7 +148,7 @@ def finite_after_two_iterations(algorithm):
 
 
 EXTREMES = [
-    ("DMS", {"sigma0": 9e10}), ("DMS", {"sigma0": 2e-11}), ("DMS", {"learning_rate": 3e38}),
+    ("DMS", {"sigma0": 9e10}), ("DMS", {"sigma0": 2e-11}), ("DMS", {"learning_rate": 1.0}),
     ("DMS", {"cutoff": 3e38}), ("DMS", {"f_max": 1e30}), ("DMS", {"x0": np.full(5, 1e30)}),
     ("DMS", {"archive": gloam.GridArchive((3, 3), -1, 1, f_min=-1e30)}),
     ("DMS", {"archive": gloam.GridArchive((3, 3), -1e-37, 1e-37)}),
