@@ -176,7 +176,7 @@ def test_instances():
     with refused("rule: expected str or dict, got int 1. Give a name."):
         checks.instance("rule", 1, (str, dict), "Give a name.")
     # A long value is cut, so that the message stays readable.
-    with refused(f"rule: expected str, got list {repr(list(range(100)))[:80]}."):
+    with refused(f"rule: expected str, got list {repr(list(range(100)))[:77]}...."):
         checks.instance("rule", list(range(100)), str)
 
 

@@ -28,7 +28,7 @@ ALLOWED = {
     "archives": _BASE,
     "discounts": _BASE,
     "algorithms": _BASE | _PIECES,
-    "step": {"algorithms", "archives", "discounts", "records"},
+    "step": {"checks", "algorithms", "archives", "discounts", "records"},
     "datasets": _BASE | {"archives"},
     "domains": _BASE | {"archives", "datasets"},
     # Files are below the drivers: whatever a file holds, it cannot make a search run.

@@ -35,7 +35,7 @@ def told(algorithm, evaluate, iterations=3):
 
 def assert_same_bits(state, other):
     for got, want in zip(jax.tree.leaves(state), jax.tree.leaves(other), strict=True):
-        if not jnp.issubdtype(got.dtype, jax.dtypes.prng_key):
+        if not jnp.issubdtype(jnp.result_type(got), jax.dtypes.prng_key):
             np.testing.assert_array_equal(got, want)
 
 

@@ -70,6 +70,25 @@ def integer(
     return int(value)
 
 
+def integers(name: str, value: Any, *, minimum: int, fix: str = "") -> tuple[int, ...]:
+    """``value``, a list of whole numbers, as a tuple of them."""
+    several = isinstance(value, (list, tuple, range)) or (
+        isinstance(value, np.ndarray) and value.ndim == 1
+    )
+    expect(several, name, "a list of whole numbers", short(value), fix)
+    return tuple(integer(name, item, minimum=minimum, fix=fix) for item in value)
+
+
+def choice(name: str, value: Any, options: Sequence[str], fix: str = "") -> None:
+    """Check that ``value`` is one of the names in ``options``.
+
+    >>> choice("metric", "cosine", ("euclidean", "cosine"))
+    """
+    names = [repr(option) for option in options]
+    expected = " or ".join([", ".join(names[:-1]), names[-1]])
+    expect(isinstance(value, str) and value in options, name, expected, short(value), fix)
+
+
 def seed(name: str, value: Any) -> int:
     """``value`` as an ``int`` of 64 bits: each has random numbers of its own."""
     return integer(name, value, minimum=0, maximum=2**64 - 1, fix="Seeds have 64 bits.")
@@ -104,10 +123,10 @@ def number(
     good = above < wide and at_least <= wide <= at_most and math.isfinite(wide)
     expect(good, name, expected, short(value), fix)
     # gloam computes in float32, which must tell the value from zero, infinity and its limit.
-    narrow = np.float32(wide) if abs(wide) <= np.finfo(np.float32).max else np.inf
-    told = np.isfinite(narrow) and (wide == 0 or abs(narrow) >= _SMALLEST)
-    told = bool(told and narrow > np.float32(max(above, -3e38)))
-    expect(told, name, f"{expected} in float32", short(value), fix)
+    with np.errstate(all="ignore"):
+        narrow, limit = np.float64([wide, above]).astype(np.float32)
+    told = np.isfinite(narrow) and narrow > limit and (wide == 0 or abs(narrow) >= _SMALLEST)
+    expect(bool(told), name, f"{expected} in float32", short(value), fix)
     return wide
 
 
@@ -131,7 +150,9 @@ def finite_array(
     bad = int(np.count_nonzero(~np.isfinite(array)))
     expect(bad == 0, name, "finite numbers", f"{bad} that are NaN or infinite", fix)
     size = float(np.max(np.abs(array)))
-    expect(size <= largest, name, f"numbers up to {largest:g}", f"{size:g}", "Scale them.")
+    expect(
+        size <= np.float32(largest), name, f"numbers up to {largest:g}", f"{size:g}", "Scale them."
+    )
     return array
 
 
@@ -199,7 +220,7 @@ def existing_file(name: str, path: str | os.PathLike, fix: str = "") -> Path:
         exists = found.is_file()
     except (OSError, ValueError):  # a name that no file can have
         exists = False
-    expect(exists, name, "an existing file", short(os.fspath(path)), fix)
+    expect(exists, name, "an existing file", f"'{os.fspath(path)}'", fix)
     return found
 
 

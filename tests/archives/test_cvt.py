@@ -341,9 +341,9 @@ def test_indices_agree_on_the_papers_centroids(shared_data, meas):
 def test_centroids_are_laid_out_once_and_when_they_are_needed(monkeypatch):
     laid_out = []
 
-    def lanes(*arguments):
+    def lanes(*arguments, **options):
         laid_out.append(1)
-        return neighbors.lanes(*arguments)
+        return neighbors.lanes(*arguments, **options)
 
     monkeypatch.setattr(cvt, "lanes", lanes)
     archive = CVTArchive(np.random.default_rng(0).random((30, 2)))

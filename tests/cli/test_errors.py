@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import gloam
 from gloam import datasets
 from gloam.cli import commands, main, user_code
 from gloam.datasets import FetchError
@@ -79,11 +80,8 @@ def test_a_folder_that_holds_a_run_says_how_to_continue_it(problem, capsys):
 
 
 def test_a_drivers_advice_is_reworded(problem, capsys, monkeypatch):
-    class RunExistsError(ValueError):
-        run_dir = Path("r")
-
     def exists(*_, **__):
-        raise RunExistsError("run_dir: expected a new folder. Pass resume=True to continue.")
+        raise gloam.RunExistsError(Path("r"))
 
     monkeypatch.setattr(commands, "run", exists)
     message = told(capsys, "run", "dms", "lp", "--out", "r")

@@ -75,7 +75,7 @@ def test_vectors_without_pictures_end_in_a_table_and_a_page(problem, capsys):
     assert page.count("<li>") == len(matches.elites)
     assert "<img" not in page
     assert RunFolder(folder).read_metrics()["iteration"].tolist() == [1, 2]
-    assert RunFolder(folder).read_settings()["checkpoint_every"] == 1
+    assert RunFolder(folder).read_config().plan["checkpoint_every"] == 1
     capsys.readouterr()
     main(["gallery", "runs/v", "--by", "distance"])
     assert pd.read_csv(folder / "matches.csv")["distance"].is_monotonic_increasing

@@ -440,7 +440,7 @@ def test_draws_outside_are_repeated_not_clipped():
         ({"x0": [[0.0, 0.0]]}, r"x0: expected an array of 1 axes, got shape \(1, 2\)"),
         ({"x0": []}, r"x0: expected at least one number, got shape \(0,\)"),
         ({"x0": [0.0, np.nan]}, "x0: expected finite numbers, got 1 that are NaN or infinite"),
-        ({"x0": ["a", "b"]}, "x0: expected an array of numbers, got list"),
+        ({"x0": ["a", "b"]}, "x0: expected an array of numbers, got an array of <U1"),
         ({"sigma0": 0}, "sigma0: expected a finite number > 0, got 0"),
         ({"sigma0": -0.5}, r"sigma0: expected a finite number > 0, got -0\.5"),
         ({"sigma0": np.inf}, "sigma0: expected a finite number > 0, got inf"),

@@ -12,7 +12,9 @@ import pytest
 import gloam
 from gloam import kernels
 from gloam.discounts import host_call
+from gloam.drivers import ask_tell
 from gloam.drivers.fused import Fused
+from gloam.drivers.fused_program import fused_program
 
 MODULES = ("cholesky", "minibatch", "nearest")
 
@@ -21,6 +23,9 @@ MODULES = ("cholesky", "minibatch", "nearest")
 def forced(monkeypatch):
     """Kernels that are said to be usable, on a CPU, where none of them can be lowered."""
     jax.clear_caches()
+    # Programs that an earlier test compiled without kernels would be found again.
+    fused_program.cache_clear()
+    ask_tell._programs.cache_clear()
     monkeypatch.setattr(kernels, "_switched_off", False)
     monkeypatch.setattr(kernels, "usable", lambda: True)
     yield

@@ -95,8 +95,7 @@ class CVTArchive(Archive):
                                     fix="Give one row of measures for each cell.")  # fmt: skip
         self.item_shape = array.shape[1:] if array.ndim > 2 else ()
         array = array.reshape(len(array), -1)
-        checks.expect(metric in ("euclidean", "cosine"), "metric", "'euclidean' or 'cosine'",
-                      repr(metric))  # fmt: skip
+        checks.choice("metric", metric, ("euclidean", "cosine"))
         self.index_settings = chosen_index(index, *array.shape)
         self.cells = array.shape[0]
         self.metric = metric

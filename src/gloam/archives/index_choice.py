@@ -47,8 +47,7 @@ class Faiss:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.expect(self.kind in ("flat", "ivf", "hnsw"), "kind", "'flat', 'ivf' or 'hnsw'",
-                      repr(self.kind))  # fmt: skip
+        checks.choice("kind", self.kind, ("flat", "ivf", "hnsw"))
         checks.number("recall", self.recall, above=0.0, at_most=1.0)
         checks.integer("sample", self.sample, minimum=1)
         if self.lists is not None:

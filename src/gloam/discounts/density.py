@@ -144,7 +144,7 @@ class KernelDensity(Discount):
         nearest = jnp.where(state.seen > 0, jnp.min(squared, axis=1), 0.0)
         total = jnp.sum(jnp.exp(-0.5 * (squared - nearest[:, None])), axis=1)
         number = jnp.clip(state.seen, 1, self.buffer_size).astype(jnp.float32)
-        log_peak = -self.measures * jnp.log(math.sqrt(2 * math.pi) * self.bandwidth)
+        log_peak = -self.measures * (0.5 * math.log(2 * math.pi) + jnp.log(self.bandwidth))
         return log_peak - 0.5 * nearest + jnp.log(total / number)
 
     def at_cells(

@@ -84,16 +84,18 @@ class DiscountModel(Discount):
         epochs: int = 5,
         cutoff: float = 0.05,
     ):
-        self.lower, self.upper = lower, upper
+        low = checks.finite_array("lower", lower, ndim=1, largest=3e38)
+        low, high = checks.bounds(low, upper, len(low))
+        self.lower, self.upper = jnp.asarray(low), jnp.asarray(high)
         self.alpha = checks.number("alpha", alpha, at_least=0.0, at_most=1.0)
         self.f_min = checks.objective("f_min", f_min)
         fix = "It is the largest objective you expect."
         self.f_max = checks.objective("f_max", f_max, above=self.f_min, fix=fix)
-        self.network = MLP(lower.shape[0]) if network is None else network
-        self.row_shape = _row_shape(self.network, lower.shape[0], shape)
+        self.network = MLP(len(low)) if network is None else network
+        self.row_shape = _row_shape(self.network, len(low), shape)
         self.empty_points = checks.integer("empty_points", empty_points, minimum=0)
         self.init_points = checks.integer("init_points", init_points, minimum=1)
-        self.learning_rate = checks.number("learning_rate", learning_rate, above=0.0)
+        self.learning_rate = checks.number("learning_rate", learning_rate, above=0.0, at_most=1.0)
         self.train_batch_size = checks.integer("train_batch_size", train_batch_size, minimum=1)
         self.epochs = checks.integer("epochs", epochs, minimum=1)
         self.cutoff = checks.number("cutoff", cutoff, at_least=0.0)
@@ -195,6 +197,7 @@ def _row_shape(network: eqx.Module, measures: int, shape: tuple[int, ...]) -> tu
     fix = "It must map one row of measures to one number, without state."
     checks.expect(isinstance(network, eqx.Module) and callable(network), "network",
                   "an Equinox module that can be called", type(network).__name__, fix)  # fmt: skip
+    shape = checks.integers("shape", shape, minimum=1)
     checks.expect(math.prod(shape or (measures,)) == measures, "shape",
                   f"a shape of the {measures} measures", shape)  # fmt: skip
     # A frozen part gives its embedding its shape itself.

@@ -91,7 +91,7 @@ class MLP(eqx.Module):
         self, measures: int, hidden: Sequence[int] = (128, 128), *, key: PRNGKeyArray | None = None
     ):
         sizes = [checks.integer("measures", measures, minimum=1)]
-        sizes += [checks.integer("hidden", size, minimum=1) for size in hidden] + [1]
+        sizes += [*checks.integers("hidden", hidden, minimum=1), 1]
         self.weights, self.biases = first_weights(tuple(pairwise(sizes)), key)
 
     def __call__(self, measures: Float[Array, "*shape"]) -> Float[Array, ""]:

@@ -67,8 +67,7 @@ class LinearProjection(Domain):
         checks.expect(self.solution % self.measures == 0, "solution",
                       f"a multiple of the {self.measures} measures", self.solution,
                       "The solution is cut into one block for each measure.")  # fmt: skip
-        checks.expect(objective in ("sphere", "rastrigin", "flat"), "objective",
-                      "'sphere', 'rastrigin' or 'flat'", repr(objective))  # fmt: skip
+        checks.choice("objective", objective, ("sphere", "rastrigin", "flat"))
         self.objective = objective
         if centroids is not None:
             checks.existing_file("centroids", centroids)

@@ -70,7 +70,7 @@ class Triangles(Domain):
         checks.instance("name", name, str)
         self.label = name
         self.images = CVTArchive(_images(centroids, self.canvas, color), 0.0, 1.0, index="exact")
-        seed = checks.integer("seed", seed, minimum=0)
+        seed = checks.seed("seed", seed)
         self.start_seed = seed if x0 is None else None
         if x0 is None:
             x0 = np.random.default_rng(seed).random(self.solution)

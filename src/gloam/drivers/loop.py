@@ -115,8 +115,7 @@ class Plan:
         if self.checkpoint_every is not None:
             checks.integer("checkpoint_every", self.checkpoint_every, minimum=1)
         checks.number("checkpoint_seconds", self.checkpoint_seconds, above=0.0)
-        for iteration in self.snapshots:
-            checks.integer("snapshots", iteration, minimum=1)
+        checks.integers("snapshots", self.snapshots, minimum=1)
 
     def logs(self, iteration: int) -> bool:
         """True when metrics are kept for ``iteration``."""

@@ -166,8 +166,9 @@ def seed_list(seeds: int | Sequence[int]) -> list[int]:
     """``seeds`` as a list: a number of trials means seeds 0, 1, ..."""
     if isinstance(seeds, (int, np.integer)):
         return list(range(checks.integer("seeds", seeds, minimum=1)))
-    checks.expect(isinstance(seeds, Sequence | np.ndarray | range) and not isinstance(seeds, str),
-                  "seeds", "a number of seeds, or a list of them", checks.short(seeds))  # fmt: skip
+    listed = isinstance(seeds, (list, tuple, range)) or np.ndim(seeds) == 1
+    checks.expect(listed and not isinstance(seeds, str), "seeds",
+                  "a number of seeds, or a list of them", checks.short(seeds))  # fmt: skip
     found = [checks.seed("seeds", seed) for seed in seeds]
     checks.expect(0 < len(found) == len(set(found)), "seeds", "different seeds, at least one",
                   repr(seeds))  # fmt: skip
