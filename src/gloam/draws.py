@@ -32,7 +32,7 @@ def root_key(seed: int) -> PRNGKeyArray:
     [1, 5]
     """
     words = np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32)
-    return jax.random.wrap_key_data(words, impl=GENERATOR)
+    return jax.random.wrap_key_data(jnp.asarray(words), impl=GENERATOR)
 
 
 def uniforms(key: PRNGKeyArray, size: int) -> Float[Array, " size"]:

@@ -147,7 +147,7 @@ def _batch(
     measures = measures.astype(jnp.float32)
     if objectives is not None:
         objectives = objectives.astype(jnp.float32)
-    valid = algorithm.archive.accepts(measures)
+    valid = jnp.asarray(algorithm.archive.accepts(measures))
     if objectives is not None:
         valid &= jnp.abs(objectives) <= checks.LARGEST
     measures = jnp.where(valid[:, None], measures, 0.0)

@@ -99,15 +99,24 @@ class CVTArchive(Archive):
         self.fields = field_specs(fields)
         if metric == "cosine":
             sound = has_direction(array)
-            checks.expect(bool(sound.all()), "centroids", "no zero rows for cosine distance",
-                          f"{int((~sound).sum())} of them")  # fmt: skip
+            checks.expect(
+                bool(sound.all()),
+                "centroids",
+                "no zero rows for cosine distance",
+                f"{int((~sound).sum())} of them",
+            )
             array = _unit_length(array)
             origin = np.zeros(array.shape[1], np.float32)
         else:
             origin = array.mean(axis=0, dtype=np.float64).astype(np.float32)
         extent = float(np.linalg.norm(np.ptp(array, axis=0).astype(np.float64)))
-        checks.expect(extent < 1e18, "centroids", "distances that have squares in float32",
-                      f"distances up to {extent:g}", "Scale the measures.")  # fmt: skip
+        checks.expect(
+            extent < 1e18,
+            "centroids",
+            "distances that have squares in float32",
+            f"distances up to {extent:g}",
+            "Scale the measures.",
+        )
         self.by_differences = scores_collide(array, origin)
         if self.by_differences:  # a shift would round the centroids
             origin = np.zeros_like(origin)
@@ -120,8 +129,13 @@ class CVTArchive(Archive):
         )  # fmt: skip
         given = [bound for bound in (lower, upper) if bound is not None]
         fits = metric == "euclidean" or all(np.max(np.abs(bound)) <= 1 for bound in given)
-        checks.expect(fits, "lower, upper", "bounds of unit vectors, from -1 to 1, for cosine",
-                      f"{lower} and {upper}", "Leave them out.")  # fmt: skip
+        checks.expect(
+            fits,
+            "lower, upper",
+            "bounds of unit vectors, from -1 to 1, for cosine",
+            f"{lower} and {upper}",
+            "Leave them out.",
+        )
         self.lower, self.upper = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
         self.centroids = jax.device_put(array)  # jnp.asarray would hold one more copy for a while
         self.lanes = self.index = None
@@ -131,9 +145,12 @@ class CVTArchive(Archive):
             del array, centroids
             gc.collect()
             self.index = build_index(
-                self._on_host(), origin, settings, cosine=metric == "cosine",
+                self._on_host(),
+                origin,
+                settings,
+                cosine=metric == "cosine",
                 by_differences=self.by_differences,
-            )  # fmt: skip
+            )
             return
         offsets = np.zeros(self.cells, np.float32)
         if metric == "euclidean":
