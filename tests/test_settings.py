@@ -53,14 +53,18 @@ def test_other_settings_of_jax_change_nothing():
     outputs = []
     for extra in settings:
         found = subprocess.run(
-            [sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=False,
+            [sys.executable, "-c", _PROGRAM],
+            capture_output=True,
+            text=True,
+            check=False,
             env=os.environ | extra,
-        )  # fmt: skip
+        )
         assert found.returncode == 0, found.stderr[-3000:]
         outputs.append(found.stdout)
     # With x64 a Python float in an evaluation or a rule may round once less.
-    np.testing.assert_allclose(*(np.fromstring(o.strip()[1:-1], sep=",") for o in outputs),
-                               atol=1e-5)  # fmt: skip
+    np.testing.assert_allclose(
+        *(np.fromstring(o.strip()[1:-1], sep=",") for o in outputs), atol=1e-5
+    )
 
 
 # Seeds
@@ -165,8 +169,10 @@ def test_arrays_that_are_no_real_numbers_are_refused(kind):
     with pytest.raises(ValueError, match=match):
         search.tell(odd, np.zeros((BATCH, 2)))
     with pytest.raises(ValueError, match=match):
-        search.tell(np.ones(BATCH), np.stack([odd, odd], axis=1) if kind != "masked" else
-                    np.ma.stack([odd, odd], axis=1))  # fmt: skip
+        search.tell(
+            np.ones(BATCH),
+            np.stack([odd, odd], axis=1) if kind != "masked" else np.ma.stack([odd, odd], axis=1),
+        )
     with pytest.raises(ValueError, match=match):
         gloam.MAPElites(gloam.GridArchive((4, 4), -1, 1), odd, 0.5)
     with pytest.raises(ValueError, match=match):

@@ -124,7 +124,7 @@ def number(
     expect(good, name, expected, short(value), fix)
     # gloam computes in float32, which must tell the value from zero, infinity and its limit.
     with np.errstate(all="ignore"):
-        narrow, limit = np.float64([wide, above]).astype(np.float32)
+        narrow, limit = np.array([wide, above]).astype(np.float32)
     told = np.isfinite(narrow) and narrow > limit and (wide == 0 or abs(narrow) >= _SMALLEST)
     expect(bool(told), name, f"{expected} in float32", short(value), fix)
     return wide
@@ -138,9 +138,14 @@ def objective(name: str, value: Any, *, above: float = -math.inf, fix: str = "")
 
 
 def finite_array(
-    name: str, value: Any, *, ndim: int, or_more: bool = False, largest: float = LARGEST,
+    name: str,
+    value: Any,
+    *,
+    ndim: int,
+    or_more: bool = False,
+    largest: float = LARGEST,
     fix: str = "",
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """``value`` as a finite float32 array of ``ndim`` axes (``or_more``), none of them empty."""
     array = _float32(name, value, "an array of numbers", fix)
     fits = array.ndim == ndim or (or_more and array.ndim > ndim)
@@ -151,7 +156,11 @@ def finite_array(
     expect(bad == 0, name, "finite numbers", f"{bad} that are NaN or infinite", fix)
     size = float(np.max(np.abs(array)))
     expect(
-        size <= np.float32(largest), name, f"numbers up to {largest:g}", f"{size:g}", "Scale them."
+        bool(size <= np.float32(largest)),
+        name,
+        f"numbers up to {largest:g}",
+        f"{size:g}",
+        "Scale them.",
     )
     return array
 

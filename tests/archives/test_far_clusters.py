@@ -80,8 +80,10 @@ def test_directions_that_are_nearly_equal_are_told_apart():
     points = (7.0 * (base + 3e-4 * rng.standard_normal((200, 8)))).astype(np.float32)
     archive = CVTArchive(centroids, metric="cosine")
     assert archive.by_differences
-    c, p = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in
-            (centroids.astype(np.float64), points.astype(np.float64)))  # fmt: skip
+    c, p = (
+        rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        for rows in (centroids.astype(np.float64), points.astype(np.float64))
+    )
     expected = nearest(c.astype(np.float64), p)[1][:, 0]
     assert (np.asarray(archive.index_of(jnp.asarray(points))) == expected).mean() > 0.97
 
@@ -113,9 +115,11 @@ def test_a_search_on_far_clusters_puts_elites_into_their_cells():
     centroids, _ = clusters(60, 2, 500.0, 0.1, 2, seed=4)
     algorithm = gloam.MAPElites(CVTArchive(centroids), np.zeros(2), 0.05, batch_size=30)
     result = gloam.run(
-        lambda x: (x[:, 0] * 0 + 1, jnp.where(x > 0, 500.0, -500.0) + x), algorithm,
-        iterations=3, progress=False,
-    )  # fmt: skip
+        lambda x: (x[:, 0] * 0 + 1, jnp.where(x > 0, 500.0, -500.0) + x),
+        algorithm,
+        iterations=3,
+        progress=False,
+    )
     expected = nearest(centroids, result.archive.flat_measures)[1][:, 0]
     np.testing.assert_array_equal(result.archive.cells, expected)
 

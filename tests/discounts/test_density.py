@@ -61,6 +61,7 @@ def test_an_empty_buffer_has_no_density_and_huge_measures_are_finite():
     empty = DensityState(jnp.zeros((4, 3)), jnp.zeros((), jnp.int32))
     points = jnp.asarray([[0.0, 0.0, 0.0], [3e38, -3e38, 3e38], [1e-40, 0.0, 1.0]])
     assert density.density(empty, points).tolist() == [0.0, 0.0, 0.0]
-    full = DensityState(jnp.asarray([[3e38] * 3, [-3e38] * 3, [1.0] * 3, [2.0] * 3]),
-                        jnp.asarray(4, jnp.int32))  # fmt: skip
+    full = DensityState(
+        jnp.asarray([[3e38] * 3, [-3e38] * 3, [1.0] * 3, [2.0] * 3]), jnp.asarray(4, jnp.int32)
+    )
     assert np.isfinite(np.asarray(density.density(full, points))).all()

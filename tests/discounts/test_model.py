@@ -217,8 +217,14 @@ def test_a_shift_of_objective_and_f_min_changes_nothing_but_the_discount():
         state, fit = eqx.filter_jit(model.train)(
             state, batch, scored, centers, empty, key=jax.random.key(2)
         )
-        found.append((scored.improvements, scored.discounts - f_min, fit.targets - f_min,
-                      discount(model, state, centers) - f_min))  # fmt: skip
+        found.append(
+            (
+                scored.improvements,
+                scored.discounts - f_min,
+                fit.targets - f_min,
+                discount(model, state, centers) - f_min,
+            )
+        )
     for one, other in zip(*found, strict=True):
         # Sums with 4 round at 5e-7; two steps of Adam carry it along.
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
@@ -245,8 +251,9 @@ def test_padding_among_the_first_centres_is_not_fitted():
 
 def equinox_model(out_size):
     network = eqx.nn.MLP(2, out_size, 16, 1, key=jax.random.key(5))
-    return DiscountModel(LOWER, UPPER, f_min=4.0, f_max=5.0, network=network, learning_rate=0.05,
-                         cutoff=0.0)  # fmt: skip
+    return DiscountModel(
+        LOWER, UPPER, f_min=4.0, f_max=5.0, network=network, learning_rate=0.05, cutoff=0.0
+    )
 
 
 @pytest.mark.parametrize("out_size", [1, "scalar"])

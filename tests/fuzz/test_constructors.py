@@ -21,69 +21,169 @@ from .odd import odd_values, outcome
 ARCHIVE = gloam.GridArchive((3, 3), -1, 1)
 X0 = np.zeros(5)
 LOW, HIGH = np.full(2, -1.0, np.float32), np.full(2, 1.0, np.float32)
-CMA = {"emitters": 2, "batch_size": 3, "lower": None, "upper": None, "restart": None,
-       "selection": None, "strategy": None}  # fmt: skip
-DMS = {"alpha": 0.1, "empty_points": 3, "init_points": 4, "f_max": 1.0, "network": None,
-       "learning_rate": 1e-3, "train_batch_size": 4, "epochs": 2, "cutoff": 0.05}  # fmt: skip
+CMA = {
+    "emitters": 2,
+    "batch_size": 3,
+    "lower": None,
+    "upper": None,
+    "restart": None,
+    "selection": None,
+    "strategy": None,
+}
+DMS = {
+    "alpha": 0.1,
+    "empty_points": 3,
+    "init_points": 4,
+    "f_max": 1.0,
+    "network": None,
+    "learning_rate": 1e-3,
+    "train_batch_size": 4,
+    "epochs": 2,
+    "cutoff": 0.05,
+}
 
 ALGORITHMS = {
     "DMS": (gloam.DMS, {"archive": ARCHIVE, "x0": X0, "sigma0": 0.5, **CMA, **DMS}),
     "CMAMAE": (gloam.CMAMAE, {"archive": ARCHIVE, "x0": X0, "sigma0": 0.5, "alpha": 0.1, **CMA}),
-    "DDS": (gloam.DDS, {"archive": ARCHIVE, "x0": X0, "sigma0": 0.5, "bandwidth": 0.5,
-                        "buffer_size": 8, "policy": None, **CMA}),
-    "MAPElites": (gloam.MAPElites, {"archive": ARCHIVE, "x0": X0, "sigma": 0.5, "batch_size": 4,
-                                    "lower": None, "upper": None}),
-    "MAPElitesLine": (gloam.MAPElitesLine, {"archive": ARCHIVE, "x0": X0, "sigma": 0.5,
-                                            "line_sigma": 0.2, "batch_size": 4}),
-}  # fmt: skip
+    "DDS": (
+        gloam.DDS,
+        {
+            "archive": ARCHIVE,
+            "x0": X0,
+            "sigma0": 0.5,
+            "bandwidth": 0.5,
+            "buffer_size": 8,
+            "policy": None,
+            **CMA,
+        },
+    ),
+    "MAPElites": (
+        gloam.MAPElites,
+        {"archive": ARCHIVE, "x0": X0, "sigma": 0.5, "batch_size": 4, "lower": None, "upper": None},
+    ),
+    "MAPElitesLine": (
+        gloam.MAPElitesLine,
+        {"archive": ARCHIVE, "x0": X0, "sigma": 0.5, "line_sigma": 0.2, "batch_size": 4},
+    ),
+}
 
 ARCHIVES = {
-    "GridArchive": (gloam.GridArchive, {"shape": (3, 3), "lower": -1, "upper": 1, "f_min": 0.0,
-                                        "fields": {"a": ()}}),
-    "CVTArchive": (gloam.CVTArchive, {"centroids": np.eye(4)[:, :2] + 1.0, "lower": -1,
-                                      "upper": 2, "metric": "euclidean", "f_min": 0.0,
-                                      "fields": {"a": (2,)}, "index": "auto"}),
-    "cosine": (gloam.CVTArchive, {"centroids": np.eye(4)[:, :2] + 1.0, "lower": None,
-                                  "upper": None, "metric": "cosine"}),
-    "kmeans": (gloam.kmeans_centroids, {"cells": 3, "lower": 0, "upper": 1, "dimensions": 2,
-                                        "seed": 1, "samples": None, "iterations": 1}),
-}  # fmt: skip
+    "GridArchive": (
+        gloam.GridArchive,
+        {"shape": (3, 3), "lower": -1, "upper": 1, "f_min": 0.0, "fields": {"a": ()}},
+    ),
+    "CVTArchive": (
+        gloam.CVTArchive,
+        {
+            "centroids": np.eye(4)[:, :2] + 1.0,
+            "lower": -1,
+            "upper": 2,
+            "metric": "euclidean",
+            "f_min": 0.0,
+            "fields": {"a": (2,)},
+            "index": "auto",
+        },
+    ),
+    "cosine": (
+        gloam.CVTArchive,
+        {"centroids": np.eye(4)[:, :2] + 1.0, "lower": None, "upper": None, "metric": "cosine"},
+    ),
+    "kmeans": (
+        gloam.kmeans_centroids,
+        {
+            "cells": 3,
+            "lower": 0,
+            "upper": 1,
+            "dimensions": 2,
+            "seed": 1,
+            "samples": None,
+            "iterations": 1,
+        },
+    ),
+}
 
 OTHERS = {
     "CmaEmitters": (emitters.CmaEmitters, {"x0": X0, "sigma0": 0.5, "emitters": 2, "each": 3}),
-    "Variation": (emitters.Variation, {"x0": X0, "sigma": 0.5, "line_sigma": 0.0,
-                                       "batch_size": 4, "lower": -1, "upper": 1}),
+    "Variation": (
+        emitters.Variation,
+        {"x0": X0, "sigma": 0.5, "line_sigma": 0.0, "batch_size": 4, "lower": -1, "upper": 1},
+    ),
     "RestartEvery": (emitters.RestartEvery, {"iterations": 5}),
     "LMMAES": (emitters.LMMAES, {"vectors": 3}),
-    "DiscountModel": (discounts.DiscountModel, {"lower": LOW, "upper": HIGH, "f_min": 0.0, **DMS,
-                                                "shape": ()}),
+    "DiscountModel": (
+        discounts.DiscountModel,
+        {"lower": LOW, "upper": HIGH, "f_min": 0.0, **DMS, "shape": ()},
+    ),
     "Thresholds": (discounts.Thresholds, {"cells": 4, "alpha": 0.1, "f_min": 0.0}),
-    "KernelDensity": (discounts.KernelDensity, {"measures": 2, "bandwidth": 0.5,
-                                                "buffer_size": 8, "policy": None}),
+    "KernelDensity": (
+        discounts.KernelDensity,
+        {"measures": 2, "bandwidth": 0.5, "buffer_size": 8, "policy": None},
+    ),
     "MLP": (discounts.MLP, {"measures": 2, "hidden": (4,)}),
     "CNN": (discounts.CNN, {"shape": (4, 4), "channels": (2,), "hidden": 3}),
     "Frozen": (discounts.Frozen, {"embed": jax.numpy.tanh, "head": None, "measures": 2}),
-    "LinearProjection": (domains.LinearProjection, {"measures": 2, "objective": "sphere",
-                                                    "solution": 4, "centroids": None}),
+    "LinearProjection": (
+        domains.LinearProjection,
+        {"measures": 2, "objective": "sphere", "solution": 4, "centroids": None},
+    ),
     "Arm": (domains.Arm, {"joints": 3}),
-    "Triangles": (domains.Triangles, {"centroids": np.random.default_rng(0).random((3, 4, 4)),
-                                      "triangles": 2, "canvas": (4, 4), "color": False,
-                                      "x0": None, "seed": 1, "name": "t"}),
+    "Triangles": (
+        domains.Triangles,
+        {
+            "centroids": np.random.default_rng(0).random((3, 4, 4)),
+            "triangles": 2,
+            "canvas": (4, 4),
+            "color": False,
+            "x0": None,
+            "seed": 1,
+            "name": "t",
+        },
+    ),
     "Search": (gloam.Search, {"algorithm": None, "seed": 0}),
-    "Faiss": (gloam.archives.Faiss, {"kind": "flat", "recall": 0.9, "sample": 8, "lists": 2,
-                                     "links": 4, "seed": 0}),
-    "Plan": (Plan, {"iterations": 3, "log_every": 2, "checkpoint_every": 2,
-                    "checkpoint_seconds": 60.0, "snapshots": (1,)}),
+    "Faiss": (
+        gloam.archives.Faiss,
+        {"kind": "flat", "recall": 0.9, "sample": 8, "lists": 2, "links": 4, "seed": 0},
+    ),
+    "Plan": (
+        Plan,
+        {
+            "iterations": 3,
+            "log_every": 2,
+            "checkpoint_every": 2,
+            "checkpoint_seconds": 60.0,
+            "snapshots": (1,),
+        },
+    ),
     "seeds": (seed_list, {"seeds": [1, 2]}),
-}  # fmt: skip
+}
 
 
 # Sizes that are fine in principle, but would take long or much memory here.
 def too_large(arguments):
-    small = ("cells", "emitters", "each", "batch_size", "buffer_size", "measures", "shape",
-             "hidden", "channels", "joints", "solution", "dimensions", "samples", "empty_points",
-             "init_points", "vectors", "iterations", "epochs", "seeds", "train_batch_size",
-             "triangles", "canvas")  # fmt: skip
+    small = (
+        "cells",
+        "emitters",
+        "each",
+        "batch_size",
+        "buffer_size",
+        "measures",
+        "shape",
+        "hidden",
+        "channels",
+        "joints",
+        "solution",
+        "dimensions",
+        "samples",
+        "empty_points",
+        "init_points",
+        "vectors",
+        "iterations",
+        "epochs",
+        "seeds",
+        "train_batch_size",
+        "triangles",
+        "canvas",
+    )
     values = [arguments[name] for name in small if name in arguments]
     return any(isinstance(v, (int, np.integer)) and v > 2**20 for v in values)
 
@@ -148,16 +248,21 @@ def finite_after_two_iterations(algorithm):
 
 
 EXTREMES = [
-    ("DMS", {"sigma0": 9e10}), ("DMS", {"sigma0": 2e-11}), ("DMS", {"learning_rate": 1.0}),
-    ("DMS", {"cutoff": 3e38}), ("DMS", {"f_max": 1e30}), ("DMS", {"x0": np.full(5, 1e30)}),
+    ("DMS", {"sigma0": 9e10}),
+    ("DMS", {"sigma0": 2e-11}),
+    ("DMS", {"learning_rate": 1.0}),
+    ("DMS", {"cutoff": 3e38}),
+    ("DMS", {"f_max": 1e30}),
+    ("DMS", {"x0": np.full(5, 1e30)}),
     ("DMS", {"archive": gloam.GridArchive((3, 3), -1, 1, f_min=-1e30)}),
     ("DMS", {"archive": gloam.GridArchive((3, 3), -1e-37, 1e-37)}),
     ("DMS", {"archive": gloam.GridArchive((3, 3), -1e38, 1e38)}),
     ("CMAMAE", {"archive": gloam.GridArchive((3, 3), -1, 1, f_min=1e30)}),
-    ("DDS", {"bandwidth": 1.2e-38}), ("DDS", {"bandwidth": 3e38}),
+    ("DDS", {"bandwidth": 1.2e-38}),
+    ("DDS", {"bandwidth": 3e38}),
     ("MAPElites", {"sigma": 1e11, "x0": np.full(5, -1e30)}),
     ("MAPElitesLine", {"line_sigma": 1e3, "x0": np.full(5, 1e30)}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "changes"), EXTREMES, ids=lambda part: str(part)[:40])

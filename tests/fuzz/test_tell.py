@@ -32,8 +32,11 @@ plain = st.floats(-2, 2, width=32)
 
 @st.composite
 def rows(draw, shape):
-    values = draw(st.lists(st.one_of(plain, extremes), min_size=int(np.prod(shape)),
-                           max_size=int(np.prod(shape))))  # fmt: skip
+    values = draw(
+        st.lists(
+            st.one_of(plain, extremes), min_size=int(np.prod(shape)), max_size=int(np.prod(shape))
+        )
+    )
     dtype = draw(st.sampled_from([np.float64, np.float32, np.float16]))
     with np.errstate(all="ignore"):
         return np.array(values).reshape(shape).astype(dtype)
@@ -59,9 +62,12 @@ def search(request):
 @given(data=st.data())
 def test_tell(search, data):
     arguments = {
-        "objectives": data.draw(rows((BATCH,))), "measures": data.draw(rows((BATCH, 2))),
-        "number": np.zeros(BATCH), "count": np.arange(BATCH), "cells": None,
-    }  # fmt: skip
+        "objectives": data.draw(rows((BATCH,))),
+        "measures": data.draw(rows((BATCH, 2))),
+        "number": np.zeros(BATCH),
+        "count": np.arange(BATCH),
+        "cells": None,
+    }
     for name in data.draw(st.lists(st.sampled_from(sorted(arguments)), max_size=2)):
         arguments[name] = data.draw(odd_values)
     asked, before = search.ask(), search.iteration

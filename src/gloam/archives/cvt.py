@@ -103,8 +103,12 @@ class CVTArchive(Archive):
         self.fields = field_specs(fields)
         if metric == "cosine":
             sound = has_direction(array)
-            checks.expect(bool(sound.all()), "centroids", "no zero rows for cosine distance",
-                          f"{int((~sound).sum())} of them")  # fmt: skip
+            checks.expect(
+                bool(sound.all()),
+                "centroids",
+                "no zero rows for cosine distance",
+                f"{int((~sound).sum())} of them",
+            )
             array = _unit_length(array)
         extent = float(np.linalg.norm(np.ptp(array, axis=0).astype(np.float64)))
         checks.expect(extent < 1e18, "centroids", "distances that have squares in float32",

@@ -121,9 +121,11 @@ class FaissIndex:
         return self._index.search(prepared, count, params=settings)[1]
 
     def exact_candidates(
-        self, prepared: Float[np.ndarray, "n meas"], centroids: Float[np.ndarray, "cells meas"],
+        self,
+        prepared: Float[np.ndarray, "n meas"],
+        centroids: Float[np.ndarray, "cells meas"],
         count: int,
-    ) -> Int[np.ndarray, "n count"]:  # fmt: skip
+    ) -> Int[np.ndarray, "n count"]:
         """The ``count`` nearest centroids of each point, by comparison with every one."""
         wide = self.by_differences
         return _exact_candidates(prepared, centroids, self.origin, count, wide=wide)

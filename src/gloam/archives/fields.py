@@ -13,11 +13,29 @@ from gloam import checks
 FieldSpecs = Mapping[str, Any]
 # Arguments of `tell`, and columns of tables: fields of these names could not be told or stored.
 _RESERVED = {
-    "self", "solution", "solutions", "objective", "objectives", "measures", "cell", "cells",
-    "seed", "iteration",
-}  # fmt: skip
-_DTYPES = ("float32", "float16", "bfloat16", "int32", "int16", "int8", "uint32", "uint16", "uint8",
-           "bool")  # fmt: skip
+    "self",
+    "solution",
+    "solutions",
+    "objective",
+    "objectives",
+    "measures",
+    "cell",
+    "cells",
+    "seed",
+    "iteration",
+}
+_DTYPES = (
+    "float32",
+    "float16",
+    "bfloat16",
+    "int32",
+    "int16",
+    "int8",
+    "uint32",
+    "uint16",
+    "uint8",
+    "bool",
+)
 
 
 def field_specs(fields: FieldSpecs | None) -> dict[str, jax.ShapeDtypeStruct]:
@@ -26,9 +44,13 @@ def field_specs(fields: FieldSpecs | None) -> dict[str, jax.ShapeDtypeStruct]:
     checks.instance("fields", {} if fields is None else fields, Mapping, "Give {name: shape}.")
     for name, spec in (fields or {}).items():
         good = isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name)
-        checks.expect(good and name not in _RESERVED, "fields",
-                      "names that are identifiers, and none of Python's keywords or of "
-                      f"{', '.join(sorted(_RESERVED))}", checks.short(name))  # fmt: skip
+        checks.expect(
+            good and name not in _RESERVED,
+            "fields",
+            "names that are identifiers, and none of Python's keywords or of "
+            f"{', '.join(sorted(_RESERVED))}",
+            checks.short(name),
+        )
         specs[name] = _field_spec(name, spec)
     for name in specs:  # a table names the numbers of an array name_0, name_1, ...
         stem, _, number = name.rpartition("_")
@@ -42,8 +64,13 @@ def _field_spec(name: str, spec: Any) -> jax.ShapeDtypeStruct:
     field = f"fields['{name}']"
     if isinstance(spec, jax.ShapeDtypeStruct):
         dtype = str(spec.dtype)
-        checks.expect(dtype in _DTYPES, field, f"one of the dtypes {', '.join(_DTYPES)}", dtype,
-                      "JAX narrows 64 bits: use int32 or float32.")  # fmt: skip
+        checks.expect(
+            dtype in _DTYPES,
+            field,
+            f"one of the dtypes {', '.join(_DTYPES)}",
+            dtype,
+            "JAX narrows 64 bits: use int32 or float32.",
+        )
         return spec
     sizes = spec if isinstance(spec, Sequence) and not isinstance(spec, str) else (spec,)
     fix = "Give a shape, such as () or (28, 28), or a jax.ShapeDtypeStruct."
@@ -58,8 +85,12 @@ def field_rows(name: str, value: Any, batch: int, spec: jax.ShapeDtypeStruct) ->
     if dtype.kind == "b":
         array = np.asarray(value)
         is_boolean = array.dtype.kind == "b" and not np.ma.isMaskedArray(value)
-        checks.expect(is_boolean and array.shape == shape, name, f"booleans of shape {shape}",
-                      f"{array.dtype} of shape {array.shape}")  # fmt: skip
+        checks.expect(
+            is_boolean and array.shape == shape,
+            name,
+            f"booleans of shape {shape}",
+            f"{array.dtype} of shape {array.shape}",
+        )
         return array
     array = checks.rows(name, value, shape)
     if dtype.kind in "iu":

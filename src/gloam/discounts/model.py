@@ -85,7 +85,8 @@ class DiscountModel(Discount):
         cutoff: float = 0.05,
     ):
         low = checks.finite_array("lower", lower, ndim=1, largest=3e38)
-        low, high = checks.bounds(low, upper, len(low))
+        given: Any = upper
+        low, high = checks.bounds(low, given, len(low))
         self.lower, self.upper = jnp.asarray(low), jnp.asarray(high)
         self.alpha = checks.number("alpha", alpha, at_least=0.0, at_most=1.0)
         self.f_min = checks.objective("f_min", f_min)

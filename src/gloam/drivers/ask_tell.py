@@ -149,8 +149,12 @@ class Search:
             cells = checks.rows("cells", cells, (batch,))
             whole = cells.dtype.kind in "iu"
             inside = whole and bool(((cells >= 0) & (cells < self._archive.cells)).all())
-            checks.expect(inside, "cells", f"indices from 0 to {self._archive.cells - 1}",
-                          f"{cells.dtype} {cells.min()} to {cells.max()}")  # fmt: skip
+            checks.expect(
+                inside,
+                "cells",
+                f"indices from 0 to {self._archive.cells - 1}",
+                f"{cells.dtype} {cells.min()} to {cells.max()}",
+            )
             cells = cells.astype(np.int32)
         valid = self._archive.accepts(points)
         if values is not None:

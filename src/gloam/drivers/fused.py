@@ -189,5 +189,9 @@ def _check_evaluation(domain: Callable, algorithm: Algorithm) -> None:
 def _check_real(name: str, dtype: Any) -> None:
     """Refuse what cannot become float32 without losing a part of it."""
     kinds = jnp.floating, jnp.integer
-    checks.expect(any(jnp.issubdtype(dtype, kind) for kind in kinds), name,
-                  "real numbers (floats or integers)", f"{dtype} from the domain")  # fmt: skip
+    checks.expect(
+        any(jnp.issubdtype(dtype, kind) for kind in kinds),
+        name,
+        "real numbers (floats or integers)",
+        f"{dtype} from the domain",
+    )

@@ -167,8 +167,12 @@ def seed_list(seeds: int | Sequence[int]) -> list[int]:
     if isinstance(seeds, (int, np.integer)):
         return list(range(checks.integer("seeds", seeds, minimum=1)))
     listed = isinstance(seeds, (list, tuple, range)) or np.ndim(seeds) == 1
-    checks.expect(listed and not isinstance(seeds, str), "seeds",
-                  "a number of seeds, or a list of them", checks.short(seeds))  # fmt: skip
+    checks.expect(
+        listed and not isinstance(seeds, str),
+        "seeds",
+        "a number of seeds, or a list of them",
+        checks.short(seeds),
+    )
     found = [checks.seed("seeds", seed) for seed in seeds]
     checks.expect(0 < len(found) == len(set(found)), "seeds", "different seeds, at least one",
                   repr(seeds))  # fmt: skip
