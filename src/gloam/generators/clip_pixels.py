@@ -50,7 +50,6 @@ def prepared(
     if floats:
         images = jnp.moveaxis(images, 1, 3)
         pixels = _resized(0.5 * (jnp.clip(images, -1, 1) + 1), size)
-        pixels = jnp.clip(pixels, 0.0, 1.0)
     else:
         images = jnp.asarray(images)
         images = jnp.repeat(images[..., None], 3, axis=3) if images.ndim == 3 else images
@@ -99,7 +98,9 @@ def _resized(
     rows, columns = _axis_windows((height, width), size)
     exact = jax.lax.Precision.HIGHEST
     wide = jnp.einsum("ij,nhjc->nhic", _matrix(columns, width), images, precision=exact)
-    return jnp.einsum("ij,njwc->niwc", _matrix(rows, height), wide, precision=exact)
+    wide = jnp.clip(wide, 0.0, 1.0)  # the filter overshoots at edges; bytes are cut off, too
+    both = jnp.einsum("ij,njwc->niwc", _matrix(rows, height), wide, precision=exact)
+    return jnp.clip(both, 0.0, 1.0)
 
 
 def _matrix(windows: Windows, old: int) -> Float[Array, "new old"]:

@@ -1,10 +1,11 @@
 """Official StyleGAN3 pickles to safetensors, without PyTorch and without running what they hold.
 
 Loaded plainly, such a file executes the source text inside it. `read_official` reads its data by
-`gloam.generators.safe_pickle`: it admits exactly the globals below, never looks at the source text,
+`gloam.generators.safe_pickle`: it admits exactly the globals below, never executes the source text,
 and reads the tensors' bytes by itself.
 """
 
+import functools
 import io
 import math
 import os
@@ -15,6 +16,7 @@ import numpy as np
 
 from gloam import checks
 from gloam.generators.safe_pickle import Buildable, Global, UnsafePickleError, read_pickle
+from gloam.generators.source_text import only_defines
 from gloam.generators.stylegan3 import METADATA_KEY
 from gloam.generators.stylegan3_settings import StyleGAN3Settings
 from gloam.generators.stylegan3_tensors import tensor_shapes
@@ -30,6 +32,8 @@ _STORAGES = {
     "torch.IntStorage": "<i4",
     "torch.BoolStorage": "?",
 }
+# Every module of a pickle has the whole text of its file.
+_only_defines = functools.lru_cache(maxsize=32)(only_defines)
 _FIX = "Use a network pickle of NVIDIA's StyleGAN3, as downloaded."
 
 
@@ -74,12 +78,15 @@ def read_official(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np
 
 
 class _Module(Buildable):
-    """A PyTorch module: the name of its class and its state. Its source text is dropped."""
+    """A PyTorch module: the name of its class and its state. Its source text is never executed."""
 
     def __init__(self, meta: Any):
         fits = isinstance(meta, dict) and meta.get("type") == "class" and meta.get("version") == 6
         if not fits or not isinstance(meta.get("state"), dict):
             raise UnsafePickleError("a module of another layout than version 6")
+        source = meta.get("module_src")
+        if not isinstance(source, str) or not _only_defines(source):
+            raise UnsafePickleError("source text that does more than to define networks")
         self.class_name, self.state = meta.get("class_name"), meta["state"]
 
     def build(self, state: Any) -> None:

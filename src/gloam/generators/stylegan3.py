@@ -156,7 +156,8 @@ class StyleGAN3(Generator):
         if self.settings.c_dim:
             self._check_rows("labels", labels, self.settings.c_dim)
         w = self.mapping(z, labels)
-        truncated = self.w_avg + truncation * (w - self.w_avg)
+        untouched = isinstance(truncation, (int, float)) and truncation == 1
+        truncated = w if untouched else self.w_avg + truncation * (w - self.w_avg)
         if cutoff is None:
             return truncated
         cutoff = checks.integer("cutoff", cutoff, minimum=0)
@@ -202,7 +203,7 @@ class StyleGAN3(Generator):
 
     @staticmethod
     def _check_rows(name: str, rows: Any, size: int) -> None:
-        shape = jnp.shape(rows)
+        shape = () if rows is None else jnp.shape(rows)
         checks.expect(
             len(shape) == 2 and shape[1] == size,
             name,
