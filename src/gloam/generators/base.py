@@ -61,7 +61,11 @@ class Embedder(eqx.Module):
 
     @abstractmethod
     def embed_images(self, images: Float[Array, "n 3 height width"]) -> Float[Array, "n embedding"]:
-        """Embeddings, of length one, of images with values in [-1, 1]."""
+        """Embeddings, of length one, of images with values in [-1, 1].
+
+        Or of bytes ``(n, height, width[, 3])``, as datasets hold them, if the model is to embed a
+        dataset's pictures.
+        """
 
     @abstractmethod
     def embed_texts(self, texts: Sequence[str]) -> Float[Array, "n embedding"]:
