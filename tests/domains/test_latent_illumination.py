@@ -1,5 +1,7 @@
 """Latent space illumination on small networks, against the formulas written out in NumPy."""
 
+import json
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -215,6 +217,39 @@ def test_landscapes_become_cells(shared_data):
     assert embedded.has_images
     objectives, _ = eqx.filter_jit(lambda domain, q: domain(q))(domain, np.zeros((1, 7)))
     assert 0 < float(objectives[0]) <= 1
+
+
+def test_the_recorded_networks_search_landscapes(shared_data):
+    paths = [shared_data / "stylegan3", shared_data / "clip", shared_data / "images/landscapes"]
+    missing = [str(path) for path in paths if not path.is_dir()]
+    if missing:
+        pytest.skip(f"no {missing}: the recorded networks and landscapes are not here")
+    arguments = json.loads((paths[0] / "tiny32_t_spec.json").read_text())["ctor"]
+    network = StyleGAN3(
+        StyleGAN3Settings.from_constructor(arguments), np.load(paths[0] / "tiny32_t_state.npz")
+    )
+    config = json.loads((paths[1] / "tiny_clip_config.json").read_text())["hf"]
+    model = CLIP(config, dict(np.load(paths[1] / "tiny_clip_hf_state.npz")))
+    prompt = np.load(paths[1] / "tiny_clip_io.npz")["text_features"][0]
+    data = gloam.datasets.from_folder(paths[2]).subsample(9, seed=1)
+    data = LatentIllumination.embedded(data, model, cache=False, progress=False)
+    domain = LatentIllumination(network, model, prompt, data, x0=np.zeros(64), chunk=4)
+    search = gloam.DMS(
+        domain.archive(), domain.x0, 0.2, emitters=1, batch_size=8, init_points=9, empty_points=3
+    )
+    fused = gloam.run(domain, search, seeds=[1], iterations=3, dataset=data, progress=False)
+    evaluate = eqx.filter_jit(lambda domain, q: domain(q))
+    hosted = gloam.optimize(
+        lambda q: tuple(np.asarray(part) for part in evaluate(domain, q)),
+        search,
+        iterations=3,
+        seed=1,
+        progress=False,
+    )
+    scores = [result.metrics["qd_score"].iloc[-1] for result in (fused, hosted)]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-3)
+    assert fused.metrics["coverage"].iloc[-1] > 0
+    assert np.isfinite(scores).all()
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def unit_rows(rows: Float[Array, "n d"]) -> Float[Array, "n d"]:
 
 def _section(config: Any, name: str) -> dict[str, Any]:
     """One tower's part of ``config.json``, with defaults, checked."""
-    found = config.get(name) if isinstance(config, Mapping) else None
+    found: Any = config.get(name) if isinstance(config, Mapping) else None
     checks.expect(
         isinstance(found, Mapping),
         "config.json",

@@ -113,7 +113,8 @@ def _matrix(windows: Windows, old: int) -> Float[Array, "new old"]:
 def _resized_bytes(
     images: UInt8[Array, "n height width channels"], size: int
 ) -> Int[Array, "n size size channels"]:
-    rows, columns = _axis_windows(images.shape[1:3], size)
+    height, width = images.shape[1:3]
+    rows, columns = _axis_windows((height, width), size)
     values = images.astype(jnp.int32)
     for axis, windows in ((2, columns), (1, rows)):  # Pillow's order; each pass ends in bytes
         fixed = np.trunc(windows.weights * 2**_BITS + np.copysign(0.5, windows.weights))
