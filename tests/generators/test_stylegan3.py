@@ -217,6 +217,10 @@ def test_wrong_files_are_refused(tmp_path):
     save_file(tensors, path, metadata)
     with pytest.raises(ValueError, match="layers_of_glass"):
         StyleGAN3.load(path)
+    for text in ("{", "3"):
+        save_file(tensors, path, {"stylegan3_constructor": text})
+        with pytest.raises(ValueError, match="expected constructor arguments as JSON"):
+            StyleGAN3.load(path)
 
 
 @pytest.mark.parametrize(

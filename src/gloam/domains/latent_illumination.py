@@ -48,7 +48,7 @@ class LatentIllumination(Domain):
             already (`embedded`, which `gloam.run` takes as ``dataset``, too). Or an array of
             embeddings.
         x0: Where searches start. By default the best of ``num_starts`` random truncated latents.
-        num_starts: Number of latents to choose ``x0`` from.
+        num_starts: Number of latents to choose ``x0`` from, in batches of up to 16.
         chunk: Number of images that are made at once: fewer need less memory.
         seed: Seed of the samples.
         name: Short name of the problem, as in tables and file names.

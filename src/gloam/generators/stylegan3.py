@@ -83,8 +83,14 @@ class StyleGAN3(Generator):
             f"'{path}' with {sorted(metadata)}",
             _FIX,
         )
-        settings = StyleGAN3Settings.from_constructor(json.loads(metadata[METADATA_KEY]))
-        return StyleGAN3(settings, arrays, half)
+        try:
+            arguments = dict(json.loads(metadata[METADATA_KEY]))
+        except (ValueError, TypeError) as error:
+            raise ValueError(
+                f"StyleGAN3: expected constructor arguments as JSON, got '{path}' with others "
+                f"({error}). {_FIX}"
+            ) from None
+        return StyleGAN3(StyleGAN3Settings.from_constructor(arguments), arrays, half)
 
     @staticmethod
     def random(
