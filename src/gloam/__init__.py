@@ -8,6 +8,7 @@ from gloam import datasets as datasets
 from gloam import discounts as discounts
 from gloam import domains as domains
 from gloam import emitters as emitters
+from gloam import generators as generators
 from gloam._version import __version__ as __version__
 from gloam.algorithms import CMAMAE as CMAMAE
 from gloam.algorithms import DDS as DDS

@@ -2,5 +2,6 @@
 
 from gloam.domains.arm import Arm as Arm
 from gloam.domains.base import Domain as Domain
+from gloam.domains.latent_illumination import LatentIllumination as LatentIllumination
 from gloam.domains.linear_projection import LinearProjection as LinearProjection
 from gloam.domains.triangles import Triangles as Triangles

@@ -1,0 +1,131 @@
+"""Filters against SciPy's designs; resampling against zeros inserted and filters applied."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import signal, special
+
+from gloam.generators import filters, resampling
+from tests.generators import reference
+
+DESIGNS = [
+    (12, 2.0, 12.0, 32),
+    (24, 4.0, 8.0, 64),
+    (12, 16.0, 7.4, 64),
+    (5, 1.0, 3.0, 16),
+    (12, 2.0, 0.5, 32),
+    (40, 5.0, 6.0, 32),
+]
+
+
+@pytest.mark.parametrize(("taps", "cutoff", "width", "rate"), DESIGNS)
+def test_a_lowpass_filter_is_scipys(taps, cutoff, width, rate):
+    expected = signal.firwin(taps, cutoff, width=width, fs=rate)
+    found = filters.lowpass(taps, cutoff, width, rate)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize(("taps", "cutoff", "width", "rate"), DESIGNS)
+def test_a_radial_filter_is_a_windowed_jinc(taps, cutoff, width, rate):
+    beta = signal.kaiser_beta(signal.kaiser_atten(taps, width / (rate / 2)))
+    window = signal.windows.kaiser(taps, beta)
+    expected = np.zeros((taps, taps))
+    for i in range(taps):
+        for j in range(taps):
+            r = np.hypot(i - (taps - 1) / 2, j - (taps - 1) / 2) / rate
+            jinc = special.j1(2 * np.pi * cutoff * r) / (np.pi * r) if r else cutoff
+            expected[i, j] = jinc * window[i] * window[j]
+    found = filters.radial_lowpass(taps, cutoff, width, rate)
+    np.testing.assert_allclose(found, expected / expected.sum(), rtol=0, atol=1e-7)
+
+
+def picture(height, width, channels=3):
+    images = np.random.default_rng(0).standard_normal((2, channels, height, width))
+    return images, jnp.asarray(images.transpose(0, 2, 3, 1), jnp.float32)
+
+
+def naive_axis(images, taps, axis, **options):
+    """``upfirdn`` of one axis: the other one is turned into channels."""
+    n, c, h, w = images.shape
+    if axis == 1:
+        rows = images.transpose(0, 1, 3, 2).reshape(n, c * w, h, 1)
+    else:
+        rows = images.reshape(n, c * h, w, 1)
+    up, down, (before, after) = (
+        options.get("up", 1),
+        options.get("down", 1),
+        options.get("padding", (0, 0)),
+    )
+    long = np.zeros((n, rows.shape[1], rows.shape[2] * up))
+    long[:, :, ::up] = rows[..., 0]
+    long = np.pad(long, ((0, 0), (0, 0), (max(before, 0), max(after, 0))))
+    long = long[:, :, max(-before, 0) : long.shape[2] - max(-after, 0)]
+    result = np.stack([[np.convolve(r, taps, "valid")[::down] for r in image] for image in long])
+    if axis == 1:
+        return result.reshape(n, c, w, -1).transpose(0, 3, 2, 1)
+    return result.reshape(n, c, h, -1).transpose(0, 2, 3, 1)
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+@pytest.mark.parametrize(
+    ("factor", "taps", "padding"),
+    [
+        (2, 12, (9, 8)),
+        (4, 24, (-6, -9)),
+        (2, 12, (-3, -4)),
+        (1, 1, (0, 0)),
+        (2, 1, (0, 0)),
+        (3, 7, (5, 0)),
+        (1, 5, (2, 2)),
+        (2, 3, (0, 7)),
+    ],
+)
+def test_upsampling_is_zeros_inserted_and_filtered(factor, taps, padding, axis):
+    images, ours = picture(13, 11)
+    values = np.random.default_rng(1).standard_normal(taps)
+    expected = naive_axis(images, factor * values, axis, up=factor, padding=padding)
+    found = resampling.upsample(
+        ours, jnp.asarray(values, jnp.float32), factor=factor, axis=axis, padding=padding
+    )
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+@pytest.mark.parametrize(("factor", "taps"), [(2, 12), (2, 1), (1, 1), (4, 5), (3, 8), (1, 13)])
+def test_downsampling_is_filtered_and_every_nth_kept(factor, taps, axis):
+    images, ours = picture(13, 16)
+    values = np.random.default_rng(1).standard_normal(taps)
+    expected = naive_axis(images, values, axis, down=factor)
+    found = resampling.downsample(ours, jnp.asarray(values, jnp.float32), factor=factor, axis=axis)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(12,), (12, 12)], ids=["separable", "radial"])
+@pytest.mark.parametrize(("up", "padding"), [(2, (9, 8)), (4, (-6, -9)), (2, (-5, -6))])
+@pytest.mark.parametrize("clamp", [None, 0.3])
+def test_a_filtered_leaky_relu_is_its_three_steps(shape, up, padding, clamp):
+    images, ours = picture(20, 20)
+    rng = np.random.default_rng(2)
+    up_taps, down_taps = rng.standard_normal(6 * up), rng.standard_normal(shape)
+    taps = reference.two_axes(up_taps) * up**2
+    large = reference.upfirdn(images, taps, up=up, padding=padding)
+    large = 1.4 * np.where(large > 0, large, 0.2 * large)
+    large = large if clamp is None else large.clip(-clamp, clamp)
+    expected = reference.upfirdn(large, reference.two_axes(down_taps), down=2)
+    apply = partial(
+        resampling.filtered_leaky_relu,
+        up=up,
+        down=2,
+        padding=padding,
+        gain=1.4,
+        slope=0.2,
+        clamp=clamp,
+    )
+    found = jax.jit(apply)(ours, up_taps.astype(np.float32), down_taps.astype(np.float32))
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(
+        found.transpose(0, 3, 1, 2) / scale, expected / scale, rtol=0, atol=1e-5
+    )
