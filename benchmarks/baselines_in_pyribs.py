@@ -22,7 +22,7 @@ from ribs.archives import CVTArchive, DensityArchive, GridArchive
 from ribs.emitters import EvolutionStrategyEmitter
 from ribs.schedulers import Scheduler
 
-from gloam.benchmark.problem import Problem
+from gloam.peers.problem import Problem
 
 SIZE = 100
 BANDWIDTH = {2: 25.6, 10: 5.12, 20: 2.56, 50: 1.024}
@@ -119,11 +119,17 @@ def search(args: argparse.Namespace) -> Scheduler:
         sigma0, ranker = 0.5, "imp"
     emitters = [
         EvolutionStrategyEmitter(
-            guide, x0=np.zeros(SIZE), sigma0=sigma0, ranker=ranker, selection_rule="mu",
-            restart_rule="basic", batch_size=36, seed=1000 * args.seed + number,
+            guide,
+            x0=np.zeros(SIZE),
+            sigma0=sigma0,
+            ranker=ranker,
+            selection_rule="mu",
+            restart_rule="basic",
+            batch_size=36,
+            seed=1000 * args.seed + number,
         )
         for number in range(15)
-    ]  # fmt: skip
+    ]
     return Scheduler(guide, emitters, result_archive=result)
 
 

@@ -20,8 +20,13 @@ def seconds(code: str, *arguments: str, cache: str) -> float:
     environment = os.environ | {"XDG_CACHE_HOME": cache}
     environment.pop("JAX_COMPILATION_CACHE_DIR", None)
     start = time.perf_counter()
-    done = subprocess.run([sys.executable, "-c", code, *arguments], env=environment,
-                          capture_output=True, text=True, check=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     elapsed = time.perf_counter() - start
     return float(done.stdout) if code is IMPORT else elapsed
 
@@ -33,8 +38,11 @@ def main() -> int:
             importing = seconds(IMPORT, cache=folder)
             cold = seconds(FIRST, f"{folder}/a", cache=folder)
             warm = seconds(FIRST, f"{folder}/b", cache=folder)
-        print(f"{number}: import {importing:.2f} s, first iteration {cold:.1f} s with an empty "
-              f"cache, {warm:.1f} s with a warm one", flush=True)  # fmt: skip
+        print(
+            f"{number}: import {importing:.2f} s, first iteration {cold:.1f} s with an empty "
+            f"cache, {warm:.1f} s with a warm one",
+            flush=True,
+        )
     return 0
 
 

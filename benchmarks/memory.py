@@ -9,7 +9,6 @@ import numpy as np
 
 import gloam
 from gloam.domains import LinearProjection
-from gloam.drivers.fused import Fused
 
 
 def resident() -> float:
@@ -28,7 +27,7 @@ def growth(iterations: int) -> None:
     """Resident memory along a long run of both drivers on 2D LP Sphere."""
     domain = LinearProjection(2)
     algorithm = gloam.DMS(domain.archive(), domain.x0, 0.5)
-    fused = Fused(domain, algorithm, [0])
+    fused = FusedDriver(domain, algorithm, [0])
     fused.start()
     search = gloam.Search(algorithm)
     for step in range(6):
@@ -36,8 +35,11 @@ def growth(iterations: int) -> None:
         for _ in range(iterations // 50 if step else 50):
             x = search.ask()
             search.tell(1 - np.square(x).mean(axis=1), x[:, :2])
-        print(f"fused {fused.iteration:>6} iterations, ask-tell {search.iteration:>5}: "
-              f"{resident():.0f} MB", flush=True)  # fmt: skip
+        print(
+            f"fused {fused.iteration:>6} iterations, ask-tell {search.iteration:>5}: "
+            f"{resident():.0f} MB",
+            flush=True,
+        )
 
 
 def large(cells: int, measures: int, solution: int, iterations: int) -> None:
@@ -48,9 +50,12 @@ def large(cells: int, measures: int, solution: int, iterations: int) -> None:
     archive = gloam.CVTArchive(centroids, index="exact")  # million.py is about FAISS
     del centroids
     algorithm = gloam.DMS(archive, np.zeros(solution), 0.5)
-    print(f"{cells:,} cells x {measures} measures, solutions of {solution:,} numbers, "
-          f"{type(algorithm.emitter.strategy).__name__}: built in "
-          f"{time.perf_counter() - start:.0f} s, {resident():.0f} MB", flush=True)  # fmt: skip
+    print(
+        f"{cells:,} cells x {measures} measures, solutions of {solution:,} numbers, "
+        f"{type(algorithm.emitter.strategy).__name__}: built in "
+        f"{time.perf_counter() - start:.0f} s, {resident():.0f} MB",
+        flush=True,
+    )
     search = gloam.Search(algorithm)
     weights = random.standard_normal((solution, measures), dtype=np.float32) / solution**0.5
     for _ in range(iterations):
@@ -58,8 +63,11 @@ def large(cells: int, measures: int, solution: int, iterations: int) -> None:
         x = search.ask()
         search.tell(-np.square(x).mean(axis=1), x @ weights)
         search.state.iteration.block_until_ready()
-        print(f"  iteration {search.iteration}: {time.perf_counter() - start:.2f} s, "
-              f"{resident():.0f} MB", flush=True)  # fmt: skip
+        print(
+            f"  iteration {search.iteration}: {time.perf_counter() - start:.2f} s, "
+            f"{resident():.0f} MB",
+            flush=True,
+        )
     print(f"  most ever held: {peak():.0f} MB", flush=True)
 
 

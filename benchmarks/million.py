@@ -43,7 +43,7 @@ def points(
     index, centroids = archive.index, np.asarray(archive.centroids)
     assert index is not None
     batch, measures = unseen.shape
-    own = centroids[random.integers(0, archive.cells, batch)]
+    own = centroids[random.integers(0, archive.num_cells, batch)]
     two = exact_candidates(index.prepared(own), centroids, index.origin, 2)
     gap = np.linalg.norm(own - centroids[two[:, 1]], axis=1, keepdims=True)
     noise = random.standard_normal((2, batch, measures), dtype=np.float32)
@@ -71,18 +71,22 @@ def assignment(archive: gloam.CVTArchive, batches: dict[str, np.ndarray], repeat
             found = archive.index_on_host(batch)
             times.append(1e3 * (time.perf_counter() - start))
         assert found is not None
-        distance = [np.linalg.norm(prepared + index.origin - centroids[cells], axis=1)
-                    for cells in (found, exact)]  # fmt: skip
-        print(f"  {kind}: recall {np.mean(found == exact):.3f}, the item found is "
-              f"{100 * (distance[0].sum() / distance[1].sum() - 1):.1f}% farther than the nearest; "
-              f"{np.median(times):.0f} ms ({min(times):.0f}-{max(times):.0f}) for {len(batch)}",
-              flush=True)  # fmt: skip
+        distance = [
+            np.linalg.norm(prepared + index.origin - centroids[cells], axis=1)
+            for cells in (found, exact)
+        ]
+        print(
+            f"  {kind}: recall {np.mean(found == exact):.3f}, the item found is "
+            f"{100 * (distance[0].sum() / distance[1].sum() - 1):.1f}% farther than the nearest; "
+            f"{np.median(times):.0f} ms ({min(times):.0f}-{max(times):.0f}) for {len(batch)}",
+            flush=True,
+        )
 
 
 def search(archive: gloam.CVTArchive, iterations: int, random: np.random.Generator) -> None:
     """DMS by ask-tell: solutions of 100 numbers, mapped linearly to measures."""
     algorithm = gloam.DMS(archive, np.zeros(100), 0.5)
-    weights = random.standard_normal((100, archive.measures), dtype=np.float32)
+    weights = random.standard_normal((100, archive.measure_dim), dtype=np.float32)
     run = gloam.Search(algorithm)
     times = []
     for _ in range(iterations):
@@ -91,10 +95,12 @@ def search(archive: gloam.CVTArchive, iterations: int, random: np.random.Generat
         run.state.iteration.block_until_ready()
         times.append(1e3 * (time.perf_counter() - start))
     warm = times[len(times) > 1 :]
-    print(f"{iterations} iterations of DMS by ask-tell in {sum(times) / 1e3:.0f} s: median "
-          f"{np.median(warm):.0f} ms an iteration ({min(warm):.0f}-{max(warm):.0f}), "
-          f"{len(run.archive):,} cells filled; most ever held {peak():.0f} MB",
-          flush=True)  # fmt: skip
+    print(
+        f"{iterations} iterations of DMS by ask-tell in {sum(times) / 1e3:.0f} s: median "
+        f"{np.median(warm):.0f} ms an iteration ({min(warm):.0f}-{max(warm):.0f}), "
+        f"{len(run.elites):,} cells filled; most ever held {peak():.0f} MB",
+        flush=True,
+    )
 
 
 def main() -> int:
@@ -114,15 +120,20 @@ def main() -> int:
     random = np.random.default_rng(0)
     rows = items(options.items + options.batch, options.measures, options.data, random)
     given, unseen = rows[: options.items], rows[options.items :].copy()
-    print(f"{options.items:,} x {options.measures}, {options.data}, {options.metric}: "
-          f"{resident():.0f} MB, load {os.getloadavg()[0]:.1f}", flush=True)  # fmt: skip
+    print(
+        f"{options.items:,} x {options.measures}, {options.data}, {options.metric}: "
+        f"{resident():.0f} MB, load {os.getloadavg()[0]:.1f}",
+        flush=True,
+    )
     start = time.perf_counter()
     settings = Faiss(options.index, recall=options.recall, lists=options.lists)
     archive = gloam.CVTArchive(given, metric=options.metric, index=settings)
     assert archive.index is not None  # which builds it
-    print(f"built in {time.perf_counter() - start:.0f} s, {resident():.0f} MB, most ever held "
-          f"{peak():.0f} MB, load {os.getloadavg()[0]:.1f}\n  {archive.index}",
-          flush=True)  # fmt: skip
+    print(
+        f"built in {time.perf_counter() - start:.0f} s, {resident():.0f} MB, most ever held "
+        f"{peak():.0f} MB, load {os.getloadavg()[0]:.1f}\n  {archive.index}",
+        flush=True,
+    )
     assignment(archive, points(archive, unseen, random), options.repeats)
     if options.iterations:
         search(archive, options.iterations, random)

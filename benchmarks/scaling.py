@@ -11,13 +11,12 @@ import numpy as np
 import pandas as pd
 
 import gloam
-from gloam.benchmark.compare import Neighbours
 from gloam.domains import LinearProjection
-from gloam.drivers.fused import Fused
 from gloam.experiments.tables import as_markdown
+from gloam.peers.compare import Neighbours
 
 # What is varied, one at a time, around the paper's 10D problem.
-STANDARD = {"measures": 10, "cells": 10_000, "solution": 100, "emitters": 15, "seeds": 1}
+STANDARD = {"measures": 10, "cells": 10_000, "solution": 100, "num_emitters": 15, "seeds": 1}
 AXES = {
     "measures": [2, 10, 50, 100, 200, 784],
     "cells": [1_000, 10_000, 100_000, 1_000_000],
@@ -28,20 +27,20 @@ AXES = {
 GPU_SEEDS = [1, 5, 20, 50, 100, 200]
 
 
-def driver(measures: int, cells: int, solution: int, emitters: int, seeds: int) -> Fused:
+def driver(measures: int, cells: int, solution: int, emitters: int, seeds: int) -> FusedDriver:
     """A search on LP Sphere with random centroids, which are as costly as any."""
     size = measures * max(1, round(solution / measures))
     edge = 5.12 * size / measures
     centroids = np.random.default_rng(0).uniform(-edge, edge, (cells, measures))
     archive = gloam.CVTArchive(centroids.astype(np.float32), -edge, edge)
-    domain = LinearProjection(measures, solution=size)
-    algorithm = gloam.DMS(archive, np.zeros(size), 0.5, emitters=emitters)
-    made = Fused(domain, algorithm, list(range(seeds)))
+    domain = LinearProjection(measures, solution_dim=size)
+    algorithm = gloam.DMS(archive, np.zeros(size), 0.5, num_emitters=emitters)
+    made = FusedDriver(domain, algorithm, list(range(seeds)))
     made.start()
     return made
 
 
-def milliseconds(one: Fused, repeats: int, seconds: float) -> list[float]:
+def milliseconds(one: FusedDriver, repeats: int, seconds: float) -> list[float]:
     """Milliseconds of an iteration (all seeds) in each of some stretches."""
     one.advance(3)
     start = time.perf_counter()
@@ -71,14 +70,20 @@ def main() -> int:
         for value in values:
             if value > options.largest:
                 continue
-            times = milliseconds(driver(**(STANDARD | {axis: value})), options.repeats,
-                                 options.seconds)  # fmt: skip
+            times = milliseconds(
+                driver(**(STANDARD | {axis: value})), options.repeats, options.seconds
+            )
             middle = statistics.median(times)
-            rows.append({
-                "axis": axis, "value": value, "ms/iteration": round(middle, 2),
-                "min": round(min(times), 2), "max": round(max(times), 2),
-                "iterations/s": round(1000 / middle, 1),
-            })  # fmt: skip
+            rows.append(
+                {
+                    "axis": axis,
+                    "value": value,
+                    "ms/iteration": round(middle, 2),
+                    "min": round(min(times), 2),
+                    "max": round(max(times), 2),
+                    "iterations/s": round(1000 / middle, 1),
+                }
+            )
             print(rows[-1], flush=True)
     table = pd.DataFrame(rows)
     print(f"\n{jax.devices()[0].device_kind}, jax {jax.__version__}; otherwise {STANDARD}\n")

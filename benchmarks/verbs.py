@@ -15,13 +15,12 @@ import pandas as pd
 from gloam import step
 from gloam.algorithms import Algorithm
 from gloam.archives import add, random_elites, random_empty_cells
-from gloam.benchmark.compare import Neighbours
-from gloam.benchmark.problem import Problem
 from gloam.drivers.compiling import compiled
-from gloam.drivers.fused import Fused
 from gloam.drivers.splitting import for_programs, split
 from gloam.emitters.cma_es import lazy_gap
 from gloam.experiments.tables import as_markdown
+from gloam.peers.compare import Neighbours
+from gloam.peers.problem import Problem
 from gloam.records import Batch
 
 
@@ -78,9 +77,16 @@ class Stopwatch:
 
 
 def adapt(
-    algorithm: Algorithm, emitter: Any, proposal: Any, scored: Any, added: Any, batch: Batch,
-    store: Any, finished: Any, key: Any,
-) -> Any:  # fmt: skip
+    algorithm: Algorithm,
+    emitter: Any,
+    proposal: Any,
+    scored: Any,
+    added: Any,
+    batch: Batch,
+    store: Any,
+    finished: Any,
+    key: Any,
+) -> Any:
     """ADAPT as `step.tell` does it, with the elites for restarts."""
     own = algorithm.emitter
     elites = random_elites(store, own.elites_to_adapt, own.x0, key=key)
@@ -100,13 +106,13 @@ def train(
 
 def costs(problem: Problem, iterations: int, repeats: int, seeds: int) -> dict[str, float]:
     """Milliseconds of each verb after ``iterations`` iterations, of all seeds together."""
-    fused = Fused(problem.domain, problem.ours, list(range(seeds)))
+    fused = FusedDriver(problem.domain, problem.ours, list(range(seeds)))
     fused.start()
     fused.advance(iterations)
     state, key = jax.tree.map(jnp.copy, fused.state), jax.random.split(jax.random.key(1), seeds)
     if seeds == 1:  # the iteration has no axis of seeds
         state, key = jax.tree.map(lambda leaf: leaf[0] if leaf.ndim else leaf, (state, key))
-    gap = lazy_gap(len(problem.x0), problem.ours.emitter.each)
+    gap = lazy_gap(len(problem.x0), problem.ours.emitter.batch_size)
     watch = Stopwatch(problem.ours, repeats, seeds)
 
     proposal = watch("ask", step.ask, state)
@@ -118,8 +124,19 @@ def costs(problem: Problem, iterations: int, repeats: int, seeds: int) -> dict[s
     store, added = watch("add", lambda _, s, b: add(s, b), state.store, batch, donate=True)
     often, seldom = "adapt", f"adapt, factorising (1 in {gap})"
     for name, finished in ((often, gap * 1001 + 1), (seldom, gap * 1001)):
-        watch(name, adapt, state.emitter, proposal, scored, added, batch, store,
-              jnp.int32(finished), key, donate=True)  # fmt: skip
+        watch(
+            name,
+            adapt,
+            state.emitter,
+            proposal,
+            scored,
+            added,
+            batch,
+            store,
+            jnp.int32(finished),
+            key,
+            donate=True,
+        )
     watch("train", train, state.discount, batch, scored, store, key, donate=True)
 
     found = dict(watch.milliseconds)
@@ -144,15 +161,28 @@ def main() -> int:
         epilog="Example: verbs.py --measures 10 --repeats 200. Quote figures only from a machine "
         "with nothing else to do.",
     )
-    parser.add_argument("--measures", type=int, nargs="+", default=[2, 10, 50], metavar="K",
-                        help="numbers of measures (2 10 50)")  # fmt: skip
+    parser.add_argument(
+        "--measures",
+        type=int,
+        nargs="+",
+        default=[2, 10, 50],
+        metavar="K",
+        help="numbers of measures (2 10 50)",
+    )
     parser.add_argument("--centroids", type=Path, metavar="FOLDER", help="folder with lp_{K}d.npy")
-    parser.add_argument("--iterations", type=int, default=100, metavar="N",
-                        help="iterations before the verbs are timed (100)")  # fmt: skip
-    parser.add_argument("--repeats", type=int, default=100, metavar="N",
-                        help="calls of each verb (100)")  # fmt: skip
-    parser.add_argument("--seeds", type=int, default=1, metavar="N",
-                        help="seeds that every call works for (1)")  # fmt: skip
+    parser.add_argument(
+        "--iterations",
+        type=int,
+        default=100,
+        metavar="N",
+        help="iterations before the verbs are timed (100)",
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=100, metavar="N", help="calls of each verb (100)"
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=1, metavar="N", help="seeds that every call works for (1)"
+    )
     options = parser.parse_args()
     neighbours = Neighbours()
     problems = [Problem("dms", k, options.centroids) for k in options.measures]
@@ -161,8 +191,10 @@ def main() -> int:
         for problem in problems
     }
     table = pd.DataFrame(columns).map("{:.3f}".format).rename_axis("verb").reset_index()
-    print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}, {options.seeds} seeds, "
-          "milliseconds\n")  # fmt: skip
+    print(
+        f"{jax.devices()[0].device_kind}, jax {jax.__version__}, {options.seeds} seeds, "
+        "milliseconds\n"
+    )
     print(as_markdown(table))
     print(neighbours)
     return 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 
 import gloam
-from gloam.benchmark.problem import Problem
+from gloam.peers.problem import Problem
 
 
 def main() -> int:
@@ -22,19 +22,29 @@ def main() -> int:
     parser.add_argument("--measures", type=int, default=2, metavar="K", help="measures (2)")
     parser.add_argument("--centroids", type=Path, metavar="FOLDER", help="folder with lp_{K}d.npy")
     parser.add_argument("--seeds", type=int, default=20, metavar="N", help="trials (20)")
-    parser.add_argument("--iterations", type=int, default=10_000, metavar="N",
-                        help="iterations (10000)")  # fmt: skip
-    parser.add_argument("--log-every", type=int, default=1000, metavar="N",
-                        help="iterations between two rows of metrics (1000)")  # fmt: skip
+    parser.add_argument(
+        "--iterations", type=int, default=10_000, metavar="N", help="iterations (10000)"
+    )
+    parser.add_argument(
+        "--log-every",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="iterations between two rows of metrics (1000)",
+    )
     options = parser.parse_args()
     device = jax.devices()[0].device_kind
 
     start = time.perf_counter()
     problem = Problem("dms", options.measures, options.centroids)
     result = gloam.run(
-        problem.domain, problem.ours, seeds=options.seeds, iterations=options.iterations,
-        log_every=options.log_every, progress=False,
-    )  # fmt: skip
+        problem.domain,
+        problem.ours,
+        seeds=options.seeds,
+        iterations=options.iterations,
+        log_every=options.log_every,
+        progress=False,
+    )
     spent = time.perf_counter() - start
     rows = result.metrics
     last = rows[rows["iteration"] == options.iterations]

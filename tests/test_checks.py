@@ -111,18 +111,34 @@ def test_bounds_are_vectors():
 @pytest.mark.parametrize(
     ("lower", "upper", "message"),
     [
-        ([0, 0, 0], 1, "lower: expected a scalar or 2 numbers, got shape (3,). "
-                       "Give one bound for each measure."),
-        (0, [[1, 1]], "upper: expected a scalar or 2 numbers, got shape (1, 2). "
-                      "Give one bound for each measure."),
+        (
+            [0, 0, 0],
+            1,
+            "lower: expected a scalar or 2 numbers, got shape (3,). "
+            "Give one bound for each measure.",
+        ),
+        (
+            0,
+            [[1, 1]],
+            "upper: expected a scalar or 2 numbers, got shape (1, 2). "
+            "Give one bound for each measure.",
+        ),
         (0, [1, np.inf], "upper: expected finite bounds, got [1.0, inf]."),
         (np.nan, 1, "lower: expected finite bounds, got nan."),
-        (0, [1, 0], "lower, upper: expected lower < upper in every dimension, "
-                    "got [0.0, 0.0] and [1.0, 0.0]."),
-        (2, 1, "lower, upper: expected lower < upper in every dimension, "
-               "got [2.0, 2.0] and [1.0, 1.0]."),
+        (
+            0,
+            [1, 0],
+            "lower, upper: expected lower < upper in every dimension, "
+            "got [0.0, 0.0] and [1.0, 0.0].",
+        ),
+        (
+            2,
+            1,
+            "lower, upper: expected lower < upper in every dimension, "
+            "got [2.0, 2.0] and [1.0, 1.0].",
+        ),
     ],
-)  # fmt: skip
+)
 def test_other_bounds_are_refused(lower, upper, message):
     with refused(message):
         checks.bounds(lower, upper, 2)
@@ -151,12 +167,20 @@ def test_solution_bounds_may_be_absent_or_open():
     [
         (1, -1, "solution bounds: expected lower < upper in every dimension, got 1 and -1."),
         (np.nan, 1, "solution bounds: expected lower < upper in every dimension, got nan and 1."),
-        (0.5, 1, "x0: expected a point inside the solution bounds, got 0 to 0. "
-                 "Move x0 or widen the bounds."),
-        (None, [1, -1], "x0: expected a point inside the solution bounds, got 0 to 0. "
-                        "Move x0 or widen the bounds."),
+        (
+            0.5,
+            1,
+            "x0: expected a point inside the solution bounds, got 0 to 0. "
+            "Move x0 or widen the bounds.",
+        ),
+        (
+            None,
+            [1, -1],
+            "x0: expected a point inside the solution bounds, got 0 to 0. "
+            "Move x0 or widen the bounds.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_other_solution_bounds_are_refused(lower, upper, message):
     with refused(message):
         checks.solution_bounds(lower, upper, X0)
@@ -193,15 +217,19 @@ def test_existing_files(tmp_path):
 
 def test_rows_may_be_nan_but_must_fit():
     assert checks.rows("objectives", [1.0, np.nan], (2,)).shape == (2,)
-    with refused("objectives: expected shape (2,) (one row for each solution asked), "
-                 "got shape (2, 1). Return one row for each row of ask()."):  # fmt: skip
+    with refused(
+        "objectives: expected shape (2,) (one row for each solution asked), "
+        "got shape (2, 1). Return one row for each row of ask()."
+    ):
         checks.rows("objectives", [[1.0], [2.0]], (2,))
 
 
 def test_fields_must_be_those_declared():
     checks.same_names("fields", {"a": (), "b": ()}, {"b": 1, "a": 2})
-    with refused("fields: expected the fields ['a', 'b'], got ['a']. "
-                 "Declare fields when building the archive: fields={'name': shape}."):  # fmt: skip
+    with refused(
+        "fields: expected the fields ['a', 'b'], got ['a']. "
+        "Declare fields when building the archive: fields={'name': shape}."
+    ):
         checks.same_names("fields", {"b": (), "a": ()}, {"a": 1})
 
 

@@ -10,8 +10,8 @@ import gloam
 
 # Peers that need not be installed, and the template, which is a text to copy.
 LEFT_OUT = {
-    "gloam.benchmark.pyribs",
-    "gloam.benchmark.qdax",
+    "gloam.peers.pyribs",
+    "gloam.peers.qdax",
     "gloam.cli.template",
     "gloam.__main__",
 }
@@ -34,4 +34,4 @@ def test_examples(name):
     for test in examples(name):
         runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
         runner.run(test)
-        assert runner.summarize(verbose=False).failed == 0, test.name
+        assert runner.archive_metrics(verbose=False).failed == 0, test.name

@@ -19,15 +19,15 @@ from gloam.experiments.presets import SETTINGS
     ],
 )
 def test_qd_score_after_400_iterations(name, bound):
-    domain = gloam.domains.LinearProjection(measures=2)
+    domain = gloam.domains.LinearProjection(measure_dim=2)
     result = gloam.run(
         domain, paper_algorithm(name, domain), seeds=[0], iterations=400, progress=False
-    )  # fmt: skip
+    )
     assert result.metrics["qd_score"].iloc[-1] > bound
 
 
 def test_a_shifted_objective_reaches_the_coverage_of_the_plain_one():
-    domain = gloam.domains.LinearProjection(measures=2, solution=20)
+    domain = gloam.domains.LinearProjection(measure_dim=2, solution_dim=20)
 
     def coverage(shift):
         def evaluate(solutions):
@@ -35,7 +35,7 @@ def test_a_shifted_objective_reaches_the_coverage_of_the_plain_one():
             return objectives + shift, measures
 
         archive = gloam.GridArchive((40, 40), -domain.edge, domain.edge, f_min=shift)
-        settings = SETTINGS["dms"]["2d-lp"] | {"emitters": 5, "f_max": shift + 1.0}
+        settings = SETTINGS["dms"]["2d-lp"] | {"num_emitters": 5, "f_max": shift + 1.0}
         algorithm = gloam.DMS(archive, domain.x0, **settings)
         result = gloam.run(evaluate, algorithm, seeds=[0, 1], iterations=200, progress=False)
         return result.metrics["coverage"].iloc[-2:].mean()

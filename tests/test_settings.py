@@ -17,7 +17,7 @@ X0 = np.zeros(5)
 
 _PROGRAM = """
 import jax, numpy as np, gloam
-from gloam.drivers.fused import Fused
+from gloam.drivers.fused_driver import FusedDriver
 from gloam.emitters import LMMAES, SepCMAES
 
 def evaluate(solutions):
@@ -25,8 +25,8 @@ def evaluate(solutions):
 
 grid = gloam.GridArchive((6, 6), -2.0, 2.0)
 cvt = gloam.CVTArchive(np.random.default_rng(0).uniform(-2, 2, (50, 2)), -2.0, 2.0)
-x0, cma = np.zeros(9), {"emitters": 2, "batch_size": 4}
-small = {"init_points": 10, "empty_points": 5}
+x0, cma = np.zeros(9), {"num_emitters": 2, "batch_size": 4}
+small = {"num_init_points": 10, "num_empty_points": 5}
 algorithms = [
     gloam.DMS(cvt, x0, 0.3, lower=-1, upper=1, **cma, **small),
     gloam.DMS(grid, x0, 0.3, strategy=SepCMAES(), **cma, **small),
@@ -36,14 +36,14 @@ algorithms = [
 ]
 narrow = ("float32", "int32", "key<fry>")
 for algorithm in algorithms:
-    driver = Fused(evaluate, algorithm, [0, 1])
+    driver = FusedDriver(evaluate, algorithm, [0, 1])
     driver.start()
     driver.advance(2)
     search = gloam.Search(algorithm, 2**40)
     search.tell(*evaluate(search.ask()))
     for leaf in jax.tree.leaves((driver.state, search.state)):
         assert str(leaf.dtype) in narrow, leaf.dtype
-    assert np.isfinite(search.stats["qd_score"])
+    assert np.isfinite(search.metrics["qd_score"])
 print(np.asarray(search.ask())[0].tolist())
 """
 
@@ -92,7 +92,7 @@ def test_other_seeds_are_refused(seed):
     with pytest.raises(ValueError, match="seed"):
         small_search(seed)
     with pytest.raises(ValueError, match="seeds"):
-        gloam.drivers.session.seed_list([seed])
+        gloam.drivers.entry_points.seed_list([seed])
 
 
 # Fields
@@ -125,7 +125,7 @@ def test_values_that_a_field_cannot_hold_are_refused(value):
     with pytest.raises(ValueError, match="count: expected whole numbers"):
         search.tell(np.ones(BATCH), np.zeros((BATCH, 2)), count=count)
     search.tell(np.ones(BATCH), np.zeros((BATCH, 2)), count=np.full(BATCH, 2**31 - 1))
-    assert search.archive.field("count").tolist() == [2**31 - 1]
+    assert search.elites.field("count").tolist() == [2**31 - 1]
 
 
 # Numbers
@@ -181,9 +181,9 @@ def test_arrays_that_are_no_real_numbers_are_refused(kind):
 
 def test_huge_objectives_and_measures_leave_the_state_finite():
     archive = gloam.GridArchive((4, 4), -1, 1)
-    cma = {"emitters": 2, "batch_size": 3}
+    cma = {"num_emitters": 2, "batch_size": 3}
     for algorithm in (
-        gloam.DMS(archive, X0, 0.3, init_points=8, empty_points=4, **cma),
+        gloam.DMS(archive, X0, 0.3, num_init_points=8, num_empty_points=4, **cma),
         gloam.CMAMAE(archive, X0, 0.3, **cma),
         gloam.DDS(archive, X0, 0.3, bandwidth=0.5, buffer_size=8, **cma),
     ):
@@ -192,7 +192,7 @@ def test_huge_objectives_and_measures_leave_the_state_finite():
             search.ask()
             objectives = np.array([3e38, 1e30, 1e20, 1.0, 1.0, 1.0])
             search.tell(objectives, np.linspace(-3e38, 3e38, 12).reshape(6, 2))
-        assert search.stats["failed"] == 1
+        assert search.metrics["failed"] == 1
         rest = jax.tree.leaves((search.state.emitter, search.state.discount))
         assert all(np.isfinite(leaf).all() for leaf in rest)
 
@@ -208,8 +208,8 @@ def test_evaluations_of_other_real_dtypes_become_float32(dtype):
     archive = gloam.GridArchive((4, 4), -1, 1)
     algorithm = gloam.MAPElites(archive, X0, 0.5, batch_size=BATCH)
     result = gloam.run(evaluate, algorithm, iterations=2, progress=False)
-    assert result.archive.store.objectives.dtype == np.float32
-    assert result.archive.best == 1.0
+    assert result.elites.store.objectives.dtype == np.float32
+    assert result.elites.best_objective == 1.0
 
 
 def test_complex_evaluations_are_refused():

@@ -16,7 +16,14 @@ X0 = np.full(10, 0.3, np.float32)
 
 def dms(archive, network=None):
     return gloam.DMS(
-        archive, X0, 0.2, emitters=2, batch_size=6, init_points=20, empty_points=5, network=network
+        archive,
+        X0,
+        0.2,
+        num_emitters=2,
+        batch_size=6,
+        num_init_points=20,
+        num_empty_points=5,
+        network=network,
     )
 
 
@@ -78,7 +85,7 @@ def test_asking_and_telling_in_shape_is_the_search_with_flat_rows():
     flat = told(dms(gloam.CVTArchive(IMAGES.reshape(30, 30))), lambda x: pictures(x, (30,)))
     assert_same_bits(shaped.state, rows.state)
     assert_same_bits(shaped.state, flat.state)
-    assert len(shaped.archive) > 0
+    assert len(shaped.elites) > 0
 
 
 @pytest.mark.parametrize("images", [IMAGES, COLOURS], ids=["grey", "colour"])
@@ -94,8 +101,8 @@ def test_a_domain_may_return_images(images):
 
     options = {"seeds": 2, "iterations": 3, "progress": False}
     for got, want in zip(
-        gloam.run(in_shape, algorithm, **options).archives,
-        gloam.run(flat, algorithm, **options).archives,
+        gloam.run(in_shape, algorithm, **options).elites_by_seed.values(),
+        gloam.run(flat, algorithm, **options).elites_by_seed.values(),
         strict=True,
     ):
         assert got.measures.shape == (len(got), *shape)
@@ -109,7 +116,7 @@ def test_a_failed_image_is_left_out():
         return images
 
     search = told(dms(gloam.CVTArchive(IMAGES)), evaluate, iterations=2)
-    assert search.stats["failed"] == 1
+    assert search.metrics["failed"] == 1
     assert int(search.state.failed) == 2
 
 
@@ -213,10 +220,13 @@ def test_a_network_for_neither_is_told_both_reasons():
 
 def test_elites_have_the_shape_and_tables_are_flat(tmp_path):
     result = gloam.optimize(
-        lambda x: pictures(x, (6, 5)), dms(gloam.CVTArchive(IMAGES)), 3, run_dir=tmp_path,
+        lambda x: pictures(x, (6, 5)),
+        dms(gloam.CVTArchive(IMAGES)),
+        3,
+        run_dir=tmp_path,
         progress=False,
-    )  # fmt: skip
-    elites = result.archive
+    )
+    elites = result.elites
     assert elites.measures.shape == (len(elites), 6, 5)
     np.testing.assert_allclose(elites.measures, pictures(elites.solutions, (6, 5)), atol=1e-6)
     table = elites.to_pandas()
@@ -227,18 +237,19 @@ def test_elites_have_the_shape_and_tables_are_flat(tmp_path):
     # Files are as they were when measures were flat.
     with np.load(tmp_path / "archive.npz") as arrays:
         assert arrays["measures"].shape == (len(elites), 30)
-    assert gloam.Search(dms(gloam.CVTArchive(IMAGES))).archive.measures.shape == (0, 6, 5)
+    assert gloam.Search(dms(gloam.CVTArchive(IMAGES))).archive.measure_dim.shape == (0, 6, 5)
 
 
 def test_a_dataset_hands_its_shape_on():
     data = gloam.datasets.from_array(IMAGES)
     archive = data.archive()
     assert archive.measure_shape == (6, 5)
-    assert data.embedded(lambda images: images.reshape(len(images), -1)[:, :7] / 255.0,
-                         cache=False, progress=False).archive().measure_shape == (7,)  # fmt: skip
+    assert data.embedded(
+        lambda images: images.reshape(len(images), -1)[:, :7] / 255.0, cache=False, progress=False
+    ).elites().measure_shape == (7,)
     search = told(dms(archive), lambda x: pictures(x, (6, 5)))
-    matches = gloam.datasets.Matches(search.archive, data)
-    near = search.archive.measures - IMAGES[search.archive.cells]
+    matches = gloam.datasets.Matches(search.elites, data)
+    near = search.elites.measures - IMAGES[search.elites.cells]
     np.testing.assert_allclose(
         matches.distances, np.sqrt(np.square(near).sum(axis=(1, 2))), rtol=1e-5
     )

@@ -107,10 +107,15 @@ class Pairing(Algorithm):
 def algorithm():
     """Discount Model Search, with an emitter that can be asked what it was told."""
     dms = DMS(
-        GridArchive((8, 8), -1.0, 1.0), np.zeros(SOL), 0.5,
-        emitters=EMITTERS, batch_size=EACH, init_points=20, empty_points=EMPTY,
+        GridArchive((8, 8), -1.0, 1.0),
+        np.zeros(SOL),
+        0.5,
+        emitters=EMITTERS,
+        batch_size=EACH,
+        num_init_points=20,
+        num_empty_points=EMPTY,
         network=MLP(2, (16,)),
-    )  # fmt: skip
+    )
     return Pairing(Recorder(dms.emitter, dms.emitter.x0), dms.archive, dms.discount)
 
 

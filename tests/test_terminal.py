@@ -9,7 +9,7 @@ from rich.console import Console
 
 from gloam import terminal
 from gloam.datasets.progress import bar
-from gloam.drivers import progress
+from gloam.drivers import progress_bars as progress
 
 
 class Terminal(io.StringIO):

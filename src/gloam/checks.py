@@ -108,9 +108,14 @@ def short(value: Any) -> str:
 
 
 def number(
-    name: str, value: Any, *, above: float = -math.inf, at_least: float = -math.inf,
-    at_most: float = math.inf, fix: str = "",
-) -> float:  # fmt: skip
+    name: str,
+    value: Any,
+    *,
+    above: float = -math.inf,
+    at_least: float = -math.inf,
+    at_most: float = math.inf,
+    fix: str = "",
+) -> float:
     """``value`` as a finite ``float`` within the limits given."""
     limits = [f"> {above:g}"] * (above > -math.inf) + [f">= {at_least:g}"] * (at_least > -math.inf)
     limits += [f"<= {at_most:g}"] * (at_most < math.inf)
@@ -205,11 +210,20 @@ def solution_bounds(lower: Bounds | None, upper: Bounds | None, x0: np.ndarray):
     low = _scalar_or_vector("lower", -np.inf if lower is None else lower, x0.size, fix)
     high = _scalar_or_vector("upper", np.inf if upper is None else upper, x0.size, fix)
     low, high = np.broadcast_to(low, x0.shape), np.broadcast_to(high, x0.shape)
-    expect(bool((low < high).all()), "solution bounds", "lower < upper in every dimension",
-           f"{lower} and {upper}")  # fmt: skip
+    expect(
+        bool((low < high).all()),
+        "solution bounds",
+        "lower < upper in every dimension",
+        f"{lower} and {upper}",
+    )
     inside = bool(((low <= x0) & (x0 <= high)).all())
-    expect(inside, "x0", "a point inside the solution bounds", f"{x0.min():g} to {x0.max():g}",
-           "Move x0 or widen the bounds.")  # fmt: skip
+    expect(
+        inside,
+        "x0",
+        "a point inside the solution bounds",
+        f"{x0.min():g} to {x0.max():g}",
+        "Move x0 or widen the bounds.",
+    )
     return low.copy(), high.copy()
 
 
@@ -237,8 +251,13 @@ def rows(name: str, value: Any, *shapes: tuple[int, ...]) -> np.ndarray:
     """An evaluation result as an array of one of ``shapes``; NaN and infinities may pass."""
     array = real_array(name, value, "numbers", "Return floats or integers.")
     expected = f"shape {one_of(shapes)} (one row for each solution asked)"
-    expect(array.shape in shapes, name, expected, f"shape {array.shape}",
-           "Return one row for each row of ask().")  # fmt: skip
+    expect(
+        array.shape in shapes,
+        name,
+        expected,
+        f"shape {array.shape}",
+        "Return one row for each row of ask().",
+    )
     return array
 
 
@@ -262,8 +281,13 @@ def one_of(values: Sequence[Any]) -> str:
 
 def same_names(name: str, declared: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Check that the fields given are exactly the fields declared."""
-    expect(set(declared) == set(given), name, f"the fields {sorted(declared)}", sorted(given),
-           "Declare fields when building the archive: fields={'name': shape}.")  # fmt: skip
+    expect(
+        set(declared) == set(given),
+        name,
+        f"the fields {sorted(declared)}",
+        sorted(given),
+        "Declare fields when building the archive: fields={'name': shape}.",
+    )
 
 
 class EvaluationError(RuntimeError):

@@ -61,7 +61,7 @@ class Fit(eqx.Module):
     """False for rows that were masked and not trained on."""
 
 
-class Report(eqx.Module):
+class StepInfo(eqx.Module):
     """What one iteration says of itself, cheap enough to make every time."""
 
     fit: Fit

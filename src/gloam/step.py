@@ -15,15 +15,15 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import (
-    Summary,
+    ArchiveMetrics,
     add,
+    archive_metrics,
     empty_store,
     random_elites,
     random_empty_cells,
-    summarize,
 )
-from gloam.discounts import Diagnosis, diagnose
-from gloam.records import Batch, LowObjectives, Proposal, Report, SearchState
+from gloam.discounts import DiscountMetrics, discount_metrics
+from gloam.records import Batch, LowObjectives, Proposal, SearchState, StepInfo
 
 # Objectives, measures and fields. Without objectives, closeness to the cell's centre is maximised.
 Evaluation = tuple[Float[Array, " batch"] | None, Float[Array, "batch meas"], dict[str, Array]]
@@ -43,8 +43,8 @@ def init(
     key_cells, key_discount = jax.random.split(jax.random.fold_in(key, 2**32 - 1))
     archive, discount, emitter = algorithm.archive, algorithm.discount, algorithm.emitter
     x0 = emitter.x0 if x0 is None else x0
-    store = empty_store(archive.cells, x0.shape[0], archive.measures, archive.fields)
-    cells, real = random_empty_cells(store, discount.initial_centers, key=key_cells)
+    store = empty_store(archive.num_cells, x0.shape[0], archive.measure_dim, archive.fields)
+    cells, real = random_empty_cells(store, discount.num_initial_centers, key=key_cells)
     learned = discount.init(archive.centers_of(cells), real, key=key_discount)
     zero = jnp.zeros((), jnp.int32)
     low = LowObjectives(jnp.full((), archive.f_min, jnp.float32), zero)
@@ -55,7 +55,7 @@ def init(
 def ask(algorithm: Algorithm, state: SearchState) -> Proposal:
     """ASK: solutions to evaluate. Asking twice gives the same answer."""
     keys, emitter = _keys(state), algorithm.emitter
-    elites = random_elites(state.store, emitter.elites_to_ask, state.x0, key=keys.parents)
+    elites = random_elites(state.store, emitter.num_elites_to_ask, state.x0, key=keys.parents)
     return emitter.ask(state.emitter, elites, key=keys.ask)
 
 
@@ -66,7 +66,7 @@ def tell(
     proposal: Proposal,
     evaluation: Evaluation,
     cells: Int[Array, " batch"] | None = None,
-) -> tuple[SearchState, Report]:
+) -> tuple[SearchState, StepInfo]:
     """SCORE, ADD, ADAPT, TRAIN: learn from the evaluation of a proposal.
 
     ``cells`` may be given when they were found outside the compiled program.
@@ -85,17 +85,17 @@ def tell(
     discounted = eqx.tree_at(lambda b: b.measures, batch, seen)
     scored = discount.score(state.discount, discounted)
     store, added = add(state.store, batch)
-    elites = random_elites(store, emitter.elites_to_adapt, state.x0, key=keys.restarts)
+    elites = random_elites(store, emitter.num_elites_to_adapt, state.x0, key=keys.restarts)
     adapted = emitter.adapt(
         state.emitter, proposal, scored.improvements, added.improved, batch.valid, elites, finished
     )
-    empty, real = random_empty_cells(store, discount.empty_centers, key=keys.empty)
+    empty, real = random_empty_cells(store, discount.num_empty_centers, key=keys.empty)
     centers = archive.centers_of(empty)
     learned, fit = discount.train(state.discount, discounted, scored, centers, real, key=keys.train)
 
     failed = jnp.sum(~batch.valid, dtype=jnp.int32)
     below, low = _below_f_min(state.low, batch, archive.f_min)
-    report = Report(fit, emitter.restarts(adapted), added.unique_cells, failed, below)
+    report = StepInfo(fit, emitter.num_restarts(adapted), added.unique_cells, failed, below)
     failures = state.failed + failed
     state = SearchState(state.key, finished, failures, adapted, store, learned, low, state.x0)
     return state, report
@@ -103,29 +103,31 @@ def tell(
 
 def step(
     algorithm: Algorithm, evaluate: Evaluate, state: SearchState
-) -> tuple[SearchState, Report]:
+) -> tuple[SearchState, StepInfo]:
     """One whole iteration, for an ``evaluate`` that JAX can trace."""
     proposal = ask(algorithm, state)
     return tell(algorithm, state, proposal, evaluate(proposal.solutions))
 
 
-class Figures(eqx.Module):
+class SearchMetrics(eqx.Module):
     """What is logged of a state."""
 
-    summary: Summary
-    diagnosis: Diagnosis
+    summary: ArchiveMetrics
+    diagnosis: DiscountMetrics
 
 
 @_precise
-def inspect(algorithm: Algorithm, state: SearchState) -> Figures:
+def inspect(algorithm: Algorithm, state: SearchState) -> SearchMetrics:
     """QD score, coverage and best of the archive, and the health of the discount."""
     archive, store = algorithm.archive, state.store
     # A few thousand cells say enough of a very large archive.
-    cells = jnp.arange(0, archive.cells, -(-archive.cells // _INSPECTED_CELLS), dtype=jnp.int32)
+    cells = jnp.arange(
+        0, archive.num_cells, -(-archive.num_cells // _INSPECTED_CELLS), dtype=jnp.int32
+    )
     discounts = algorithm.discount.at_cells(state.discount, cells, archive.centers_of(cells))
     objectives, occupied = store.objectives[cells], store.occupied[cells]
-    diagnosis = diagnose(discounts, objectives, occupied, archive.f_min)
-    return Figures(summarize(store, archive.f_min), diagnosis)
+    diagnosis = discount_metrics(discounts, objectives, occupied, archive.f_min)
+    return SearchMetrics(archive_metrics(store, archive.f_min), diagnosis)
 
 
 class _Keys(NamedTuple):

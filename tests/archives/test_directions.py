@@ -24,8 +24,8 @@ def archive_of(index="exact"):
 
 
 def algorithms():
-    cma = {"emitters": 2, "batch_size": BATCH // 2}
-    small = {"init_points": 30, "empty_points": 10}
+    cma = {"num_emitters": 2, "batch_size": BATCH // 2}
+    small = {"num_init_points": 30, "num_empty_points": 10}
     return {
         "dms": lambda archive: gloam.DMS(archive, np.zeros(36), 0.3, **cma, **small),
         "cma-mae": lambda archive: gloam.CMAMAE(archive, np.zeros(36), 0.3, **cma),
@@ -129,10 +129,10 @@ def test_a_row_without_a_direction_is_a_failed_row(with_cells, with_objectives):
     search = gloam.Search(algorithm, seed=2)
     solutions = search.ask()
     search.tell(objectives, rows, cells=cells)
-    assert search.stats["failed"] == 4
+    assert search.metrics["failed"] == 4
     bad = {row.tobytes() for row in solutions[5:9]}
-    assert not bad & {row.tobytes() for row in search.archive.solutions}
-    assert np.isfinite(search.archive.flat_measures).all()
+    assert not bad & {row.tobytes() for row in search.elites.solutions}
+    assert np.isfinite(search.elites.flat_measures).all()
 
 
 def test_both_drivers_and_faiss_fail_zero_rows():

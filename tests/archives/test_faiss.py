@@ -14,7 +14,7 @@ import pytest
 
 import gloam
 from gloam.archives import Faiss, FaissIndex, cvt, faiss_building, index_choice
-from gloam.archives.index_choice import chosen_index
+from gloam.archives.faiss_settings import chosen_index
 from gloam.drivers.splitting import split
 from gloam.formats import objects
 
@@ -61,8 +61,11 @@ def built(metric: str, meas: int, kind: str):
 
 
 # Few measures, which FAISS holds as they are, and many, which it holds as codes.
-every = [pytest.mark.parametrize("kind", KINDS), pytest.mark.parametrize("meas", [5, 48]),
-         pytest.mark.parametrize("metric", METRICS)]  # fmt: skip
+every = [
+    pytest.mark.parametrize("kind", KINDS),
+    pytest.mark.parametrize("meas", [5, 48]),
+    pytest.mark.parametrize("metric", METRICS),
+]
 
 
 def for_every_index(test):
@@ -107,8 +110,11 @@ def test_compiled_programs_search_exactly(metric):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("settings", [Faiss(recall=0.3, lists=100), Faiss("hnsw", 0.3, links=2)],
-                         ids=lambda settings: settings.kind)  # fmt: skip
+@pytest.mark.parametrize(
+    "settings",
+    [Faiss(recall=0.3, lists=100), Faiss("hnsw", 0.3, links=2)],
+    ids=lambda settings: settings.kind,
+)
 def test_recall_is_the_share_of_nearest_cells(metric, settings, monkeypatch):
     monkeypatch.setattr(faiss_building, "_LEAST_EFFORT", 1)
     rng = np.random.default_rng(5)
@@ -221,8 +227,15 @@ def test_a_written_archive_finds_the_same_cells(kind):
 def algorithm(index) -> gloam.DMS:
     centroids, _ = clustered(2000, 40)
     archive = gloam.CVTArchive(centroids, index=index)
-    return gloam.DMS(archive, np.zeros(40), 0.5, emitters=2, batch_size=6, init_points=20,
-                     empty_points=10)  # fmt: skip
+    return gloam.DMS(
+        archive,
+        np.zeros(40),
+        0.5,
+        num_emitters=2,
+        batch_size=6,
+        num_init_points=20,
+        num_empty_points=10,
+    )
 
 
 def measure(solutions):
@@ -246,35 +259,37 @@ def test_a_loaded_search_goes_on_to_the_same_bits(tmp_path):
     for _ in range(2):
         whole.tell(None, measure(whole.ask()))
         loaded.tell(None, measure(loaded.ask()))
-    same_bits(whole.archive, loaded.archive)
+    same_bits(whole.elites, loaded.elites)
 
 
 def test_optimize_uses_the_index_and_resumes_to_the_same_bits(tmp_path, monkeypatch):
     searched = []
     nearest = FaissIndex.nearest
     monkeypatch.setattr(
-        FaissIndex, "nearest",
-        lambda self, points, centroids: searched.append(len(points))
-        or nearest(self, points, centroids),
-    )  # fmt: skip
+        FaissIndex,
+        "nearest",
+        lambda self, points, centroids: (
+            searched.append(len(points)) or nearest(self, points, centroids)
+        ),
+    )
     settings = {"progress": False}
     first = algorithm("ivf")
-    assert first.archive.index is not None  # building it searches, too
+    assert first.elites.index is not None  # building it searches, too
     searched.clear()
     whole = gloam.optimize(measure, first, 3, run_dir=tmp_path / "a", **settings)
     assert searched == [12, 12, 12]
     assert whole.metrics["failed"].tolist() == [1]
     np.testing.assert_array_equal(
-        whole.archive.cells, first.archive.index_on_host(whole.archive.measures)
+        whole.elites.cells, first.elites.index_on_host(whole.elites.measures)
     )
     gloam.optimize(measure, first, 1, run_dir=tmp_path / "b", **settings)
     # As after a kill: the archive is built anew.
     halves = gloam.optimize(
         measure, algorithm("ivf"), 3, run_dir=tmp_path / "b", resume=True, **settings
     )
-    same_bits(whole.archive, halves.archive)
+    same_bits(whole.elites, halves.elites)
     read = gloam.RunFolder(tmp_path / "b").read_part("algorithm").archive
-    assert read.index.recall == first.archive.index.recall
+    assert read.index.recall == first.elites.index.recall
 
 
 # Only where it is needed
@@ -296,7 +311,7 @@ def builds(monkeypatch):
 def test_a_program_on_the_device_needs_no_index(builds, monkeypatch):
     monkeypatch.setattr(index_choice, "LARGE", 1000)
     searched = algorithm("auto")
-    assert searched.archive.index_settings == Faiss()
+    assert searched.elites.index_settings == Faiss()
     gloam.run(jnp.tanh, searched, iterations=2, progress=False)
     assert builds == []
 
@@ -308,9 +323,9 @@ def test_an_index_is_built_once_for_an_archive_and_its_copies(builds, tmp_path):
     for one in (searched, searched, copy):
         gloam.optimize(measure, one, 1, progress=False)
     assert builds == ["ivf"]
-    assert "recall" in repr(copy.archive.index)
-    assert copy.archive.index is searched.archive.index
-    assert searched.archive.lanes is None
+    assert "recall" in repr(copy.elites.index)
+    assert copy.elites.index is searched.elites.index
+    assert searched.elites.lanes is None
     gloam.optimize(measure, algorithm("ivf"), 1, progress=False)  # of other centroids
     assert builds == ["ivf", "ivf"]
 
@@ -327,10 +342,10 @@ def test_an_index_goes_with_its_centroids(builds):
 
 def test_what_is_built_changes_neither_equality_nor_files_nor_programs(builds):
     searched = algorithm("ivf")
-    before, content = split(searched)[1], objects.encode(searched.archive, {})
-    assert searched.archive.index is not None
+    before, content = split(searched)[1], objects.encode(searched.elites, {})
+    assert searched.elites.index is not None
     assert split(searched)[1] == before
-    assert objects.encode(searched.archive, {}) == content
+    assert objects.encode(searched.elites, {}) == content
 
 
 # Which index
@@ -367,8 +382,11 @@ def no_faiss(monkeypatch):
 
 @pytest.mark.parametrize("index", [*KINDS, Faiss()])
 def test_without_faiss_the_error_names_the_extra(no_faiss, index):
-    with pytest.raises(ValueError, match=r"index: expected the package faiss-cpu, got none.*"
-                                         r"pip install 'gloam\[faiss\]'"):  # fmt: skip
+    with pytest.raises(
+        ValueError,
+        match=r"index: expected the package faiss-cpu, got none.*"
+        r"pip install 'gloam\[faiss\]'",
+    ):
         gloam.CVTArchive(clustered(300, 4)[0], index=index)
 
 

@@ -10,7 +10,7 @@ from sklearn.neighbors import NearestNeighbors
 
 import gloam
 from gloam.archives import CVTArchive, Faiss, kmeans_centroids
-from gloam.archives.neighbors import scores_collide
+from gloam.archives.nearest_centroids import scores_collide
 
 
 def clusters(cells, measures, offset, spread, number, seed, points=200):
@@ -120,8 +120,8 @@ def test_a_search_on_far_clusters_puts_elites_into_their_cells():
         iterations=3,
         progress=False,
     )
-    expected = nearest(centroids, result.archive.flat_measures)[1][:, 0]
-    np.testing.assert_array_equal(result.archive.cells, expected)
+    expected = nearest(centroids, result.elites.flat_measures)[1][:, 0]
+    np.testing.assert_array_equal(result.elites.cells, expected)
 
 
 def test_kmeans_does_not_depend_on_where_the_box_is():

@@ -48,7 +48,7 @@ def add_to(store: Store, batch: Batch):
 
 
 def store_for(archive) -> Store:
-    return empty_store(archive.cells, 2, archive.measures, archive.fields)
+    return empty_store(archive.num_cells, 2, archive.measure_dim, archive.fields)
 
 
 def batch_of(archive, rows, first: int = 0) -> Batch:
@@ -220,8 +220,9 @@ def test_fields_follow_their_solution(archive):
 def test_a_field_keeps_its_dtype():
     archive = GridArchive((2,), 0, 1, fields={"pixel": jax.ShapeDtypeStruct((2,), jnp.uint8)})
     one, number = jnp.asarray(np.ones((1, 1), np.float32)), jnp.asarray(np.ones(1, np.float32))
-    batch = Batch(one, number, one, jnp.asarray([0]), jnp.asarray([True]),
-                  {"pixel": jnp.asarray([[250, 3]])})  # fmt: skip
+    batch = Batch(
+        one, number, one, jnp.asarray([0]), jnp.asarray([True]), {"pixel": jnp.asarray([[250, 3]])}
+    )
     store, _ = add_to(empty_store(2, 1, 1, archive.fields), batch)
     assert store.fields["pixel"].dtype == jnp.uint8
     assert store.fields["pixel"].tolist() == [[250, 3], [0, 0]]

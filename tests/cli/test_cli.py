@@ -16,8 +16,28 @@ def run(*arguments):
 
 def test_run_resume_and_plot(tmp_path, capsys):
     out = tmp_path / "run"
-    run("run", "dms", "lp", "--solution", 10, "--iterations", 4, "--seeds", 2, "--seed", 5,
-        "--emitters", 2, "--batch-size", 6, "--restart", "3", "--out", out, "--quiet")  # fmt: skip
+    run(
+        "run",
+        "dms",
+        "lp",
+        "--solution",
+        10,
+        "--iterations",
+        4,
+        "--seeds",
+        2,
+        "--seed",
+        5,
+        "--emitters",
+        2,
+        "--batch-size",
+        6,
+        "--restart",
+        "3",
+        "--out",
+        out,
+        "--quiet",
+    )
     shown = capsys.readouterr().out
     assert "QD score" in shown
     assert f"gloam plot {out}" in shown
@@ -85,10 +105,25 @@ def test_every_command_explains_itself(command, capsys):
 
 def test_bench_writes_a_table_a_csv_and_a_picture(tmp_path, capsys, monkeypatch):
     # Without peers: the comparison of gloam's two drivers is enough to see the whole command.
-    monkeypatch.setitem(sys.modules, "gloam.benchmark.pyribs", None)
-    monkeypatch.setitem(sys.modules, "gloam.benchmark.qdax", None)
-    main(["bench", "--algorithms", "map-elites-line", "--measures", "2", "--repeats", "1",
-          "--seconds", "0.01", "--warm-up", "3", "--out", str(tmp_path)])  # fmt: skip
+    monkeypatch.setitem(sys.modules, "gloam.peers.pyribs", None)
+    monkeypatch.setitem(sys.modules, "gloam.peers.qdax", None)
+    main(
+        [
+            "bench",
+            "--algorithms",
+            "map-elites-line",
+            "--measures",
+            "2",
+            "--repeats",
+            "1",
+            "--seconds",
+            "0.01",
+            "--warm-up",
+            "3",
+            "--out",
+            str(tmp_path),
+        ]
+    )
     printed = capsys.readouterr().out
     assert "pyribs is missing" in printed
     assert "| map-elites-line | 2 | gloam fused |" in printed

@@ -43,8 +43,18 @@ def told(capsys, *arguments, code=2):
 
 
 def fill(function, *more):
-    return ["fill", function, "--dataset", "data.npy", "--iterations", "6", "--quiet",
-            "--out", "runs/x", *more]  # fmt: skip
+    return [
+        "fill",
+        function,
+        "--dataset",
+        "data.npy",
+        "--iterations",
+        "6",
+        "--quiet",
+        "--out",
+        "runs/x",
+        *more,
+    ]
 
 
 # Square brackets
@@ -179,8 +189,20 @@ def test_a_warning_is_one_plain_line(problem, capsys):
     (folder / "bad [b].png").write_bytes(b"no picture")
     text = (problem / "mine.py").read_text().replace("np.tanh(x)", "np.zeros((len(x), 2, 2))")
     (problem / "mine.py").write_text(text)
-    main(["fill", "mine.py", "--dataset", "pictures [a]", "--size", "2", "2", "--iterations", "1",
-          "--quiet"])  # fmt: skip
+    main(
+        [
+            "fill",
+            "mine.py",
+            "--dataset",
+            "pictures [a]",
+            "--size",
+            "2",
+            "2",
+            "--iterations",
+            "1",
+            "--quiet",
+        ]
+    )
     lines = [line for line in capsys.readouterr().err.splitlines() if "warning" in line.lower()]
     assert len(lines) == 1
     assert lines[0].startswith("warning: 1 of 4 files in 'pictures [a]' could not be read")

@@ -43,8 +43,10 @@ def refused(capsys, *arguments):
         (["mine.py", "--dataset", "bad.npz"], "items: expected finite numbers"),
         (["mine.py", "--dataset", "same.npy"], "at least 2 different items"),
         (["mine.py", "--dataset", "one.npy"], "at least 2 items"),
-        (["mine.py:wide", "--dataset", "data.npy"],
-         "measures: expected shape (batch, 2), as the items have, got shape (2, 3)"),
+        (
+            ["mine.py:wide", "--dataset", "data.npy"],
+            "measures: expected shape (batch, 2), as the items have, got shape (2, 3)",
+        ),
         (["mine.py:words", "--dataset", "data.npy"], "evaluate: expected measures"),
         (["mine.py:none", "--dataset", "data.npy"], "function: expected 'none' in mine.py"),
         (["other.py", "--dataset", "data.npy"], "gloam new"),
@@ -52,16 +54,32 @@ def refused(capsys, *arguments):
         (["mine.py", "--dataset", "data.npy", "--x0", "zeros:many"], "x0: expected zeros:N"),
         (["mine.py", "--dataset", "data.npy", "--items", "50"], "n: expected at most the 20 items"),
     ],
-)  # fmt: skip
+)
 def test_wrong_input_is_explained_before_the_search(problem, capsys, arguments, message):
     assert message in refused(capsys, *arguments)
     assert not (problem / "runs").exists()
 
 
 def test_vectors_without_pictures_end_in_a_table_and_a_page(problem, capsys):
-    main(["fill", "mine.py", "--dataset", "data.npy", "--iterations", "2", "--quiet",
-          "--checkpoint-every", "1", "--checkpoint-seconds", "5", "--log-every", "1",
-          "--out", "runs/v"])  # fmt: skip
+    main(
+        [
+            "fill",
+            "mine.py",
+            "--dataset",
+            "data.npy",
+            "--iterations",
+            "2",
+            "--quiet",
+            "--checkpoint-every",
+            "1",
+            "--checkpoint-seconds",
+            "5",
+            "--log-every",
+            "1",
+            "--out",
+            "runs/v",
+        ]
+    )
     printed = capsys.readouterr().out
     folder = problem / "runs" / "v"
     for name in ("gallery.html", "matches.csv", "matches.parquet"):

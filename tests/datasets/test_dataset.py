@@ -120,7 +120,7 @@ def test_each_item_has_the_cell_of_its_number(metric):
     data = Dataset(vectors(70, 5))
     archive = data.archive(metric=metric, f_min=-1.0)
     assert isinstance(archive, CVTArchive)
-    assert (archive.cells, archive.metric, archive.f_min) == (70, metric, -1.0)
+    assert (archive.num_cells, archive.metric, archive.f_min) == (70, metric, -1.0)
     assert archive.index_of(jnp.asarray(data.items)).tolist() == list(range(70))
 
 
@@ -310,9 +310,11 @@ def test_an_item_that_is_not_there_cannot_be_shown(digits, item):
 def test_repr_says_what_was_merged_and_skipped():
     one = dataset.Skipped("a.png", "is empty")
     data = Dataset(
-        [[1.0], [1.0], [2.0]], images=np.zeros((3, 2, 2), np.uint8), labels=[5, 5, None],
+        [[1.0], [1.0], [2.0]],
+        images=np.zeros((3, 2, 2), np.uint8),
+        labels=[5, 5, None],
         skipped=(one,),
-    )  # fmt: skip
+    )
     assert data.labels == ["5", ""]
     assert repr(data) == (
         "Dataset(2 items of shape (1,), 2 labels, with pictures, 1 duplicate merged, "

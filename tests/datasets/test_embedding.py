@@ -243,18 +243,39 @@ def test_functions_are_named_by_module_and_qualified_name():
 @pytest.mark.parametrize(
     ("embed", "message"),
     [
-        (lambda batch: batch[0], "embed: expected shape (4, d) for a batch of shape (4, 2), got shape (2,)."),  # noqa: E501
-        (lambda batch: batch.T, "embed: expected shape (4, d) for a batch of shape (4, 2), got shape (2, 4)."),  # noqa: E501
-        (lambda batch: batch[:, :0], "embed: expected shape (4, d) for a batch of shape (4, 2), got shape (4, 0)."),  # noqa: E501
-        (lambda batch: batch[:, None], "embed: expected shape (4, d) for a batch of shape (4, 2), got shape (4, 1, 2)."),  # noqa: E501
+        (
+            lambda batch: batch[0],
+            "embed: expected shape (4, d) for a batch of shape (4, 2), got shape (2,).",
+        ),
+        (
+            lambda batch: batch.T,
+            "embed: expected shape (4, d) for a batch of shape (4, 2), got shape (2, 4).",
+        ),
+        (
+            lambda batch: batch[:, :0],
+            "embed: expected shape (4, d) for a batch of shape (4, 2), got shape (4, 0).",
+        ),
+        (
+            lambda batch: batch[:, None],
+            "embed: expected shape (4, d) for a batch of shape (4, 2), got shape (4, 1, 2).",
+        ),
         (lambda batch: None, "embed: expected "),
         (lambda batch: "vectors", "embed: expected an array of numbers, got str ("),
-        (lambda batch: batch[:, : 1 + (batch[0, 0] == 0)], "embed: expected 2 numbers for each item, as in the first batch, got 1 from item 4 on."),  # noqa: E501
-        (lambda batch: np.where(batch == 10, np.nan, batch), "embed: expected finite numbers, got NaN or infinity for item 5."),  # noqa: E501
-        (lambda batch: batch * 1e38, "embed: expected finite numbers, got NaN or infinity for item 2."),  # noqa: E501
+        (
+            lambda batch: batch[:, : 1 + (batch[0, 0] == 0)],
+            "embed: expected 2 numbers for each item, as in the first batch, got 1 from item 4 on.",
+        ),
+        (
+            lambda batch: np.where(batch == 10, np.nan, batch),
+            "embed: expected finite numbers, got NaN or infinity for item 5.",
+        ),
+        (
+            lambda batch: batch * 1e38,
+            "embed: expected finite numbers, got NaN or infinity for item 2.",
+        ),
         ("clip", "embed: expected a function of a batch, got 'clip'."),
     ],
-)  # fmt: skip
+)
 def test_what_an_embedding_must_not_return_is_refused(embed, message):
     data = from_array(np.arange(24, dtype=np.float32).reshape(12, 2))
     with np.errstate(over="ignore"), refused(message):

@@ -146,8 +146,11 @@ def test_a_file_of_another_content_is_not_replaced(tmp_path, server, sources):
 
 def test_a_file_with_the_wrong_checksum_is_refused(tmp_path, server, sources):
     server.files["labels.gz"] += b"!"
-    with pytest.raises(FetchError, match=r"^toy: 'labels.gz' has the wrong checksum\. Tried .* "
-                       r"\(MD5 checksum \w{32} instead of \w{32}\)"):  # fmt: skip
+    with pytest.raises(
+        FetchError,
+        match=r"^toy: 'labels.gz' has the wrong checksum\. Tried .* "
+        r"\(MD5 checksum \w{32} instead of \w{32}\)",
+    ):
         get(tmp_path, sources)
     assert [path.name for path in tmp_path.iterdir()] == ["images.gz"]
 

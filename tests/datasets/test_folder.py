@@ -63,8 +63,11 @@ def test_folders_in_the_folder_are_labels(tmp_path):
     data = folder(tmp_path)
     labels = dict(zip(data.names, data.labels or [], strict=True))
     assert labels == {
-        "cats/a.png": "cats", "dogs/b.PNG": "dogs", "dogs/small/c.jpeg": "dogs/small", "d.bmp": "",
-    }  # fmt: skip
+        "cats/a.png": "cats",
+        "dogs/b.PNG": "dogs",
+        "dogs/small/c.jpeg": "dogs/small",
+        "d.bmp": "",
+    }
 
 
 def test_hidden_files_and_other_files_do_not_count(tmp_path):
@@ -113,8 +116,9 @@ def test_broken_files_are_named_and_skipped(tmp_path):
 def test_a_folder_of_broken_files_is_refused(tmp_path):
     for name in ("a.png", "b.png"):
         (tmp_path / name).write_text("not a picture")
-    with refused(f"path: expected pictures that can be read, got 2 broken files in '{tmp_path}': "
-                 "a.png ("):  # fmt: skip
+    with refused(
+        f"path: expected pictures that can be read, got 2 broken files in '{tmp_path}': a.png ("
+    ):
         folder(tmp_path)
 
 

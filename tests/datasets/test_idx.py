@@ -58,12 +58,21 @@ def test_every_kind_of_array_comes_back(tmp_path_factory, dtype, shape):
         (b"\0\0\x07\x01\0\0\0\x01A", "images: expected an IDX file, got"),
         (b"\0\0\x08\x00", "images: expected an IDX file, got"),
         (b"\0\0\x08\x03\0\0\0\x01", "images: expected an IDX file, got"),
-        (encoded(np.zeros((2, 3, 3)))[:-1], "images: expected 34 bytes for an array of shape (2, 3, 3), got 33 in"),  # noqa: E501
-        (encoded(np.zeros((2, 3, 3))) + b"A", "images: expected 34 bytes for an array of shape (2, 3, 3), got 35 in"),  # noqa: E501
-        (gzip.compress(encoded(np.zeros((2, 3, 3))), mtime=0)[:-9], "images: expected a whole gzip file, got"),  # noqa: E501
+        (
+            encoded(np.zeros((2, 3, 3)))[:-1],
+            "images: expected 34 bytes for an array of shape (2, 3, 3), got 33 in",
+        ),
+        (
+            encoded(np.zeros((2, 3, 3))) + b"A",
+            "images: expected 34 bytes for an array of shape (2, 3, 3), got 35 in",
+        ),
+        (
+            gzip.compress(encoded(np.zeros((2, 3, 3))), mtime=0)[:-9],
+            "images: expected a whole gzip file, got",
+        ),
         (b"\x1f\x8b\x08 not gzip after all", "images: expected a whole gzip file, got"),
     ],
-)  # fmt: skip
+)
 def test_other_files_are_refused(tmp_path, content, message):
     (tmp_path / "images").write_bytes(content)
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):

@@ -19,18 +19,21 @@ def refused(message: str):
 
 def elites_of(archive, cells, objectives, measures):
     """A filled archive, put together without a search."""
-    everywhere = np.full(archive.cells, -np.inf, np.float32)
-    points = np.zeros((archive.cells, archive.measures), np.float32)
+    everywhere = np.full(archive.num_cells, -np.inf, np.float32)
+    points = np.zeros((archive.num_cells, archive.measure_dim), np.float32)
     everywhere[cells], points[cells] = objectives, measures
-    solutions = np.zeros((archive.cells, 1), np.float32)
+    solutions = np.zeros((archive.num_cells, 1), np.float32)
     return gloam.Elites(archive, Store(solutions, everywhere, points, {}))
 
 
 @pytest.fixture(scope="module")
 def corners():
     """Items at the corners of a 3 x 4 rectangle; that at (3, 4) has no elite."""
-    data = Dataset(np.array([[0.0, 0], [3, 0], [0, 4], [3, 4]]), labels=["b", "a", "b", "c"],
-                   names=["w", "x", "y", "z"])  # fmt: skip
+    data = Dataset(
+        np.array([[0.0, 0], [3, 0], [0, 4], [3, 4]]),
+        labels=["b", "a", "b", "c"],
+        names=["w", "x", "y", "z"],
+    )
     found = elites_of(data.archive(), [0, 1, 2], [0.5, 0.9, 0.7], [[0.3, 0.4], [3, 1], [0, 4]])
     return Matches(found, data)
 
@@ -56,8 +59,12 @@ def test_a_cosine_distance_is_one_minus_the_cosine():
 def test_coverage_counts_items_with_an_elite_near_enough(corners):
     assert corners.coverage() == corners.elites.coverage == 0.75
     assert [corners.coverage(within) for within in (0.0, 0.4, 0.5, 1.0, 9.0)] == [
-        0.25, 0.25, 0.5, 0.75, 0.75,
-    ]  # fmt: skip
+        0.25,
+        0.25,
+        0.5,
+        0.75,
+        0.75,
+    ]
 
 
 def test_coverage_is_told_for_each_label(corners):
@@ -82,8 +89,10 @@ def test_labels_make_up_the_coverage_of_all(offsets, within):
 def test_the_table_has_what_is_known_of_each_pair(corners):
     table = corners.table("item")
     assert table[["row", "item", "name", "label"]].values.tolist() == [
-        [0, 0, "w", "b"], [1, 1, "x", "a"], [2, 2, "y", "b"],
-    ]  # fmt: skip
+        [0, 0, "w", "b"],
+        [1, 1, "x", "a"],
+        [2, 2, "y", "b"],
+    ]
     np.testing.assert_allclose(table["objective"], [0.5, 0.9, 0.7])
     np.testing.assert_array_equal(table["distance"], corners.distances)
 

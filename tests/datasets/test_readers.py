@@ -196,11 +196,20 @@ def test_columns_of_numbers_are_named_by_a_list(tmp_path, items, labels, suffix)
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        ([[1.0, 2.0], [3.0], [4.0, 5.0]], "column: expected vectors of one length, as 2 in row 0, got length 1 in row 1."),  # noqa: E501
-        ([[1.0, 2.0], None, [4.0, 5.0]], "column: expected a vector in each row, got none in row 1."),  # noqa: E501
-        ([[1.0, 2.0], [3.0, None], [4.0, 5.0]], "items: expected finite numbers, got NaN or infinity in row 1."),  # noqa: E501
+        (
+            [[1.0, 2.0], [3.0], [4.0, 5.0]],
+            "column: expected vectors of one length, as 2 in row 0, got length 1 in row 1.",
+        ),
+        (
+            [[1.0, 2.0], None, [4.0, 5.0]],
+            "column: expected a vector in each row, got none in row 1.",
+        ),
+        (
+            [[1.0, 2.0], [3.0, None], [4.0, 5.0]],
+            "items: expected finite numbers, got NaN or infinity in row 1.",
+        ),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("piece", [1, 8192])
 def test_vectors_of_mixed_lengths_in_parquet_are_refused(
     tmp_path, monkeypatch, column, message, piece

@@ -11,8 +11,15 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from sklearn.neighbors import KernelDensity as SklearnDensity
 
-from gloam.discounts import KeepLast, KernelDensity, NoDiscount, Reservoir, Thresholds, diagnose
-from gloam.discounts.diagnosis import spearman
+from gloam.discounts import (
+    KeepLast,
+    KernelDensity,
+    NoDiscount,
+    Reservoir,
+    Thresholds,
+    discount_metrics,
+)
+from gloam.discounts.discount_metrics import spearman
 from gloam.records import Batch
 
 with warnings.catch_warnings():
@@ -26,10 +33,13 @@ def batch_of(objectives, cells, measures=None, valid=None):
     n = len(objectives)
     measures = np.zeros((n, 2)) if measures is None else measures
     return Batch(
-        jnp.zeros((n, 1)), jnp.asarray(objectives, jnp.float32),
-        jnp.asarray(measures, jnp.float32), jnp.asarray(cells, jnp.int32),
-        jnp.ones(n, bool) if valid is None else jnp.asarray(valid), {},
-    )  # fmt: skip
+        jnp.zeros((n, 1)),
+        jnp.asarray(objectives, jnp.float32),
+        jnp.asarray(measures, jnp.float32),
+        jnp.asarray(cells, jnp.int32),
+        jnp.ones(n, bool) if valid is None else jnp.asarray(valid),
+        {},
+    )
 
 
 def trained(discount, state, batch, key=KEY):
@@ -52,17 +62,13 @@ def test_thresholds_follow_pyribs_batch_rule(data):
     state = fresh(ours, 1)
     for _ in range(3):
         cells = data.draw(st.lists(st.integers(0, 3), min_size=6, max_size=6))
-        values = data.draw(
-            st.lists(st.floats(0.015625, 1, width=32), min_size=6, max_size=6)
-        )  # fmt: skip
+        values = data.draw(st.lists(st.floats(0.015625, 1, width=32), min_size=6, max_size=6))
         measures = np.asarray(cells)[:, None] + 0.5
         info = theirs.add(np.zeros((6, 1)), values, measures)
         scored, state = trained(ours, state, batch_of(values, cells, measures))
         np.testing.assert_allclose(scored.improvements, info["value"], atol=1e-5)
         occupied = theirs.data("index")
-        np.testing.assert_allclose(
-            np.asarray(state)[occupied], theirs.data("threshold"), atol=1e-5
-        )  # fmt: skip
+        np.testing.assert_allclose(np.asarray(state)[occupied], theirs.data("threshold"), atol=1e-5)
 
 
 def test_thresholds_by_hand():
@@ -84,8 +90,9 @@ def test_density_equals_scikit_learns():
     theirs = SklearnDensity(bandwidth=0.7).fit(seen)
     np.testing.assert_allclose(
         np.log(ours.density(state, jnp.asarray(points, jnp.float32))),
-        theirs.score_samples(points), atol=2e-4,
-    )  # fmt: skip
+        theirs.score_samples(points),
+        atol=2e-4,
+    )
 
 
 def test_an_empty_buffer_has_density_zero():
@@ -122,8 +129,11 @@ def test_a_reservoir_is_a_uniform_sample():
     size, batches, each = 200, 40, 50
     ours = KernelDensity(1, bandwidth=1.0, buffer_size=size)
     state = fresh(ours, 1)
-    step = jax.jit(lambda state, rows, key: trained(
-        ours, state, batch_of(np.zeros(each), np.zeros(each), rows), key)[1])  # fmt: skip
+    step = jax.jit(
+        lambda state, rows, key: trained(
+            ours, state, batch_of(np.zeros(each), np.zeros(each), rows), key
+        )[1]
+    )
     for i in range(batches):
         rows = jnp.arange(i * each, (i + 1) * each, dtype=jnp.float32)[:, None]
         state = step(state, rows, jax.random.key(i))
@@ -152,10 +162,12 @@ def test_spearman_equals_scipys_with_ties(values, seed):
 
 
 def test_diagnosis_by_hand():
-    found = diagnose(
-        jnp.array([0.1, 0.3, 0.5, 0.9]), jnp.array([-jnp.inf, -jnp.inf, 0.4, 0.8]),
-        jnp.array([False, False, True, True]), 0.0,
-    )  # fmt: skip
+    found = discount_metrics(
+        jnp.array([0.1, 0.3, 0.5, 0.9]),
+        jnp.array([-jnp.inf, -jnp.inf, 0.4, 0.8]),
+        jnp.array([False, False, True, True]),
+        0.0,
+    )
     assert np.isclose(found.empty_discount, 0.2)
     # Ranks 1 2 3 4 against 1.5 1.5 3 4.
     assert np.isclose(found.rank_correlation, 0.9486833, atol=1e-5)

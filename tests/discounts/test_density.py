@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 from scipy.stats import spearmanr
 
 from gloam.discounts import KernelDensity
-from gloam.discounts.density import DensityState
+from gloam.discounts.kernel_density import DensityState
 
 
 def wide_log_density(buffer, points, bandwidth):

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from gloam.discounts import DiscountModel
-from gloam.discounts.host_call import by_copies, host_call, in_place
-from gloam.discounts.networks import outputs
+from gloam.discounts.networks.host_call import by_copies, host_call, in_place
+from gloam.discounts.networks.mlp import outputs
 
 NUMBER = jax.ShapeDtypeStruct((), jnp.float32)
 
@@ -60,7 +60,7 @@ ONE_CORE = """
 import os
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
 import jax, jax.numpy as jnp, numpy as np
-from gloam.discounts.host_call import host_call
+from gloam.discounts.networks.host_call import host_call
 shape = jax.ShapeDtypeStruct((1000, 784), jnp.float32)
 body = lambda _, x: host_call(lambda a: [a + 1], [shape], x)[0]
 loop = jax.jit(lambda x: jax.lax.fori_loop(0, 20, body, x))
@@ -115,5 +115,5 @@ def test_a_shape_must_have_as_many_numbers_as_there_are_measures():
 
 
 def test_pytorch_is_imported_by_nobody_but_its_users():
-    code = "import gloam, sys; from gloam.drivers import fused; assert 'torch' not in sys.modules"
+    code = "import gloam, sys; from gloam.drivers import fused_driver; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

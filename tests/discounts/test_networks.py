@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from gloam.discounts import MLP, DiscountModel
-from gloam.discounts.convolution import CNN
-from gloam.discounts.from_torch import (
+from gloam.discounts.networks.cnn import CNN
+from gloam.discounts.networks.from_torch import (
     Convolution,
     Flatten,
     Gelu,
@@ -23,7 +23,7 @@ from gloam.discounts.from_torch import (
     Unflatten,
     from_torch,
 )
-from gloam.discounts.frozen import Frozen
+from gloam.discounts.networks.frozen import Frozen
 from gloam.formats import objects
 from gloam.records import Batch
 
@@ -334,9 +334,13 @@ def test_a_convolution_is_what_slow_loops_give(options):
     image = uniform((2, 9, 7), seed=3)
     padding = tuple((size, size) for size in options.get("padding", (0, 0)))
     layer = Convolution(
-        jnp.asarray(weight), jnp.asarray(bias), options.get("stride", (1, 1)), padding,
-        options.get("dilation", (1, 1)), groups,
-    )  # fmt: skip
+        jnp.asarray(weight),
+        jnp.asarray(bias),
+        options.get("stride", (1, 1)),
+        padding,
+        options.get("dilation", (1, 1)),
+        groups,
+    )
     loops = {name: value for name, value in options.items() if name != "groups"}
     expected = slow_convolution(image, weight, bias, **loops)
     np.testing.assert_allclose(eqx.filter_jit(layer)(image), expected, **CLOSE)
@@ -450,14 +454,20 @@ def test_without_pytorch_the_error_says_what_to_install(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "bad"),
     [
-        ("shape", {"shape": 28}), ("shape", {"shape": (28,)}), ("shape", {"shape": (2, 2, 2, 2)}),
-        ("shape", {"shape": (0, 4)}), ("shape", {"shape": (4.0, 4)}), ("shape", {"shape": "4x4"}),
-        ("channels", {"channels": ()}), ("channels", {"channels": 16}),
-        ("channels", {"channels": (16, 0)}), ("hidden", {"hidden": 0}),
+        ("shape", {"shape": 28}),
+        ("shape", {"shape": (28,)}),
+        ("shape", {"shape": (2, 2, 2, 2)}),
+        ("shape", {"shape": (0, 4)}),
+        ("shape", {"shape": (4.0, 4)}),
+        ("shape", {"shape": "4x4"}),
+        ("channels", {"channels": ()}),
+        ("channels", {"channels": 16}),
+        ("channels", {"channels": (16, 0)}),
+        ("hidden", {"hidden": 0}),
         ("hidden", {"hidden": (64,)}),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_wrong_sizes_of_a_cnn_are_refused_by_name(name, bad):
     with pytest.raises(ValueError, match=rf"^{name}: expected .*, got "):
         CNN(**({"shape": (4, 4)} | bad))
@@ -477,16 +487,20 @@ def first_of(row):
     ("message", "arguments"),
     [
         (r"embed: expected an Equinox module or a function, got str", ("clip", None)),
-        (r"embed: expected a network for 6 numbers.*got Linear.*from_torch",
-         (Linear(jnp.zeros((2, 5)), None), None)),
+        (
+            r"embed: expected a network for 6 numbers.*got Linear.*from_torch",
+            (Linear(jnp.zeros((2, 5)), None), None),
+        ),
         (r"embed: expected .*JAX can trace, got first_of", (first_of, None)),
         (r"head: expected a network for 6 numbers.*got MLP", (jnp.tanh, MLP(5, (4,)))),
-        (r"head: expected one number, got shape \(2,\).*embedding of 6 numbers",
-         (jnp.tanh, Linear(jnp.zeros((2, 6)), None))),
+        (
+            r"head: expected one number, got shape \(2,\).*embedding of 6 numbers",
+            (jnp.tanh, Linear(jnp.zeros((2, 6)), None)),
+        ),
         (r"head: expected an Equinox module .*got function", (jnp.tanh, lambda row: row[0])),
     ],
     ids=["no function", "other input", "not traced", "other head", "2 outputs", "function"],
-)  # fmt: skip
+)
 def test_parts_that_do_not_fit_are_refused(message, arguments):
     with pytest.raises(ValueError, match=message):
         Frozen(*arguments, measures=6)

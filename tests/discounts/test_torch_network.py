@@ -13,7 +13,7 @@ import pytest
 
 import gloam
 from gloam.discounts import DiscountModel, TorchNetwork, from_torch, torch_network
-from gloam.discounts.networks import outputs
+from gloam.discounts.networks.mlp import outputs
 from gloam.discounts.training import Trained, fit
 
 from .test_training import order_of
@@ -39,9 +39,17 @@ def perceptron(torch, measures=30, seed=0):
 
 def dms(network, images=IMAGES):
     return gloam.DMS(
-        gloam.CVTArchive(images, 0, 1), np.full(6, 0.2), 0.3, emitters=2, batch_size=8,
-        init_points=30, empty_points=8, network=network, cutoff=0.0, epochs=2,
-    )  # fmt: skip
+        gloam.CVTArchive(images, 0, 1),
+        np.full(6, 0.2),
+        0.3,
+        num_emitters=2,
+        batch_size=8,
+        num_init_points=30,
+        num_empty_points=8,
+        network=network,
+        cutoff=0.0,
+        epochs=2,
+    )
 
 
 def evaluate(solutions):
@@ -94,9 +102,11 @@ def test_the_search_is_that_of_the_converted_module(torch):
     module = perceptron(torch)
     live = told(gloam.Search(dms(TorchNetwork(module, fresh=False)), seed=3))
     converted = told(gloam.Search(dms(from_torch(module)), seed=3))
-    for name in ("loss", "epochs", "qd_score", "coverage", "best", "empty_discount"):
+    for name in ("loss", "epochs", "qd_score", "coverage", "best_objective", "empty_discount"):
         # Sums of float32 in another order, over 3 fits of 2 epochs.
-        np.testing.assert_allclose(live.stats[name], converted.stats[name], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(
+            live.metrics[name], converted.metrics[name], rtol=1e-4, atol=1e-6
+        )
     np.testing.assert_array_equal(live.ask(), converted.ask())
     trained = live.state.discount.params.weights["0.weight"]
     np.testing.assert_allclose(
@@ -117,8 +127,18 @@ def test_training_is_that_of_plain_pytorch(torch):
 
     @jax.jit
     def fitted(trained, key):
-        return fit(outputs, optimizer, trained, jnp.asarray(inputs), jnp.asarray(targets),
-                   jnp.asarray(real), batch_size=8, epochs=1, cutoff=0.0, key=key)  # fmt: skip
+        return fit(
+            outputs,
+            optimizer,
+            trained,
+            jnp.asarray(inputs),
+            jnp.asarray(targets),
+            jnp.asarray(real),
+            batch_size=8,
+            epochs=1,
+            cutoff=0.0,
+            key=key,
+        )
 
     for epoch in range(6):
         key = jax.random.key(epoch)
@@ -182,7 +202,7 @@ def test_a_convolution_takes_flat_rows_by_unflatten(torch):
     )
     algorithm = dms(TorchNetwork(module))
     assert algorithm.discount.row_shape == ()
-    assert told(gloam.Search(algorithm), 1).stats["epochs"] == 2
+    assert told(gloam.Search(algorithm), 1).metrics["epochs"] == 2
 
 
 # Seeds
@@ -238,7 +258,7 @@ def test_a_run_is_resumed_to_the_same_bits(torch, tmp_path):
     resumed = gloam.optimize(
         evaluate, dms(TorchNetwork(module)), 4, run_dir=tmp_path, resume=True, **options
     )
-    assert_same_bits(resumed.archive.store, whole.archive.store)
+    assert_same_bits(resumed.elites.store, whole.elites.store)
 
 
 # What is refused
@@ -250,7 +270,7 @@ def test_the_fused_driver_refuses_it(torch):
     with pytest.raises(ValueError, match=message):
         gloam.run(lambda x: x[:, :30], algorithm, iterations=1, progress=False)
     # In Python it may be a head, too.
-    assert told(gloam.Search(algorithm), 1).stats["epochs"] == 2
+    assert told(gloam.Search(algorithm), 1).metrics["epochs"] == 2
 
 
 def test_what_cannot_serve_is_refused_before_the_search(torch):
@@ -282,7 +302,7 @@ def test_what_cannot_serve_is_refused_before_the_search(torch):
         (lambda: dms(TorchNetwork(Through(lambda s, y: y + torch.rand(())))), "may be random"),
         (lambda: dms(TorchNetwork(Through(lambda s, y: y - y.mean()))), "may not mix"),
         (lambda: dms(TorchNetwork(Through(lambda s, y: y.detach()))), "depend on trained"),
-    ]:  # fmt: skip
+    ]:
         with (
             warnings.catch_warnings(action="ignore"),  # lazy layers are experimental, says PyTorch
             pytest.raises(ValueError, match=f"(?s){message}"),

@@ -26,9 +26,17 @@ def fitted(trained, inputs, targets, real, cutoff, key, *, batch_size, epochs):
     # One program serves every cutoff, so that here it is traced, no float. Where the run checks
     # types, `unwrap` goes past that check.
     return inspect.unwrap(fit)(
-        forward, OPTIMIZER, trained, inputs, targets, real,
-        batch_size=batch_size, epochs=epochs, cutoff=cutoff, key=key,
-    )  # fmt: skip
+        forward,
+        OPTIMIZER,
+        trained,
+        inputs,
+        targets,
+        real,
+        batch_size=batch_size,
+        epochs=epochs,
+        cutoff=cutoff,
+        key=key,
+    )
 
 
 def fresh():
@@ -295,9 +303,15 @@ def losses_by_epoch():
 def stopped(cutoff):
     inputs, targets = problem(40)
     _, loss, number = fitted(
-        fresh(), inputs, targets, np.ones(40, bool), cutoff, jax.random.key(5),
-        batch_size=8, epochs=5,
-    )  # fmt: skip
+        fresh(),
+        inputs,
+        targets,
+        np.ones(40, bool),
+        cutoff,
+        jax.random.key(5),
+        batch_size=8,
+        epochs=5,
+    )
     return float(loss), int(number)
 
 

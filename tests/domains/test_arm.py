@@ -40,7 +40,7 @@ def values(domain, solutions):
     ],
 )
 def test_postures_worked_by_hand(angles, reach, variance):
-    objectives, measures = values(Arm(joints=4), [angles])
+    objectives, measures = values(Arm(num_joints=4), [angles])
     # pi itself is rounded to 1e-7, and four links add up.
     np.testing.assert_allclose(measures, [reach], rtol=0, atol=2e-6)
     np.testing.assert_allclose(objectives, [1 - variance], rtol=0, atol=2e-6)
@@ -64,7 +64,7 @@ def test_reach_and_variance_are_those_of_complex_forward_kinematics(joints):
 
 @given(arrays(np.float32, (4, 6), elements=st.floats(-100, 100, width=32)))
 def test_the_arm_reaches_no_further_than_its_length(solutions):
-    objectives, measures = values(Arm(joints=6), solutions)
+    objectives, measures = values(Arm(num_joints=6), solutions)
     # Six cosines and sines of unit length, each rounded.
     assert (np.linalg.norm(measures, axis=1) <= 6 + 1e-5).all()
     assert (objectives <= 1).all()

@@ -137,9 +137,9 @@ def test_pictures_are_rendered(domain):
 
 
 def algorithm(domain, name="dms"):
-    settings = {"emitters": 2, "batch_size": 8}
+    settings = {"num_emitters": 2, "batch_size": 8}
     if name == "dms":
-        settings |= {"init_points": 20, "empty_points": 5, "alpha": 1.0}
+        settings |= {"num_init_points": 20, "num_empty_points": 5, "alpha": 1.0}
         return gloam.DMS(domain.archive(), domain.x0, 0.3, **settings)
     return gloam.CMAMAE(domain.archive(), domain.x0, 0.3, alpha=0.01, **settings)
 
@@ -179,18 +179,18 @@ def test_stylegan_and_clip_are_searched_fused_and_resumed(tmp_path):
         domain.archive(),
         domain.x0,
         0.2,
-        emitters=1,
+        num_emitters=1,
         batch_size=6,
-        init_points=10,
-        empty_points=3,
+        num_init_points=10,
+        num_empty_points=3,
         alpha=1.0,
     )
     options = {"seeds": [1], "progress": False}
     whole = gloam.run(domain, start, iterations=3, **options)
     gloam.run(domain, start, iterations=2, run_dir=tmp_path / "run", **options)
     rest = gloam.resume(tmp_path / "run", iterations=3, progress=False)
-    np.testing.assert_array_equal(whole.archive.objectives, rest.archive.objectives)
-    assert len(whole.archive) > 0
+    np.testing.assert_array_equal(whole.elites.objectives, rest.elites.objectives)
+    assert len(whole.elites) > 0
 
 
 def test_a_domain_can_be_written_and_read_back():
@@ -235,7 +235,13 @@ def test_the_recorded_networks_search_landscapes(shared_data):
     data = LatentIllumination.embedded(data, model, cache=False, progress=False)
     domain = LatentIllumination(network, model, prompt, data, x0=np.zeros(64), chunk=4)
     search = gloam.DMS(
-        domain.archive(), domain.x0, 0.2, emitters=1, batch_size=8, init_points=9, empty_points=3
+        domain.archive(),
+        domain.x0,
+        0.2,
+        num_emitters=1,
+        batch_size=8,
+        num_init_points=9,
+        num_empty_points=3,
     )
     fused = gloam.run(domain, search, seeds=[1], iterations=3, dataset=data, progress=False)
     evaluate = eqx.filter_jit(lambda domain, q: domain(q))

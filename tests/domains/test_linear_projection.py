@@ -55,7 +55,7 @@ def values(domain, solutions):
 
 def constant(value, **options):
     domain = LinearProjection(**options)
-    objectives, measures = values(domain, np.full((1, domain.solution), value))
+    objectives, measures = values(domain, np.full((1, domain.solution_dim), value))
     return objectives[0], measures[0]
 
 
@@ -104,13 +104,13 @@ def test_flat_is_one_everywhere(value):
 
 def test_beyond_the_edge_a_number_counts_for_its_inverse():
     row = [10.24, 0.0, -10.24, 0.0, 51.2, 1.0, -5.12, 5.12]
-    _, measures = values(LinearProjection(4, solution=8), [row])
+    _, measures = values(LinearProjection(4, solution_dim=8), [row])
     # At the edge itself a number still counts for itself.
     np.testing.assert_allclose(measures, [[0.5, -0.5, 1.1, 0.0]], rtol=1e-6)
 
 
 def test_each_measure_sums_its_own_block():
-    _, measures = values(LinearProjection(2, solution=6), [[1.0, 2.0, 3.0, -1.0, 0.5, 0.0]])
+    _, measures = values(LinearProjection(2, solution_dim=6), [[1.0, 2.0, 3.0, -1.0, 0.5, 0.0]])
     np.testing.assert_array_equal(measures, [[6.0, -0.5]])
 
 
@@ -128,7 +128,7 @@ def test_values_are_those_of_the_oracle(measures, objective):
 
 @given(arrays(np.float32, (3, 20), elements=st.floats(-1e6, 1e6, width=32)))
 def test_measures_stay_within_the_bounds_and_no_objective_is_above_one(solutions):
-    domain = LinearProjection(4, "rastrigin", solution=20)
+    domain = LinearProjection(4, "rastrigin", solution_dim=20)
     objectives, measures = values(domain, solutions)
     # Five numbers of at most 5.12 each, rounded.
     assert (np.abs(measures) <= domain.edge * (1 + 1e-6)).all()
@@ -142,7 +142,7 @@ def test_measures_stay_within_the_bounds_and_no_objective_is_above_one(solutions
 def test_a_solution_that_does_not_divide_into_blocks_is_refused(measures, solution):
     expected = rf"solution: expected a multiple of the {measures} measures, got {solution}"
     with pytest.raises(ValueError, match=expected):
-        LinearProjection(measures, solution=solution)
+        LinearProjection(measures, solution_dim=solution)
 
 
 def test_an_unknown_objective_is_refused():
@@ -162,7 +162,7 @@ def test_name_start_and_edge_are_the_papers(measures):
 
 
 def test_two_measures_have_a_grid_of_100_by_100():
-    archive = LinearProjection(2).archive()
+    archive = LinearProjection(2).elites()
     assert isinstance(archive, GridArchive)
     assert archive.shape == (100, 100)
     np.testing.assert_array_equal(archive.lower, [-256, -256])
@@ -184,7 +184,7 @@ def test_a_file_of_centroids_serves_two_measures_as_well(tmp_path):
     np.save(tmp_path / "points.npy", np.eye(2, dtype=np.float32))
     archive = LinearProjection(2, centroids=str(tmp_path / "points.npy")).archive()
     assert isinstance(archive, CVTArchive)
-    assert archive.cells == 2
+    assert archive.num_cells == 2
 
 
 def test_centroids_of_other_measures_are_refused(tmp_path):
@@ -221,7 +221,7 @@ def test_centroids_are_made_once_and_cached(tmp_path, monkeypatch):
     np.save(cached, made / 2)
     np.testing.assert_array_equal(domain.archive().centroids, made / 2)
     # Another solution size has other bounds, so other centroids.
-    LinearProjection(10, solution=50).archive()
+    LinearProjection(10, solution_dim=50).elites()
     assert len(list((tmp_path / "cache").iterdir())) == 2
 
 
@@ -246,7 +246,7 @@ def test_the_cache_is_where_the_environment_says(variables, folder, monkeypatch)
         return np.eye(dimensions, dtype=np.float32)
 
     monkeypatch.setattr(linear_projection, "kmeans_centroids", remember)
-    LinearProjection(10).archive()
+    LinearProjection(10).elites()
     (cache,) = caches
     assert str(cache.parent) == folder
 
@@ -258,7 +258,7 @@ def test_the_authors_centroids_make_an_archive(measures, shared_data):
         pytest.skip(f"no '{file}': the authors' centroids are not here")
     domain = LinearProjection(measures, centroids=file)
     archive = domain.archive()
-    assert archive.cells == 10_000
+    assert archive.num_cells == 10_000
     centroids = np.asarray(archive.centroids)
     assert np.abs(centroids).max() <= domain.edge
     # A point a little way off a centroid lies in its cell.

@@ -35,7 +35,7 @@ SETTINGS = {
 def make(canvas, triangles, color=False, cells=3, **options):
     pixels = canvas[0] * canvas[1] * (3 if color else 1)
     images = np.random.default_rng(8).random((cells, pixels), dtype=np.float32)
-    return Triangles(images, triangles=triangles, canvas=canvas, color=color, **options)
+    return Triangles(images, num_triangles=triangles, canvas=canvas, color=color, **options)
 
 
 def scored(domain, solutions):
@@ -137,10 +137,10 @@ def test_pixels_are_those_of_the_oracle(name):
     canvas, triangles, color = SETTINGS[name]
     domain = make(canvas, triangles, color)
 
-    @given(solutions_of(domain.solution))
-    @example(np.zeros(domain.solution, np.float32))
-    @example(np.full(domain.solution, -3.4e38, np.float32))
-    @example(np.linspace(-3.4e38, 3.4e38, domain.solution, dtype=np.float32))
+    @given(solutions_of(domain.solution_dim))
+    @example(np.zeros(domain.solution_dim, np.float32))
+    @example(np.full(domain.solution_dim, -3.4e38, np.float32))
+    @example(np.linspace(-3.4e38, 3.4e38, domain.solution_dim, dtype=np.float32))
     def check(solution):
         assume(not close_call(solution, triangles, canvas))
         expected = oracle_picture(solution, triangles, canvas)
@@ -253,7 +253,7 @@ def test_the_largest_of_a_feature_is_the_last_point_in_spite_of_rounding(side):
 def test_objective_worked_by_hand():
     # All pixels 0.5: the nearest image is 0.5 off in one of four pixels and the same elsewhere.
     images = [[0.0, 0.0, 0.0, 0.0], [0.5, 0.5, 1.0, 0.5], [0.9, 0.9, 0.9, 0.9]]
-    domain = Triangles(np.array(images), triangles=3, canvas=(2, 2))
+    domain = Triangles(np.array(images), num_triangles=3, canvas=(2, 2))
     solution = framed((2, 2), ([(1, 1)] * 3, [1.0], 0.5))
     objectives, measures = values(domain, [solution])
     np.testing.assert_array_equal(measures, np.full((1, 4), 0.5))
@@ -263,7 +263,7 @@ def test_objective_worked_by_hand():
 @pytest.mark.parametrize("color", [False, True])
 def test_objective_is_that_of_the_nearest_of_all_images(color):
     domain = make((5, 4), 6, color, cells=50)
-    solutions = np.random.default_rng(2).random((40, domain.solution))
+    solutions = np.random.default_rng(2).random((40, domain.solution_dim))
     objectives, measures = values(domain, solutions)
     images = np.asarray(domain.images.centroids, np.float64)
     errors = np.mean((measures[:, None].astype(np.float64) - images) ** 2, axis=2)
@@ -314,9 +314,7 @@ def test_a_domain_can_be_written_to_a_run_folder_and_read_back():
     assert rebuilt.name == "ta-flowers"
     assert rebuilt.canvas == (7, 4)
     np.testing.assert_array_equal(rebuilt.x0, domain.x0)
-    for found, expected in zip(
-        values(rebuilt, solutions), values(domain, solutions), strict=True
-    ):  # fmt: skip
+    for found, expected in zip(values(rebuilt, solutions), values(domain, solutions), strict=True):
         np.testing.assert_array_equal(found, expected)
 
 
@@ -327,7 +325,7 @@ def test_a_domain_can_be_written_to_a_run_folder_and_read_back():
 def test_a_render_at_canvas_size_is_the_measures(name):
     canvas, triangles, color = SETTINGS[name]
     domain = make(canvas, triangles, color)
-    solutions = np.random.default_rng(7).random((3, domain.solution)).astype(np.float32)
+    solutions = np.random.default_rng(7).random((3, domain.solution_dim)).astype(np.float32)
     expected = pictures(domain, solutions)
     np.testing.assert_allclose(domain.render(solutions), expected, rtol=0, atol=1e-6)
     assert domain.render(solutions[0]).shape == expected.shape[1:]
@@ -338,7 +336,7 @@ def test_a_render_at_canvas_size_is_the_measures(name):
 def test_a_larger_render_holds_the_pixels_of_the_canvas(name, factor):
     (rows, columns), triangles, color = SETTINGS[name]
     domain = make((rows, columns), triangles, color)
-    solutions = np.random.default_rng(9).integers(0, 4, (5, domain.solution))
+    solutions = np.random.default_rng(9).integers(0, 4, (5, domain.solution_dim))
     size = (factor * (rows - 1) + 1, factor * (columns - 1) + 1)
     large = domain.render(solutions, size)
     expected = pictures(domain, solutions)
@@ -378,9 +376,7 @@ def read_svg(text):
     assert (x, y) == (0, 0)
     background, *shapes = root
     assert background.tag == f"{SVG}rect"
-    assert background.attrib == {
-        "width": f"{width:g}", "height": f"{height:g}", "fill": "#000000"
-    }  # fmt: skip
+    assert background.attrib == {"width": f"{width:g}", "height": f"{height:g}", "fill": "#000000"}
     polygons = []
     for shape in shapes:
         assert shape.tag == f"{SVG}polygon"
@@ -418,7 +414,7 @@ def test_the_svg_shows_the_same_picture(name):
     y, x = np.linspace(0, canvas[0] - 1, rows)[:, None], np.linspace(0, canvas[1] - 1, columns)
     brightest = 0.0
     for seed in range(3):
-        solution = np.random.default_rng(seed).random(domain.solution).astype(np.float32)
+        solution = np.random.default_rng(seed).random(domain.solution_dim).astype(np.float32)
         if seed == 2:  # the second triangle, a visible one, shrunk to a point
             solution.reshape(triangles, -1)[1, :6] = 0.0
             solution.reshape(triangles, -1)[1, 6:] = 0.9

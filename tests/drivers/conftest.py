@@ -10,9 +10,9 @@ def small_algorithms() -> dict[str, gloam.algorithms.Algorithm]:
     centroids = np.random.default_rng(0).uniform(-2, 2, (50, 2))
     cvt = gloam.CVTArchive(centroids, -2.0, 2.0)
     x0 = np.zeros(5)
-    cma = {"emitters": 3, "batch_size": 8}
+    cma = {"num_emitters": 3, "batch_size": 8}
     return {
-        "dms-grid": gloam.DMS(grid, x0, 0.3, init_points=30, empty_points=10, **cma),
+        "dms-grid": gloam.DMS(grid, x0, 0.3, num_init_points=30, num_empty_points=10, **cma),
         "dds": gloam.DDS(cvt, x0, 0.3, bandwidth=0.5, buffer_size=100, **cma),
         "map-elites-line": gloam.MAPElitesLine(cvt, x0, 0.3, 0.2, batch_size=24),
     }

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import gloam
-from gloam.drivers import ask_tell
-from gloam.drivers.fused import Fused
+from gloam.drivers import search as ask_tell
 
 from .conftest import assert_same_bits, evaluate
 
@@ -27,38 +26,42 @@ def test_fused_equals_ask_tell_over_the_first_iterations(algorithm):
     search = search_for(algorithm, 3, FEW)
     for name in ("objectives", "solutions", "measures"):
         np.testing.assert_allclose(
-            getattr(fused.archive.store, name), getattr(search.archive.store, name), atol=1e-4
+            getattr(fused.elites.store, name), getattr(search.elites.store, name), atol=1e-4
         )
-    assert np.isclose(fused.metrics["qd_score"].iloc[-1], search.stats["qd_score"], atol=1e-3)
+    assert np.isclose(fused.metrics["qd_score"].iloc[-1], search.metrics["qd_score"], atol=1e-3)
 
 
 def test_one_seed_of_many_equals_the_seed_alone(algorithm):
     many = gloam.run(evaluate, algorithm, seeds=[5, 3], iterations=FEW, progress=False)
     alone = gloam.run(evaluate, algorithm, seeds=[3], iterations=FEW, progress=False)
     np.testing.assert_allclose(
-        many.archives[1].store.objectives, alone.archive.store.objectives, atol=1e-4
+        list(many.elites_by_seed.values())[1].store.objectives,
+        alone.elites.store.objectives,
+        atol=1e-4,
     )
-    assert not np.array_equal(many.archives[0].store.objectives, many.archives[1].store.objectives)
+    assert not np.array_equal(
+        many.elites.store.objectives, list(many.elites_by_seed.values())[1].store.objectives
+    )
 
 
 def test_a_seed_repeats_bit_for_bit_whatever_the_stretches(dms):
     def after(*stretches):
-        driver = Fused(evaluate, dms, [3, 4])
+        driver = FusedDriver(evaluate, dms, [3, 4])
         driver.start()
         for length in stretches:
             driver.advance(length)
-        return driver.archives()
+        return driver.elites()
 
     for one, other in zip(after(30), after(1, 7, 2, 20), strict=True):
         assert_same_bits(one, other)
 
 
 def test_ask_tell_repeats_bit_for_bit(algorithm):
-    assert_same_bits(search_for(algorithm, 1, 6).archive, search_for(algorithm, 1, 6).archive)
+    assert_same_bits(search_for(algorithm, 1, 6).elites, search_for(algorithm, 1, 6).elites)
 
 
 def test_nothing_compiles_after_the_first_stretch(dms):
-    driver = Fused(evaluate, dms, [0, 1])
+    driver = FusedDriver(evaluate, dms, [0, 1])
     driver.start()
     driver.advance(1)
     traces = []

@@ -8,26 +8,26 @@ import sys
 import numpy as np
 import pytest
 
-from gloam.drivers import fused
+from gloam.drivers import fused_driver as fused
 
 # A process of its own: the number of (virtual) devices is fixed before JAX starts.
 PROGRAM = """
 import json, sys
 import numpy as np, jax, gloam
 from gloam.domains import LinearProjection
-from gloam.drivers.fused import Fused
-domain = LinearProjection(measures=2, solution=6)
+from gloam.drivers.fused_driver import FusedDriver
+domain = LinearProjection(measure_dim=2, solution_dim=6)
 archive = gloam.GridArchive(shape=(10, 10), lower=-15, upper=15)
-algorithm = gloam.DMS(archive, domain.x0, 0.5, emitters=2, batch_size=4, init_points=20)
-driver = Fused(domain, algorithm, list(range(int(sys.argv[1]))))
+algorithm = gloam.DMS(archive, domain.x0, 0.5, num_emitters=2, batch_size=4, num_init_points=20)
+driver = FusedDriver(domain, algorithm, list(range(int(sys.argv[1]))))
 driver.start()
 driver.advance(3)
 objectives = driver.state.store.objectives
-before = [float(row["qd_score"]) for row in driver.rows()]
+before = [float(row["qd_score"]) for row in driver.metrics()]
 driver.advance(2)
 print(json.dumps({
     "devices": jax.device_count(), "used": len(objectives.sharding.device_set), "qd": before,
-    "iteration": driver.iteration, "seeds": [row["seed"] for row in driver.rows()],
+    "iteration": driver.iteration, "seeds": [row["seed"] for row in driver.metrics()],
 }))
 """
 
@@ -36,7 +36,7 @@ print(json.dumps({
 FAILING = """
 import json, tempfile, warnings
 import numpy as np, jax, jax.numpy as jnp, gloam
-from gloam.drivers.fused import Fused
+from gloam.drivers.fused_driver import FusedDriver
 warnings.simplefilter("ignore")
 class Cliff:
     x0 = np.zeros(3)
@@ -45,10 +45,10 @@ class Cliff:
     def __call__(self, x): return jnp.where(x[:, 0] > 5e3, jnp.nan, -x[:, 2] ** 2), x[:, :2]
 archive = gloam.GridArchive(shape=(10, 10), lower=-1, upper=1)
 algorithm = gloam.MAPElites(archive, np.zeros(3), 0.2, batch_size=8)
-some = Fused(Cliff([0, 1]), algorithm, [0, 1, 2, 3])
+some = FusedDriver(Cliff([0, 1]), algorithm, [0, 1, 2, 3])
 some.start()
 some.advance(5)
-every = Fused(Cliff([0, 1, 2, 3]), algorithm, [0, 1, 2, 3])
+every = FusedDriver(Cliff([0, 1, 2, 3]), algorithm, [0, 1, 2, 3])
 every.start()
 try:
     every.advance(5)
@@ -59,7 +59,7 @@ folder = tempfile.mkdtemp()
 whole = gloam.run(good, algorithm, iterations=6, **settings)
 gloam.run(good, algorithm, iterations=2, run_dir=folder, **settings)
 halves = gloam.run(good, algorithm, iterations=6, run_dir=folder, resume=True, **settings)
-pairs = zip(whole.archives, halves.archives)
+pairs = zip(list(whole.elites_by_seed.values()), list(halves.elites_by_seed.values()))
 print(json.dumps({
     "iteration": some.iteration, "failed": some.state.failed.tolist(), "message": message,
     "stopped": every.iteration,
@@ -80,8 +80,13 @@ def test_devices_end_together_and_resume():
 def run(devices: int, seeds: int, program: str = PROGRAM) -> dict:
     flags = f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0"
     environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run([sys.executable, "-c", program, str(seeds)], env=environment,
-                          capture_output=True, text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(seeds)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

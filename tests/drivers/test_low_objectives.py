@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 
 import gloam
-from gloam.drivers.fused import Fused
 
 BATCH = 24
 
 
 def algorithm(f_min=0.0, kind=gloam.DMS):
     archive = gloam.GridArchive((8, 8), -2.0, 2.0, f_min=f_min)
-    options = {"init_points": 30, "empty_points": 10, "f_max": 2.0} if kind is gloam.DMS else {}
-    return kind(archive, np.zeros(5), 0.3, emitters=3, batch_size=8, **options)
+    options = (
+        {"num_init_points": 30, "num_empty_points": 10, "f_max": 2.0} if kind is gloam.DMS else {}
+    )
+    return kind(archive, np.zeros(5), 0.3, num_emitters=3, batch_size=8, **options)
 
 
 def shifted(offset):
@@ -40,7 +41,7 @@ def test_tell_warns_once_and_names_the_lowest_objective():
         search.tell(objectives, np.zeros((BATCH, 2)))
     assert "Set f_min=... of the archive" in messages(records)[0]
     assert records[0].filename == __file__
-    assert search.stats["below_f_min"] == BATCH
+    assert search.metrics["below_f_min"] == BATCH
     search.ask()
     search.tell(objectives, np.zeros((BATCH, 2)))  # a second warning would be an error
 
@@ -51,7 +52,7 @@ def test_a_minority_below_f_min_is_counted_without_a_warning():
     objectives = np.where(np.arange(BATCH) < 11, -1.0, 1.0)
     objectives[-1] = np.nan
     search.tell(objectives, np.zeros((BATCH, 2)))
-    assert search.stats["below_f_min"] == 11
+    assert search.metrics["below_f_min"] == 11
     assert float(search.state.low.lowest) == -1.0
     search.ask()
     # Failed rows are on neither side: 11 of 21 valid objectives are a majority.
@@ -82,7 +83,7 @@ def test_a_run_on_the_device_warns_once(kind):
 
 def test_the_warning_does_not_depend_on_where_stretches_end():
     # Only the third batch is low; a driver that looked at the last iteration alone would miss it.
-    driver = Fused(lambda x: (x[:, 0] * 0.0 + 1.0, x[:, :2]), algorithm(), [0])
+    driver = FusedDriver(lambda x: (x[:, 0] * 0.0 + 1.0, x[:, :2]), algorithm(), [0])
     driver.start()
     driver.advance(1)
     state = driver.state

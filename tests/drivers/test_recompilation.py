@@ -12,22 +12,34 @@ import pytest
 
 import gloam
 from gloam.domains import Domain
-from gloam.drivers import ask_tell, fused_program
+from gloam.drivers import fused_program
+from gloam.drivers import search as ask_tell
 from gloam.drivers.splitting import split
 from gloam.emitters import RestartEvery, Variation
 
 from .conftest import evaluate
 
-SMALL = {"emitters": 2, "batch_size": 6}
+SMALL = {"num_emitters": 2, "batch_size": 6}
 
 
 def dms(number: float, array: np.ndarray) -> gloam.DMS:
     archive = gloam.GridArchive((6, 6), -2.0 - number, 2.0, f_min=-number)
     return gloam.DMS(
-        archive, array, sigma0=number, alpha=number, f_max=1 + number, learning_rate=number / 100,
-        epochs=int(10 * number), cutoff=number, restart=RestartEvery(int(20 * number)),
-        init_points=12, empty_points=5, lower=-9 - number, upper=9 + number, **SMALL,
-    )  # fmt: skip
+        archive,
+        array,
+        sigma0=number,
+        alpha=number,
+        f_max=1 + number,
+        learning_rate=number / 100,
+        epochs=int(10 * number),
+        cutoff=number,
+        restart=RestartEvery(int(20 * number)),
+        num_init_points=12,
+        num_empty_points=5,
+        lower=-9 - number,
+        upper=9 + number,
+        **SMALL,
+    )
 
 
 def cma_mae(number: float, array: np.ndarray) -> gloam.CMAMAE:
@@ -93,7 +105,7 @@ def test_numbers_count_although_the_program_is_the_same(build):
         search = gloam.Search(build(number, np.zeros(5)), 3)
         for _ in range(3):
             search.tell(*evaluate(search.ask()))
-        return np.asarray(search.archive.store.objectives)
+        return np.asarray(search.elites.store.objectives)
 
     alone = found(0.4)
     ask_tell._programs.cache_clear()
@@ -166,7 +178,7 @@ def scaled(solutions):
 def best_of(function, seed=0):
     algorithm = cma_mae(0.3, np.zeros(5))
     result = gloam.run(function, algorithm, seeds=[seed], iterations=2, progress=False)
-    return np.asarray(result.archive.measures)
+    return np.asarray(result.elites.measures)
 
 
 def test_a_function_that_reads_another_value_is_another_program(monkeypatch):
@@ -234,7 +246,7 @@ def test_the_kernels_setting_is_another_program(monkeypatch):
     search_on_device(algorithm, 0)
     assert fused_program.fused_program.cache_info().misses == before
     monkeypatch.setattr(gloam.kernels, "usable", lambda: "otherwise")
-    gloam.drivers.fused.Fused(evaluate, algorithm, [0, 1])
+    gloam.drivers.fused_driver.FusedDriver(evaluate, algorithm, [0, 1])
     assert fused_program.fused_program.cache_info().misses == before + 1
 
 
@@ -245,7 +257,7 @@ def test_programs_are_not_kept_for_ever():
         def domain(solutions):
             return evaluate(solutions)
 
-        gloam.drivers.fused.Fused(domain, algorithm, [0])
+        gloam.drivers.fused_driver.FusedDriver(domain, algorithm, [0])
         return weakref.ref(domain)
 
     first = build()

@@ -18,39 +18,60 @@ from gloam.files import write_bytes
 from .conftest import assert_same_bits, evaluate
 
 COLUMNS = [
-    "seed", "iteration", "evaluations", "qd_score", "coverage", "best", "loss", "epochs",
-    "restarts", "unique_cells", "failed", "below_f_min", "empty_discount", "rank_correlation",
+    "seed",
+    "iteration",
+    "evaluations",
+    "qd_score",
+    "coverage",
+    "best_objective",
+    "loss",
+    "epochs",
+    "restarts",
+    "unique_cells",
+    "failed",
+    "below_f_min",
+    "empty_discount",
+    "rank_correlation",
     "seconds",
-]  # fmt: skip
+]
 
 
 def domain_and_algorithm():
     """Known to gloam entirely, so that a folder can be resumed by name."""
-    domain = gloam.domains.LinearProjection(measures=2, solution=6)
+    domain = gloam.domains.LinearProjection(measure_dim=2, solution_dim=6)
     archive = gloam.GridArchive((10, 10), -domain.edge, domain.edge)
     algorithm = gloam.DMS(
-        archive, domain.x0, 0.5, emitters=3, batch_size=8, init_points=30, empty_points=10
+        archive,
+        domain.x0,
+        0.5,
+        num_emitters=3,
+        batch_size=8,
+        num_init_points=30,
+        num_empty_points=10,
     )
     return domain, algorithm
 
 
 def test_metrics_hold_a_row_for_each_seed_and_logged_iteration(dms):
-    result = gloam.run(
-        evaluate, dms, seeds=[2, 7], iterations=25, log_every=10, progress=False
-    )  # fmt: skip
+    result = gloam.run(evaluate, dms, seeds=[2, 7], iterations=25, log_every=10, progress=False)
     metrics = result.metrics
     assert list(metrics.columns) == COLUMNS
     assert metrics[["iteration", "seed"]].to_numpy().tolist() == [
-        [10, 2], [10, 7], [20, 2], [20, 7], [25, 2], [25, 7],
-    ]  # fmt: skip
+        [10, 2],
+        [10, 7],
+        [20, 2],
+        [20, 7],
+        [25, 2],
+        [25, 7],
+    ]
     assert (metrics["evaluations"] == metrics["iteration"] * 24).all()
     assert metrics["coverage"].between(0, 1).all()
     last = metrics[metrics["iteration"] == 25]
-    for row, elites in zip(last.itertuples(), result.archives, strict=True):
+    for row, elites in zip(last.itertuples(), list(result.elites_by_seed.values()), strict=True):
         objectives = elites.objectives.astype(np.float64)
         assert np.isclose(row.qd_score, objectives.sum(), rtol=1e-5)
         assert np.isclose(row.coverage, len(elites) / 64)
-        assert np.isclose(row.best, objectives.max())
+        assert np.isclose(row.best_objective, objectives.max())
 
 
 def test_optimize_runs_plain_python(dms, tmp_path):
@@ -70,7 +91,7 @@ def test_optimize_resumes_to_the_same_bits(dms, tmp_path):
     whole = gloam.optimize(evaluate, dms, 20, run_dir=tmp_path / "a", progress=False)
     gloam.optimize(evaluate, dms, 9, run_dir=tmp_path / "b", progress=False)
     halves = gloam.optimize(evaluate, dms, 20, run_dir=tmp_path / "b", resume=True, progress=False)
-    assert_same_bits(whole.archive, halves.archive)
+    assert_same_bits(whole.elites, halves.elites)
 
 
 def test_optimize_says_what_an_evaluation_must_return(dms):
@@ -84,28 +105,29 @@ def test_optimize_says_what_an_evaluation_must_return(dms):
 
 def test_measures_alone_maximise_closeness_in_both_drivers():
     items = np.random.default_rng(0).uniform(-1, 1, (30, 4)).astype(np.float32)
-    algorithm = gloam.DMS(gloam.CVTArchive(items), np.zeros(4), 0.3, emitters=2, batch_size=6)
-    host = gloam.optimize(np.tanh, algorithm, 5, progress=False).archive
-    fused = gloam.run(jnp.tanh, algorithm, iterations=5, progress=False).archive
+    algorithm = gloam.DMS(gloam.CVTArchive(items), np.zeros(4), 0.3, num_emitters=2, batch_size=6)
+    host = gloam.optimize(np.tanh, algorithm, 5, progress=False).elites
+    fused = gloam.run(jnp.tanh, algorithm, iterations=5, progress=False).elites
     for elites in (host, fused):
         error = np.square(elites.measures - items[elites.cells]).mean(axis=1)
         np.testing.assert_allclose(elites.objectives, 1 - error, atol=1e-6)
     np.testing.assert_array_equal(host.cells, fused.cells)
     with_fields = gloam.CVTArchive(items, fields={"twice": (4,)})
     algorithm = gloam.MAPElites(with_fields, np.zeros(4), 0.3, batch_size=6)
-    elites = gloam.optimize(lambda x: (x, {"twice": 2 * x}), algorithm, 3, progress=False).archive
+    elites = gloam.optimize(lambda x: (x, {"twice": 2 * x}), algorithm, 3, progress=False).elites
     np.testing.assert_allclose(elites.field("twice"), 2 * elites.measures)
 
 
 def test_closeness_by_angle_is_the_cosine():
     items = np.array([[1.0, 0.0], [0.0, 2.0]], np.float32)
-    algorithm = gloam.MAPElites(gloam.CVTArchive(items, metric="cosine"), np.ones(2), 0.1,
-                                batch_size=3)  # fmt: skip
+    algorithm = gloam.MAPElites(
+        gloam.CVTArchive(items, metric="cosine"), np.ones(2), 0.1, batch_size=3
+    )
     search = gloam.Search(algorithm)
     search.ask()
     search.tell(None, np.array([[3.0, 4.0], [5.0, 0.0], [0.0, 0.0]]))
-    assert search.archive.objectives.tolist() == pytest.approx([1.0, 0.8])
-    assert search.stats["failed"] == 1  # a row of zeros has no direction
+    assert search.elites.objectives.tolist() == pytest.approx([1.0, 0.8])
+    assert search.metrics["failed"] == 1  # a row of zeros has no direction
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
@@ -114,7 +136,9 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
     whole = gloam.run(domain, algorithm, iterations=40, run_dir=tmp_path / "a", **settings)
     gloam.run(domain, algorithm, iterations=17, run_dir=tmp_path / "b", **settings)
     halves = gloam.resume(tmp_path / "b", iterations=40, progress=False)
-    for one, other in zip(whole.archives, halves.archives, strict=True):
+    for one, other in zip(
+        list(whole.elites_by_seed.values()), list(halves.elites_by_seed.values()), strict=True
+    ):
         assert_same_bits(one, other)
     # The first part also logged its own last iteration, 17.
     again = halves.metrics[halves.metrics["iteration"] != 17].reset_index(drop=True)
@@ -169,10 +193,10 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path):
     reached = int(gloam.RunFolder(out).read_metrics()["iteration"].max())
     resumed = gloam.resume(out, iterations=reached + 60, progress=False)
     domain, algorithm = domain_and_algorithm()
-    whole = gloam.run(
-        domain, algorithm, seeds=[1, 2], iterations=reached + 60, progress=False
-    )  # fmt: skip
-    for one, other in zip(whole.archives, resumed.archives, strict=True):
+    whole = gloam.run(domain, algorithm, seeds=[1, 2], iterations=reached + 60, progress=False)
+    for one, other in zip(
+        list(whole.elites_by_seed.values()), list(resumed.elites_by_seed.values()), strict=True
+    ):
         assert_same_bits(one, other)
 
 
@@ -196,7 +220,7 @@ def test_a_folder_with_a_run_is_not_overwritten(tmp_path):
 def test_another_algorithm_cannot_resume_a_run(tmp_path):
     domain, algorithm = domain_and_algorithm()
     gloam.run(domain, algorithm, iterations=3, run_dir=tmp_path, progress=False)
-    other = gloam.DMS(algorithm.archive, domain.x0, 0.7, emitters=3, batch_size=8)
+    other = gloam.DMS(algorithm.archive, domain.x0, 0.7, num_emitters=3, batch_size=8)
     with pytest.raises(ValueError, match=r"emitter\.sigma0 is 0\.5 in the file and 0\.7 now"):
         gloam.run(domain, other, iterations=5, run_dir=tmp_path, resume=True, progress=False)
 
@@ -212,16 +236,27 @@ def test_a_run_of_the_users_own_function_is_resumed_by_handing_it_over(dms, tmp_
 def test_the_folder_holds_what_it_should(tmp_path):
     domain, algorithm = domain_and_algorithm()
     result = gloam.run(
-        domain, algorithm, seeds=[4, 5], iterations=6, run_dir=tmp_path, snapshots=[2, 6],
+        domain,
+        algorithm,
+        seeds=[4, 5],
+        iterations=6,
+        run_dir=tmp_path,
+        snapshots=[2, 6],
         progress=False,
-    )  # fmt: skip
+    )
     names = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*"))
     assert names == [
-        "archive-4.npz", "archive-5.npz", "checkpoint/state.npz", "config.json", "config.npz",
-        "metrics.parquet", "snapshots/0000002.npz", "snapshots/0000006.npz",
-    ]  # fmt: skip
+        "archive-4.npz",
+        "archive-5.npz",
+        "checkpoint/state.npz",
+        "config.json",
+        "config.npz",
+        "metrics.parquet",
+        "snapshots/0000002.npz",
+        "snapshots/0000006.npz",
+    ]
     folder = gloam.RunFolder(tmp_path)
-    assert_same_bits(folder.read_archive(5), result.archives[1])
+    assert_same_bits(folder.read_archive(5), list(result.elites_by_seed.values())[1])
     assert json.loads((tmp_path / "config.json").read_text())["seeds"] == [4, 5]
     assert len(folder.read_snapshots()[2]["points"]) == 24 + 10
 
@@ -282,12 +317,12 @@ def test_wrong_settings_are_refused(dms, arguments, message):
 
 def test_a_run_whose_domain_holds_arrays_can_be_resumed(tmp_path):
     images = np.random.default_rng(0).random((12, 16), dtype=np.float32)
-    domain = gloam.domains.Triangles(images, triangles=3, canvas=(4, 4))
+    domain = gloam.domains.Triangles(images, num_triangles=3, canvas=(4, 4))
     algorithm = gloam.MAPElites(domain.archive(), domain.x0, 0.2, batch_size=6)
     whole = gloam.run(domain, algorithm, iterations=12, run_dir=tmp_path / "a", progress=False)
     gloam.run(domain, algorithm, iterations=5, run_dir=tmp_path / "b", progress=False)
     halves = gloam.resume(tmp_path / "b", iterations=12, progress=False)
-    assert_same_bits(whole.archive, halves.archive)
+    assert_same_bits(whole.elites, halves.elites)
 
 
 def test_a_dataset_is_kept_in_the_run_folder(tmp_path):

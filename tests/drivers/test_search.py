@@ -42,8 +42,8 @@ def test_failed_rows_are_counted_and_never_elites(dms):
     objectives, measures = evaluate(solutions)
     objectives[0], objectives[1], measures[2, 1] = np.nan, np.inf, -np.inf
     search.tell(objectives, measures)
-    assert search.stats["failed"] == 3
-    found = search.archive.solutions
+    assert search.metrics["failed"] == 3
+    found = search.elites.solutions
     assert len(found) > 0
     for bad in solutions[:3]:
         assert not (found == bad).all(axis=1).any()
@@ -67,7 +67,7 @@ def test_fields_follow_their_elites():
         x = search.ask()
         picture = np.broadcast_to(x[:, :1, None], (50, 2, 3))
         search.tell(x[:, 0], x, picture=picture, mass=x[:, 1])
-    elites = search.archive
+    elites = search.elites
     np.testing.assert_array_equal(elites.field("picture")[:, 1, 2], elites.solutions[:, 0])
     np.testing.assert_array_equal(elites.field("mass"), elites.solutions[:, 1])
     table = elites.to_pandas()
@@ -84,7 +84,7 @@ def test_cells_found_outside_are_used(dms):
     search = gloam.Search(dms, 0)
     objectives, measures = evaluate(search.ask())
     search.tell(objectives, measures, cells=np.full(24, 7))
-    assert search.archive.cells.tolist() == [7]
+    assert search.elites.cells.tolist() == [7]
     search.ask()
     with pytest.raises(ValueError, match="cells: expected indices from 0 to 63"):
         search.tell(objectives, measures, cells=np.full(24, 64))
@@ -102,7 +102,7 @@ def test_a_loaded_search_goes_on_to_the_same_bits(algorithm, tmp_path):
     for _ in range(5):
         whole.tell(*evaluate(whole.ask()))
         loaded.tell(*evaluate(loaded.ask()))
-    assert_same_bits(whole.archive, loaded.archive)
+    assert_same_bits(whole.elites, loaded.elites)
     for one, other in zip(
         jax.tree.leaves(whole.state.discount), jax.tree.leaves(loaded.state.discount), strict=True
     ):
@@ -119,7 +119,7 @@ class OwnNetwork(eqx.Module):
 def test_a_network_of_the_users_own_is_handed_over_again(tmp_path):
     archive = gloam.GridArchive((5, 5), -1, 1)
     network = OwnNetwork(jnp.ones(2))
-    algorithm = gloam.DMS(archive, np.zeros(3), 0.2, emitters=2, batch_size=6, network=network)
+    algorithm = gloam.DMS(archive, np.zeros(3), 0.2, num_emitters=2, batch_size=6, network=network)
     search = gloam.Search(algorithm, 0)
     search.tell(*evaluate(search.ask()))
     search.save(tmp_path / "own.npz")
@@ -132,7 +132,7 @@ def test_a_network_of_the_users_own_is_handed_over_again(tmp_path):
 def test_bfloat16_weights_are_saved_and_loaded(tmp_path):
     archive = gloam.GridArchive((5, 5), -1, 1)
     network = OwnNetwork(jnp.ones(2, jnp.bfloat16))
-    algorithm = gloam.DMS(archive, np.zeros(3), 0.2, emitters=2, batch_size=6, network=network)
+    algorithm = gloam.DMS(archive, np.zeros(3), 0.2, num_emitters=2, batch_size=6, network=network)
     search = gloam.Search(algorithm, 0)
     search.tell(*evaluate(search.ask()))
     search.save(tmp_path / "own.npz")

@@ -6,7 +6,6 @@ import pytest
 
 import gloam
 from gloam.domains import LinearProjection, Triangles
-from gloam.drivers.fused import Fused
 from gloam.experiments.presets import paper_algorithm
 
 from .conftest import assert_same_bits
@@ -20,11 +19,11 @@ def triangles(**changes) -> Triangles:
 
 def algorithm_of(domain, x0=None) -> gloam.DMS:
     start = domain.x0 if x0 is None else x0
-    return gloam.DMS(domain.archive(), start, 0.1, emitters=2, batch_size=6, init_points=8)
+    return gloam.DMS(domain.archive(), start, 0.1, num_emitters=2, batch_size=6, num_init_points=8)
 
 
 def starts(domain, algorithm, seeds):
-    driver = Fused(domain, algorithm, seeds)
+    driver = FusedDriver(domain, algorithm, seeds)
     driver.start()
     np.testing.assert_array_equal(
         driver.state.emitter.gaussians.mean, np.repeat(driver.state.x0[:, None], 2, axis=1)
@@ -39,8 +38,9 @@ def test_each_seed_of_triangles_starts_elsewhere_whatever_the_others():
     assert len(np.unique(found, axis=0)) == 3
     assert ((found >= 0) & (found < 1)).all()
     np.testing.assert_array_equal(starts(domain, algorithm, [3]), found[2:])
-    np.testing.assert_array_equal(found[0], np.random.default_rng(1).random(24, np.float64)
-                                  .astype(np.float32))  # fmt: skip
+    np.testing.assert_array_equal(
+        found[0], np.random.default_rng(1).random(24, np.float64).astype(np.float32)
+    )
     np.testing.assert_array_equal(starts(domain, algorithm, [0])[0], domain.x0)
 
 
@@ -60,9 +60,9 @@ def test_an_x0_that_was_given_is_where_all_seeds_start(given):
 
 
 def test_other_domains_start_all_seeds_alike():
-    domain = LinearProjection(measures=2, solution=6)
+    domain = LinearProjection(measure_dim=2, solution_dim=6)
     archive = gloam.GridArchive((5, 5), -domain.edge, domain.edge)
-    algorithm = gloam.DMS(archive, domain.x0, 0.5, emitters=2, batch_size=4, init_points=8)
+    algorithm = gloam.DMS(archive, domain.x0, 0.5, num_emitters=2, batch_size=4, num_init_points=8)
     np.testing.assert_array_equal(starts(domain, algorithm, [1, 2]), np.zeros((2, 6)))
 
 
@@ -70,7 +70,7 @@ def test_while_the_archive_is_empty_its_start_stands_for_elites():
     domain = triangles()
     algorithm = gloam.MAPElites(domain.archive(), domain.x0, 1e-3, batch_size=6)
     result = gloam.run(domain, algorithm, seeds=[1, 2], iterations=1, progress=False)
-    for seed, elites in zip([1, 2], result.archives, strict=True):
+    for seed, elites in zip([1, 2], list(result.elites_by_seed.values()), strict=True):
         assert np.abs(elites.solutions - domain.x0_of(seed)).max() < 0.01
 
 
@@ -81,7 +81,9 @@ def test_a_resumed_run_has_the_same_starts(tmp_path):
     whole = gloam.run(domain, algorithm, iterations=6, run_dir=tmp_path / "a", **settings)
     gloam.run(domain, algorithm, iterations=2, run_dir=tmp_path / "b", **settings)
     halves = gloam.resume(tmp_path / "b", iterations=6, progress=False)
-    for one, other in zip(whole.archives, halves.archives, strict=True):
+    for one, other in zip(
+        list(whole.elites_by_seed.values()), list(halves.elites_by_seed.values()), strict=True
+    ):
         assert_same_bits(one, other)
 
 
@@ -105,9 +107,14 @@ def test_optimize_starts_where_run_does():
         def __call__(self, solutions):
             return np.asarray(domain(jnp.asarray(solutions)))
 
-    result = gloam.optimize(Evaluate(), gloam.MAPElites(domain.archive(), domain.x0, 1e-3,
-                            batch_size=6), 1, seed=2, progress=False)  # fmt: skip
-    assert np.abs(result.archive.solutions - domain.x0_of(2)).max() < 0.01
+    result = gloam.optimize(
+        Evaluate(),
+        gloam.MAPElites(domain.archive(), domain.x0, 1e-3, batch_size=6),
+        1,
+        seed=2,
+        progress=False,
+    )
+    assert np.abs(result.elites.solutions - domain.x0_of(2)).max() < 0.01
 
 
 def test_a_wrong_start_is_refused():
@@ -117,12 +124,12 @@ def test_a_wrong_start_is_refused():
 
     domain = Wrong(IMAGES, triangles=3, canvas=(4, 4))
     with pytest.raises(ValueError, match="x0_of: expected 24 numbers, as x0 has, got 7 for seed 1"):
-        Fused(domain, algorithm_of(domain), [1])
+        FusedDriver(domain, algorithm_of(domain), [1])
 
 
 def test_the_papers_settings_draw_a_start_for_every_trial():
     images = np.random.default_rng(0).random((5, 784), dtype=np.float32)
     domain = Triangles(images, name="ta-mnist")
-    driver = Fused(domain, paper_algorithm("map-elites", domain), [0, 1])
+    driver = FusedDriver(domain, paper_algorithm("map-elites", domain), [0, 1])
     driver.start()
     assert len(np.unique(driver.state.x0, axis=0)) == 2

@@ -52,8 +52,9 @@ def advance(state, noise, parents, *, function, pyribs_covariance=False):
     """One iteration: the new state, the solutions and their order."""
     solutions = solutions_of(state, noise)
     order = jnp.argsort(function(solutions))
-    state = cma_es.update(state, solutions, noise, order, parents,
-                          pyribs_covariance=pyribs_covariance)  # fmt: skip
+    state = cma_es.update(
+        state, solutions, noise, order, parents, pyribs_covariance=pyribs_covariance
+    )
     return cma_es.refactor(state), solutions, order  # every time: no laziness on either side
 
 
@@ -163,8 +164,9 @@ def test_constants_agree_with_pyribs_for_every_number_of_parents(sol, each):
         theirs = [mu_eff, c_c, c_sigma, c_1, c_mu]
         ours = [table.mu_eff, table.c_c, table.c_sigma, table.c_1, table.c_mu]
         # c_mu is zero for one parent up to rounding.
-        np.testing.assert_allclose([column[parents] for column in ours], theirs,
-                                   rtol=1e-12, atol=1e-15)  # fmt: skip
+        np.testing.assert_allclose(
+            [column[parents] for column in ours], theirs, rtol=1e-12, atol=1e-15
+        )
         # pyribs computes its damping inside `tell`: 1 + 2 max(0, sqrt(..) - 1) + c_sigma.
         damping = 1 + 2 * max(0.0, ((mu_eff - 1) / (sol + 1)) ** 0.5 - 1) + c_sigma
         assert table.damping[parents] == pytest.approx(damping, rel=1e-12)
@@ -196,8 +198,9 @@ def test_one_update_worked_by_hand():
     # sqrt(c_c (2 - c_c) mu_eff) = 1.124410, its product with the weights
     np.testing.assert_allclose(after.path_c, [0.904209, 0.220201], rtol=1e-5)
     # 0.821465 I + c_1 path path^T + c_mu diag(weights)
-    np.testing.assert_allclose(after.covariance, [[0.967211, 0.032244], [0.032244, 0.832566]],
-                               rtol=3e-5)  # fmt: skip
+    np.testing.assert_allclose(
+        after.covariance, [[0.967211, 0.032244], [0.032244, 0.832566]], rtol=3e-5
+    )
     np.testing.assert_array_equal(after.factor, jnp.eye(2))  # until `refactor`
     assert after.generation == 1
 
@@ -269,12 +272,14 @@ def test_functions_are_minimised(function, sol, updates, bound, over_seeds):
 @eqx.filter_jit
 def long_run(emitter, noise, values, slope):
     """States and solutions of many iterations, ranked by given values and a slope."""
-    every = jnp.ones(emitter.solutions, bool)
+    every = jnp.ones(emitter.num_solutions, bool)
     elites = jnp.ones((2, emitter.x0.shape[0]))
 
     def one(state, now):
         finished, noise, values = now
-        solutions = jax.vmap(solutions_of)(state.gaussians, noise).reshape(emitter.solutions, -1)
+        solutions = jax.vmap(solutions_of)(state.gaussians, noise).reshape(
+            emitter.num_solutions, -1
+        )
         values += slope * solutions[:, 0]
         proposal = Proposal(solutions, noise)
         state = emitter.adapt(state, proposal, values, every, every, elites, finished)
@@ -289,9 +294,11 @@ def long_run(emitter, noise, values, slope):
 def test_long_runs_stay_finite_and_positive_definite(randomness, slope):
     sol, updates = 6, 3000
     last, (gaussians, solutions) = long_run(
-        CmaEmitters(np.zeros(sol), 0.5, emitters=2, each=8),
-        noise_of(updates, 2, 8, sol), randomness * noise_of(updates, 16), jnp.float32(slope),
-    )  # fmt: skip
+        CmaEmitters(np.zeros(sol), 0.5, num_emitters=2, batch_size=8),
+        noise_of(updates, 2, 8, sol),
+        randomness * noise_of(updates, 16),
+        jnp.float32(slope),
+    )
     assert np.isfinite(solutions).all()
     assert all(np.isfinite(array).all() for array in jax.tree.leaves(gaussians))
     assert (gaussians.sigma > 0).all()

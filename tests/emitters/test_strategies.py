@@ -56,9 +56,15 @@ def test_lm_ma_es_is_pyribs(parents):
         state, solutions, order = advance(strategy, state, noise, jnp.asarray(parents), ellipsoid)
         # What pyribs' ask would have drawn, had its generator given the same noise.
         drawn, _ = theirs._transform_and_check_sol(
-            noise.astype(float), min(theirs.current_gens, 5), theirs.cd, theirs.m, theirs.mean,
-            theirs.sigma, np.full(15, -np.inf), np.full(15, np.inf),
-        )  # fmt: skip
+            noise.astype(float),
+            min(theirs.current_gens, 5),
+            theirs.cd,
+            theirs.m,
+            theirs.mean,
+            theirs.sigma,
+            np.full(15, -np.inf),
+            np.full(15, np.inf),
+        )
         np.testing.assert_allclose(solutions, drawn, rtol=1e-4, atol=1e-5)
         theirs._solutions, theirs._solution_z = drawn, noise.astype(float)
         theirs.tell(np.asarray(order), np.zeros(12), parents)
@@ -92,8 +98,15 @@ def test_sep_cma_es_is_the_diagonal_of_cma_es_that_learns_as_fast(monkeypatch):
         np.testing.assert_allclose(separable.sigma, full.sigma, rtol=1e-5)
         np.testing.assert_allclose(separable.path_c, full.path_c, rtol=1e-4, atol=1e-6)
         # The full one forgets what it learned between the axes.
-        full = type(full)(full.mean, full.sigma, jnp.diag(diagonal), jnp.diag(diagonal**0.5),
-                          full.path_sigma, full.path_c, full.generation)  # fmt: skip
+        full = type(full)(
+            full.mean,
+            full.sigma,
+            jnp.diag(diagonal),
+            jnp.diag(diagonal**0.5),
+            full.path_sigma,
+            full.path_c,
+            full.generation,
+        )
 
 
 def test_sep_cma_es_learns_a_third_of_the_dimension_faster():
@@ -168,8 +181,14 @@ def test_too_narrow_and_diverging_gaussians_are_flagged(strategy, sigma):
 
 def test_a_flat_diagonal_is_flagged():
     state = sep_cma_es.start(jnp.zeros(3), 1.0)
-    flat = sep_cma_es.SepState(state.mean, state.sigma, jnp.asarray([1e-15, 1.0, 1.0]),
-                               state.path_sigma, state.path_c, state.generation)  # fmt: skip
+    flat = sep_cma_es.SepState(
+        state.mean,
+        state.sigma,
+        jnp.asarray([1e-15, 1.0, 1.0]),
+        state.path_sigma,
+        state.path_c,
+        state.generation,
+    )
     assert sep_cma_es.degenerate(flat)
 
 

@@ -28,11 +28,13 @@ def lp(measures, tmp_path):
 )
 def test_dms_on_linear_projections(measures, restart, tmp_path):
     dms = paper_algorithm("dms", lp(measures, tmp_path))
-    assert (dms.emitter.emitters, dms.emitter.each, dms.emitter.sigma0) == (15, 36, 0.5)
+    assert (dms.emitter.num_emitters, dms.emitter.batch_size, dms.emitter.sigma0) == (15, 36, 0.5)
     assert dms.emitter.restart == restart
-    assert (dms.discount.alpha, dms.discount.empty_points, dms.discount.init_points) == (
-        0.1, 100, 1000,
-    )  # fmt: skip
+    assert (dms.discount.alpha, dms.discount.num_empty_points, dms.discount.num_init_points) == (
+        0.1,
+        100,
+        1000,
+    )
 
 
 def test_the_arm():
@@ -58,7 +60,7 @@ def test_the_bandwidths_of_dds(measures, bandwidth, tmp_path):
 
 def test_every_algorithm_evaluates_540_solutions_an_iteration():
     for name in ALGORITHMS:
-        assert paper_algorithm(name, LinearProjection(2)).emitter.solutions == 540
+        assert paper_algorithm(name, LinearProjection(2)).emitter.num_solutions == 540
 
 
 def test_every_algorithm_has_every_column():
@@ -75,7 +77,11 @@ def test_triangles(name, alpha):
     domain = Triangles(np.random.default_rng(0).random((30, 784), np.float32), name=name)
     for algorithm in ("dms", "cma-mae"):
         built = paper_algorithm(algorithm, domain)
-        assert (built.emitter.emitters, built.emitter.each, built.emitter.sigma0) == (5, 36, 0.1)
+        assert (built.emitter.num_emitters, built.emitter.batch_size, built.emitter.sigma0) == (
+            5,
+            36,
+            0.1,
+        )
         assert built.emitter.restart == RestartEvery(50)
         assert built.discount.alpha == alpha
     line = paper_algorithm("map-elites-line", domain).emitter

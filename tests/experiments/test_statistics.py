@@ -17,11 +17,14 @@ GROUPS = {
     name: np.random.default_rng(seed).normal(mean, spread, number)
     for seed, (name, mean, spread, number) in enumerate(
         [
-            ("dms", 70.0, 1.0, 20), ("cma-mae", 69.5, 4.0, 20), ("dds", 50.0, 9.0, 15),
-            ("line", 69.8, 0.3, 20), ("me", 41.0, 2.0, 5),
+            ("dms", 70.0, 1.0, 20),
+            ("cma-mae", 69.5, 4.0, 20),
+            ("dds", 50.0, 9.0, 15),
+            ("line", 69.8, 0.3, 20),
+            ("me", 41.0, 2.0, 5),
         ]
     )
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

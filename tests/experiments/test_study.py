@@ -16,9 +16,19 @@ def study(tmp_path_factory):
     """The command of the documentation, run once for all tests here."""
     out = tmp_path_factory.mktemp("study")
     command = [
-        "paper", "--domains", "2d-lp-flat", "--algorithms", "dms", "map-elites",
-        "--trials", "2", "--iterations", "200", "--out", str(out),
-    ]  # fmt: skip
+        "paper",
+        "--domains",
+        "2d-lp-flat",
+        "--algorithms",
+        "dms",
+        "map-elites",
+        "--trials",
+        "2",
+        "--iterations",
+        "200",
+        "--out",
+        str(out),
+    ]
     main(command)
     return out, command
 
@@ -76,7 +86,12 @@ def test_every_variant_can_be_built(tmp_path):
     study = Study(tmp_path, ("2d-lp-sphere",), tuple(VARIANTS), 1, 1)
     built = {cell.algorithm: build_cell(study, cell)[1] for cell in study.cells()}
     assert [built[name].discount.alpha for name in ABLATIONS["alpha"]] == [0, 0.001, 0.01, 0.1, 1]
-    assert [built[name].discount.empty_points for name in ABLATIONS["empty"]] == [0, 10, 100, 1000]
+    assert [built[name].discount.num_empty_points for name in ABLATIONS["empty"]] == [
+        0,
+        10,
+        100,
+        1000,
+    ]
     assert built["cma-mae-pyribs"].emitter.strategy.pyribs_covariance
 
 

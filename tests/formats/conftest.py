@@ -8,15 +8,15 @@ def small_run(path, *, iterations=4, driver="fused", seeds=(0,), snapshots=(2, 4
     """A run of gloam's own parts with every kind of file; compiled once for all tests."""
     pixels = np.random.default_rng(0).random((9, 4, 4), dtype=np.float32)
     data = gloam.datasets.from_array(pixels, labels=list("abcabcabc"))
-    domain = gloam.domains.Triangles(pixels, triangles=2, canvas=(4, 4))
+    domain = gloam.domains.Triangles(pixels, num_triangles=2, canvas=(4, 4))
     algorithm = gloam.DMS(
         domain.archive(),
         domain.x0,
         0.3,
-        emitters=2,
+        num_emitters=2,
         batch_size=4,
-        init_points=9,
-        empty_points=3,
+        num_init_points=9,
+        num_empty_points=3,
         network=gloam.discounts.MLP(16, (4,)),
     )
     options = {

@@ -17,7 +17,8 @@ from gloam.cli import main
 from gloam.formats.arrays import read_arrays, write_arrays
 from gloam.formats.documents import write_document
 from gloam.formats.errors import DamagedFileError, ForeignError
-from gloam.plots.report import gallery_run, plot_run
+from gloam.gallery import gallery_run
+from gloam.plots import plot_run
 
 MARK = "GLOAM_TEST_MARK"
 CODE = f"open(__import__('os').environ['{MARK}'], 'w').close()"

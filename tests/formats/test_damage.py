@@ -102,8 +102,8 @@ def test_resuming_with_a_damaged_file_is_refused_or_gives_the_same_bits(finished
             outcomes.append("refused")
             continue
         for leaf in ("solutions", "objectives", "measures"):
-            one = getattr(resumed.archive.store, leaf)
-            np.testing.assert_array_equal(one, getattr(whole.archive.store, leaf))
+            one = getattr(resumed.elites.store, leaf)
+            np.testing.assert_array_equal(one, getattr(whole.elites.store, leaf))
         rows = resumed.metrics["iteration"] > 4
         pd.testing.assert_frame_equal(
             resumed.metrics[rows].drop(columns="seconds").reset_index(drop=True),

@@ -10,7 +10,7 @@ import pytest
 
 import gloam
 from gloam import discounts, emitters
-from gloam.discounts.from_torch import (
+from gloam.discounts.networks.from_torch import (
     Convolution,
     Flatten,
     Gelu,
@@ -40,7 +40,7 @@ STACK = Stack(
         Linear(jnp.ones((1, 3)), jnp.zeros(1)),
     ]
 )
-CMA = {"emitters": 2, "batch_size": 4}
+CMA = {"num_emitters": 2, "batch_size": 4}
 EXAMPLES = [
     GRID,
     gloam.CVTArchive(IMAGES, metric="cosine"),
@@ -70,8 +70,8 @@ EXAMPLES = [
     gloam.MAPElites(GRID, np.zeros(3), 0.5, lower=-1.0, upper=1.0),
     gloam.MAPElitesLine(GRID, np.zeros(3), 0.5),
     gloam.domains.Arm(7),
-    gloam.domains.LinearProjection(10, "rastrigin", solution=20),
-    gloam.domains.Triangles(IMAGES, triangles=3, canvas=(4, 4), name="mine", seed=3),
+    gloam.domains.LinearProjection(10, "rastrigin", solution_dim=20),
+    gloam.domains.Triangles(IMAGES, num_triangles=3, canvas=(4, 4), name="mine", seed=3),
 ]
 
 

@@ -22,7 +22,7 @@ ITEMS = np.random.default_rng(0).uniform(-1, 1, (40, 2)).astype(np.float32)
 def algorithm(items=ITEMS, x0=0.0, **options):
     archive = gloam.CVTArchive(items, -1.0, 1.0)
     start = np.full(20, x0)
-    settings = {"emitters": 2, "batch_size": 4, "init_points": 9, "empty_points": 3}
+    settings = {"num_emitters": 2, "batch_size": 4, "num_init_points": 9, "num_empty_points": 3}
     network = gloam.discounts.MLP(2, (4,))
     return gloam.DMS(archive, start, 0.3, network=network, **(settings | options))
 
@@ -76,7 +76,7 @@ def test_an_ask_tell_run_of_a_known_domain_is_resumed_by_its_folder(tmp_path):
     whole = small_run(tmp_path / "a", iterations=6, driver="ask-tell")
     small_run(tmp_path / "b", iterations=3, driver="ask-tell")
     halves = gloam.resume(tmp_path / "b", iterations=6, progress=False)
-    np.testing.assert_array_equal(whole.archive.store.solutions, halves.archive.store.solutions)
+    np.testing.assert_array_equal(whole.elites.store.solutions, halves.elites.store.solutions)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_begun_run_is_not_started_over(tmp_path):
         gloam.optimize(evaluate, algorithm(), 4, run_dir=run, progress=False)
     resumed = gloam.optimize(evaluate, algorithm(), 4, run_dir=run, resume=True, progress=False)
     whole = gloam.optimize(evaluate, algorithm(), 4, progress=False)
-    np.testing.assert_array_equal(resumed.archive.store.solutions, whole.archive.store.solutions)
+    np.testing.assert_array_equal(resumed.elites.store.solutions, whole.elites.store.solutions)
 
 
 def test_an_error_of_the_evaluation_is_raised_after_saving(tmp_path):
@@ -151,7 +151,7 @@ def test_an_error_of_the_evaluation_is_raised_after_saving(tmp_path):
     assert gloam.RunFolder(run).read_checkpoint_iteration() == 5
     resumed = gloam.optimize(evaluate, algorithm(), 10, run_dir=run, resume=True, progress=False)
     whole = gloam.optimize(evaluate, algorithm(), 10, progress=False)
-    np.testing.assert_array_equal(resumed.archive.store.solutions, whole.archive.store.solutions)
+    np.testing.assert_array_equal(resumed.elites.store.solutions, whole.elites.store.solutions)
 
 
 def test_the_second_process_is_told_who_holds_the_folder(tmp_path):

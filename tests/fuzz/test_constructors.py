@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import gloam
 from gloam import discounts, domains, emitters
+from gloam.drivers.entry_points import seed_list
 from gloam.drivers.loop import Plan
-from gloam.drivers.session import seed_list
 
 from .odd import odd_values, outcome
 
@@ -22,7 +22,7 @@ ARCHIVE = gloam.GridArchive((3, 3), -1, 1)
 X0 = np.zeros(5)
 LOW, HIGH = np.full(2, -1.0, np.float32), np.full(2, 1.0, np.float32)
 CMA = {
-    "emitters": 2,
+    "num_emitters": 2,
     "batch_size": 3,
     "lower": None,
     "upper": None,
@@ -32,8 +32,8 @@ CMA = {
 }
 DMS = {
     "alpha": 0.1,
-    "empty_points": 3,
-    "init_points": 4,
+    "num_empty_points": 3,
+    "num_init_points": 4,
     "f_max": 1.0,
     "network": None,
     "learning_rate": 1e-3,
@@ -103,7 +103,7 @@ ARCHIVES = {
 }
 
 OTHERS = {
-    "CmaEmitters": (emitters.CmaEmitters, {"x0": X0, "sigma0": 0.5, "emitters": 2, "each": 3}),
+    "CmaEmitters": (emitters.CmaEmitters, {"x0": X0, "sigma0": 0.5, "num_emitters": 2, "each": 3}),
     "Variation": (
         emitters.Variation,
         {"x0": X0, "sigma": 0.5, "line_sigma": 0.0, "batch_size": 4, "lower": -1, "upper": 1},
@@ -174,8 +174,8 @@ def too_large(arguments):
         "solution",
         "dimensions",
         "samples",
-        "empty_points",
-        "init_points",
+        "num_empty_points",
+        "num_init_points",
         "vectors",
         "iterations",
         "epochs",
@@ -233,18 +233,18 @@ def test_algorithms(name, data):
 
 
 def finite_after_two_iterations(algorithm):
-    archive, batch = algorithm.archive, algorithm.emitter.solutions
+    archive, batch = algorithm.archive, algorithm.emitter.num_solutions
     search = gloam.Search(algorithm, 1)
     for _ in range(2):
         solutions = search.ask()
         assert np.isfinite(solutions).all()
-        measures = np.resize(np.linspace(-1, 1, 7), (batch, archive.measures))
+        measures = np.resize(np.linspace(-1, 1, 7), (batch, archive.measure_dim))
         search.tell(np.linspace(archive.f_min, archive.f_min + 1, batch), measures)
     state = search.state
     for leaf in jax.tree.leaves((state.emitter, state.discount, state.store.solutions, state.low)):
         assert np.isfinite(leaf).all()
-    stats = search.stats
-    assert np.isfinite([stats["qd_score"], stats["coverage"], stats["best"]]).all()
+    stats = search.metrics
+    assert np.isfinite([stats["qd_score"], stats["coverage"], stats["best_objective"]]).all()
 
 
 EXTREMES = [

@@ -18,9 +18,11 @@ BATCH = 6
 def search_of(kind):
     fields = {"number": (), "count": jax.ShapeDtypeStruct((), np.int32)}
     archive = gloam.GridArchive((4, 4), -1, 1, fields=fields)
-    cma = {"emitters": 2, "batch_size": 3}
+    cma = {"num_emitters": 2, "batch_size": 3}
     if kind == "dms":
-        algorithm = gloam.DMS(archive, np.zeros(4), 0.3, init_points=4, empty_points=3, **cma)
+        algorithm = gloam.DMS(
+            archive, np.zeros(4), 0.3, num_init_points=4, num_empty_points=3, **cma
+        )
     else:
         algorithm = gloam.DDS(archive, np.zeros(4), 0.3, bandwidth=0.5, buffer_size=8, **cma)
     return gloam.Search(algorithm, 3)
@@ -46,10 +48,10 @@ def assert_finite(search):
     state = search.state
     for leaf in jax.tree.leaves((state.emitter, state.discount, state.low)):
         assert np.isfinite(leaf).all()
-    elites = search.archive
+    elites = search.elites
     for part in (elites.solutions, elites.objectives, elites.flat_measures):
         assert np.isfinite(part).all()
-    stats = search.stats
+    stats = search.metrics
     assert np.isfinite([stats["qd_score"], stats["coverage"]]).all()
 
 

@@ -11,9 +11,8 @@ import pytest
 
 import gloam
 from gloam import kernels
-from gloam.discounts import host_call
-from gloam.drivers import ask_tell
-from gloam.drivers.fused import Fused
+from gloam.discounts.networks import host_call
+from gloam.drivers import search as search_module
 from gloam.drivers.fused_program import fused_program
 
 MODULES = ("cholesky", "minibatch", "nearest")
@@ -25,7 +24,7 @@ def forced(monkeypatch):
     jax.clear_caches()
     # Programs that an earlier test compiled without kernels would be found again.
     fused_program.cache_clear()
-    ask_tell._programs.cache_clear()
+    search_module._programs.cache_clear()
     monkeypatch.setattr(kernels, "_switched_off", False)
     monkeypatch.setattr(kernels, "usable", lambda: True)
     yield
@@ -34,16 +33,18 @@ def forced(monkeypatch):
 
 def algorithm():
     archive = gloam.CVTArchive(np.random.default_rng(0).uniform(-50, 50, (40, 5)))
-    domain = gloam.domains.LinearProjection(measures=5, solution=10)
-    return domain, gloam.DMS(archive, domain.x0, 0.5, emitters=2, batch_size=8, empty_points=20)
+    domain = gloam.domains.LinearProjection(measure_dim=5, solution_dim=10)
+    return domain, gloam.DMS(
+        archive, domain.x0, 0.5, num_emitters=2, batch_size=8, num_empty_points=20
+    )
 
 
 def fused(seeds=(0, 1)):
-    search = Fused(*algorithm(), list(seeds))
+    search = FusedDriver(*algorithm(), list(seeds))
     search.start()
     search.advance(2)
     search.advance(1)
-    return search.archives()[0]
+    return search.elites()[0]
 
 
 def asked_and_told():
@@ -51,7 +52,7 @@ def asked_and_told():
     search = gloam.Search(pieces)
     for _ in range(3):
         search.tell(*map(np.asarray, domain(jnp.asarray(search.ask()))))
-    return search.archive
+    return search.elites
 
 
 @pytest.fixture(scope="module")
@@ -153,8 +154,8 @@ def experimental():
     kinds = ("jax.experimental.pallas", "jax.experimental.buffer_callback")
     return [name for name in sys.modules if name.startswith(kinds)]
 assert not experimental(), experimental()
-domain = gloam.domains.LinearProjection(measures=2, solution=4)
-algorithm = gloam.DMS(domain.archive(), domain.x0, 0.5, emitters=1, batch_size=4, empty_points=4)
+domain = gloam.domains.LinearProjection(measure_dim=2, solution_dim=4)
+algorithm = gloam.DMS(domain.archive(), domain.x0, 0.5, num_emitters=1, batch_size=4, num_empty_points=4)
 gloam.run(domain, algorithm, iterations=1, progress=False)
 gloam.optimize(lambda x: (-(x**2).sum(1), x[:, :2]), algorithm, 1, progress=False)
 assert not experimental(), experimental()

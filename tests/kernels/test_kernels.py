@@ -13,7 +13,6 @@ from gloam import kernels
 from gloam.discounts import MLP
 from gloam.discounts.mlp_sweep import by_kernel, fast_sweep
 from gloam.discounts.training import Trained, fit
-from gloam.drivers.fused import Fused
 from gloam.kernels import cholesky as cholesky_
 from gloam.kernels import minibatch, nearest
 from gloam.kernels.blocks import padded
@@ -56,9 +55,11 @@ def test_cholesky_of_what_is_not_positive_definite_is_no_number():
 
 @settings(max_examples=15, deadline=None)
 @given(
-    cells=st.integers(1, 700), measures=st.integers(1, 15), batch=st.integers(1, 40),
+    cells=st.integers(1, 700),
+    measures=st.integers(1, 15),
+    batch=st.integers(1, 40),
     seed=st.integers(0, 99),
-)  # fmt: skip
+)
 def test_nearest(cells, measures, batch, seed):
     rng = np.random.default_rng(seed)
     # Small whole numbers: sums are exact, and there are ties.
@@ -105,10 +106,18 @@ def fitted(trained, x, y, real, *, kernel, epochs=2):
         return by_kernel(ADAM, 16, *arguments, interpret=True)
 
     return fit(
-        lambda network, rows: jax.vmap(network)(rows), OPTIMIZER, trained, x, y, real,
-        batch_size=16, epochs=epochs, cutoff=0.0, key=jax.random.key(5),
+        lambda network, rows: jax.vmap(network)(rows),
+        OPTIMIZER,
+        trained,
+        x,
+        y,
+        real,
+        batch_size=16,
+        epochs=epochs,
+        cutoff=0.0,
+        key=jax.random.key(5),
         sweep=sweep if kernel else None,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
@@ -169,10 +178,12 @@ def test_which_networks_have_a_kernel(network, batch_size, has_one, monkeypatch)
 
 
 def small_search(seeds):
-    domain = gloam.domains.LinearProjection(measures=5, solution=10)
+    domain = gloam.domains.LinearProjection(measure_dim=5, solution_dim=10)
     archive = gloam.CVTArchive(np.random.default_rng(0).uniform(-50, 50, (40, 5)))
-    algorithm = gloam.DMS(archive, domain.x0, 0.5, emitters=2, batch_size=8, empty_points=20)
-    return Fused(domain, algorithm, list(range(seeds)))
+    algorithm = gloam.DMS(
+        archive, domain.x0, 0.5, num_emitters=2, batch_size=8, num_empty_points=20
+    )
+    return FusedDriver(domain, algorithm, list(range(seeds)))
 
 
 def test_a_whole_search_is_the_same_by_kernels(monkeypatch):

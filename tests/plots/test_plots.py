@@ -16,8 +16,7 @@ from matplotlib.image import AxesImage
 
 import gloam
 from gloam import step
-from gloam.drivers.fused import Fused
-from gloam.drivers.rows import snapshot_arrays
+from gloam.drivers.metrics import snapshot_arrays
 from gloam.formats.config import describe
 from gloam.formats.states import state_from
 from gloam.plots import curves, discount_panels, heatmap, line_colors, plot_run, save, style
@@ -35,7 +34,12 @@ def bowl(solutions):
 
 
 def dms(archive, **settings):
-    few = {"emitters": 2, "batch_size": BATCH // 2, "empty_points": 9, "init_points": 16}
+    few = {
+        "num_emitters": 2,
+        "batch_size": BATCH // 2,
+        "num_empty_points": 9,
+        "num_init_points": 16,
+    }
     return gloam.DMS(archive, np.zeros(4), 0.4, **few, **settings)
 
 
@@ -61,9 +65,9 @@ def write_run(path, algorithm, seeds):
     rng = np.random.default_rng(1)
     folder = gloam.RunFolder(path)
     if len(seeds) > 1:
-        driver = Fused(bowl, algorithm, seeds)
+        driver = FusedDriver(bowl, algorithm, seeds)
         driver.restore(lambda like: made_up(like, rng))
-        state, archives = driver.state, driver.archives()
+        state, archives = driver.state, driver.elites()
         first = jax.tree.map(lambda leaf: leaf[0], (state.store.objectives, state.discount))
     else:
         like = jax.eval_shape(lambda key: step.init(algorithm, key), jax.random.key(0))
@@ -86,7 +90,7 @@ def write_run(path, algorithm, seeds):
     low, high = algorithm.archive.lower, algorithm.archive.upper
     for at in SHOTS:
         objectives, discount = first
-        size = BATCH + algorithm.discount.empty_points
+        size = BATCH + algorithm.discount.num_empty_points
         points = rng.uniform(low, high, (size, len(low))).astype(np.float32)
         targets = rng.uniform(0, 1, size).astype(np.float32)
         fit = Fit(np.float32(0), np.int32(1), points, targets, rng.uniform(size=size) < 0.8)
@@ -148,8 +152,14 @@ def discount_at(folder, iteration, points):
 def test_a_run_is_drawn_into_its_figures_folder(run_2d):
     settings = dict(matplotlib.rcParams)
     paths = plot_run(run_2d.path, pdf=True)
-    names = ["curves.png", "curves.pdf", "archive.png", "archive.pdf", "discount.png",
-             "discount.pdf"]  # fmt: skip
+    names = [
+        "curves.png",
+        "curves.pdf",
+        "archive.png",
+        "archive.pdf",
+        "discount.png",
+        "discount.pdf",
+    ]
     assert [path.name for path in paths] == names
     assert all(path.parent == run_2d.figures for path in paths)
     assert png_size(paths[0]) == (1380, 945)
@@ -171,8 +181,12 @@ def test_curves_are_the_mean_over_seeds(run_2d):
     metrics = run_2d.read_metrics()
     figure = curves(metrics, algorithm="DMS")
     labels = [axes.get_ylabel() for axes in figure.axes]
-    assert labels == ["QD score", "coverage of the archive", "training loss",
-                      "unique cells per batch"]  # fmt: skip
+    assert labels == [
+        "QD score",
+        "coverage of the archive",
+        "training loss",
+        "unique cells per batch",
+    ]
     columns = ["qd_score", "coverage", "loss", "unique_cells"]
     for axes, name in zip(figure.axes, columns, strict=True):
         mean, *single = axes.lines
@@ -207,8 +221,9 @@ def test_runs_are_compared_in_the_colours_of_their_algorithms(run_2d, run_3d):
     colors = line_colors(["DMS", "MAP-Elites"])
     score, _, loss, _ = figure.axes
     assert [line.get_label() for line in score.lines if line.get_linewidth() > 1] == [
-        "MAP-Elites", "DMS",
-    ]  # fmt: skip
+        "MAP-Elites",
+        "DMS",
+    ]
     assert score.lines[0].get_color() == colors["MAP-Elites"]
     assert {line.get_color() for line in loss.lines} == {colors["DMS"]}
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -224,8 +239,10 @@ def test_colours_are_distinct_and_belong_to_names():
     assert len(line_colors([f"run {i}" for i in range(30)])) == 30
 
 
-@pytest.mark.parametrize("metrics", [pd.DataFrame(), {}, {"a": pd.DataFrame()},
-                                     pd.DataFrame({"seed": [1], "iteration": [1]})])  # fmt: skip
+@pytest.mark.parametrize(
+    "metrics",
+    [pd.DataFrame(), {}, {"a": pd.DataFrame()}, pd.DataFrame({"seed": [1], "iteration": [1]})],
+)
 def test_metrics_without_anything_to_draw_are_refused(metrics):
     with pytest.raises(ValueError, match=r"metrics.*expected .* got"):
         curves(metrics)
@@ -357,8 +374,10 @@ def test_snapshots_can_be_chosen(run_2d):
 
 def test_many_measures_are_drawn(run_3d):
     assert [path.name for path in plot_run(run_3d.path)] == [
-        "curves.png", "archive.png", "discount.png",
-    ]  # fmt: skip
+        "curves.png",
+        "archive.png",
+        "discount.png",
+    ]
     figure = discount_panels(run_3d)
     below = figure.axes[5]
     cells, _, batch = drawn(below, PathCollection)
@@ -413,8 +432,9 @@ def test_a_folder_without_a_run_is_refused(tmp_path, run_2d):
         plot_run(tmp_path / "nowhere")
     with pytest.raises(ValueError, match=r"run folder: expected .* got"):
         discount_panels(gloam.RunFolder(tmp_path))
-    started = copy_of(run_2d, tmp_path / "started",
-                      without=["metrics.parquet", "snapshots", "checkpoint"])  # fmt: skip
+    started = copy_of(
+        run_2d, tmp_path / "started", without=["metrics.parquet", "snapshots", "checkpoint"]
+    )
     with pytest.raises(ValueError, match="metrics: expected at least one row, got none"):
         plot_run(started.path)
     with pytest.raises(ValueError, match="run folder: expected snapshots or a checkpoint, got"):

@@ -1,6 +1,6 @@
 """Algorithms: which emitter, archive and discount meet."""
 
-from gloam.algorithms.base import Algorithm as Algorithm
+from gloam.algorithms.algorithm import Algorithm as Algorithm
 from gloam.algorithms.cma_mae import CMAMAE as CMAMAE
 from gloam.algorithms.dds import DDS as DDS
 from gloam.algorithms.dms import DMS as DMS

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gloam import checks
-from gloam.algorithms.base import Algorithm
+from gloam.algorithms.algorithm import Algorithm
 from gloam.archives import Archive
 from gloam.discounts import Discount, Thresholds
 from gloam.emitters import CmaEmitters, Emitter, RestartRule, SelectionRule, Strategy
@@ -18,7 +18,7 @@ class CMAMAE(Algorithm):
         x0: ``(sol,)`` starting solution.
         sigma0: Standard deviation of the first solutions, and after restarts.
         alpha: Archive learning rate: 1 explores only, 0 optimises only.
-        emitters, batch_size, restart, selection, lower, upper, strategy: As in `DMS`.
+        num_emitters, batch_size, restart, selection, lower, upper, strategy: As in `DMS`.
 
     Example:
         >>> import gloam, numpy as np
@@ -37,7 +37,7 @@ class CMAMAE(Algorithm):
         x0: Any,
         sigma0: float,
         *,
-        emitters: int = 15,
+        num_emitters: int = 15,
         batch_size: int = 36,
         alpha: float = 0.01,
         restart: RestartRule | None = None,
@@ -49,7 +49,14 @@ class CMAMAE(Algorithm):
         checks.instance("archive", archive, Archive, "Build a GridArchive or a CVTArchive.")
         self.archive = archive
         self.emitter = CmaEmitters(
-            x0, sigma0, emitters=emitters, each=batch_size, restart=restart, selection=selection,
-            lower=lower, upper=upper, strategy=strategy,
-        )  # fmt: skip
-        self.discount = Thresholds(archive.cells, alpha=alpha, f_min=archive.f_min)
+            x0,
+            sigma0,
+            num_emitters=num_emitters,
+            batch_size=batch_size,
+            restart=restart,
+            selection=selection,
+            lower=lower,
+            upper=upper,
+            strategy=strategy,
+        )
+        self.discount = Thresholds(archive.num_cells, alpha=alpha, f_min=archive.f_min)

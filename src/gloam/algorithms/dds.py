@@ -3,7 +3,7 @@
 from typing import Any
 
 from gloam import checks
-from gloam.algorithms.base import Algorithm
+from gloam.algorithms.algorithm import Algorithm
 from gloam.archives import Archive
 from gloam.discounts import BufferPolicy, Discount, KernelDensity
 from gloam.emitters import CmaEmitters, Emitter, RestartRule, SelectionRule, Strategy
@@ -20,7 +20,7 @@ class DDS(Algorithm):
             cosine archive).
         buffer_size: Measures that the density is made of.
         policy: Which measures those are; `gloam.discounts.Reservoir` by default.
-        emitters, batch_size, restart, selection, lower, upper, strategy: As in `DMS`.
+        num_emitters, batch_size, restart, selection, lower, upper, strategy: As in `DMS`.
 
     Example:
         >>> import gloam, numpy as np
@@ -42,7 +42,7 @@ class DDS(Algorithm):
         bandwidth: float,
         buffer_size: int = 10_000,
         policy: BufferPolicy | None = None,
-        emitters: int = 15,
+        num_emitters: int = 15,
         batch_size: int = 36,
         restart: RestartRule | None = None,
         selection: SelectionRule | None = None,
@@ -53,9 +53,16 @@ class DDS(Algorithm):
         checks.instance("archive", archive, Archive, "Build a GridArchive or a CVTArchive.")
         self.archive = archive
         self.emitter = CmaEmitters(
-            x0, sigma0, emitters=emitters, each=batch_size, restart=restart, selection=selection,
-            lower=lower, upper=upper, strategy=strategy,
-        )  # fmt: skip
+            x0,
+            sigma0,
+            num_emitters=num_emitters,
+            batch_size=batch_size,
+            restart=restart,
+            selection=selection,
+            lower=lower,
+            upper=upper,
+            strategy=strategy,
+        )
         self.discount = KernelDensity(
-            archive.measures, bandwidth=bandwidth, buffer_size=buffer_size, policy=policy
+            archive.measure_dim, bandwidth=bandwidth, buffer_size=buffer_size, policy=policy
         )

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gloam import checks
-from gloam.algorithms.base import Algorithm
+from gloam.algorithms.algorithm import Algorithm
 from gloam.archives import Archive
 from gloam.discounts import Discount, NoDiscount
 from gloam.emitters import Emitter, Variation
@@ -22,7 +22,7 @@ class MAPElites(Algorithm):
     Example:
         >>> import gloam, numpy as np
         >>> archive = gloam.GridArchive(shape=(20, 20), lower=-1, upper=1)
-        >>> gloam.MAPElites(archive, np.zeros(4), sigma=0.1).emitter.solutions
+        >>> gloam.MAPElites(archive, np.zeros(4), sigma=0.1).emitter.num_solutions
         540
     """
 

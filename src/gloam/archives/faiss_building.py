@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from gloam.archives.faiss_index import FaissIndex, shifted_blocks
-from gloam.archives.index_choice import Faiss, load_faiss
+from gloam.archives.faiss_settings import Faiss, load_faiss
 
 # Centroids of up to so many measures are held as they are, which takes little memory; larger ones
 # as codes of four bits for up to four measures.
@@ -46,9 +46,13 @@ def build_index(
             for _, block in shifted_blocks(centroids, origin)
         )
     parts: dict[str, Any] = {
-        "kind": settings.kind, "cosine": cosine, "origin": origin, "radius": radius,
-        "wanted": settings.recall, "by_differences": by_differences,
-    }  # fmt: skip
+        "kind": settings.kind,
+        "cosine": cosine,
+        "origin": origin,
+        "radius": radius,
+        "wanted": settings.recall,
+        "by_differences": by_differences,
+    }
     if settings.kind == "flat":
         return FaissIndex(**parts, content=np.zeros(0, np.uint8))
     faiss = load_faiss()
@@ -75,8 +79,9 @@ def _ivf(centroids: np.ndarray, origin: np.ndarray, settings: Faiss, rng: Any) -
     count = min(cells, max(10_000, _TRAINED_PER_LIST * lists))
     rows = centroids[np.sort(rng.choice(cells, count, replace=False))] - origin
     # Without a least number FAISS prints warnings for small archives.
-    kmeans = faiss.Kmeans(measures, lists, niter=8, seed=settings.seed + 1,
-                          min_points_per_centroid=1)  # fmt: skip
+    kmeans = faiss.Kmeans(
+        measures, lists, niter=8, seed=settings.seed + 1, min_points_per_centroid=1
+    )
     kmeans.train(rows)
     if measures <= _PLAIN:
         index = faiss.IndexIVFFlat(kmeans.index, measures, lists)
@@ -98,8 +103,9 @@ def _ivf(centroids: np.ndarray, origin: np.ndarray, settings: Faiss, rng: Any) -
 
 def _codes(measures: int, widest: int) -> int:
     """Codes for a centroid, each for the same number of measures; at least 64 if there are."""
-    widths = [width for width in range(2, widest + 1)
-              if measures % width == 0 and measures >= 64 * width]  # fmt: skip
+    widths = [
+        width for width in range(2, widest + 1) if measures % width == 0 and measures >= 64 * width
+    ]
     return measures // max([1, *widths])
 
 

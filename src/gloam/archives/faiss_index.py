@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from gloam.archives.index_choice import Kind, load_faiss
+from gloam.archives.faiss_settings import Kind, load_faiss
 
 _BLOCK = 65_536
 _WIDE_BLOCK = 8192  # centroids in float64 at once
@@ -44,14 +44,25 @@ class FaissIndex:
         milliseconds: Time of a search of ``timed`` points when the index was built.
         timed: How many points that was.
         by_differences: Whether products of float32 numbers cannot tell centroids apart, see
-            `gloam.archives.neighbors`; an exact comparison with all of them is then in float64.
+            `gloam.archives.nearest_centroids`; an exact comparison with all of them is then in float64.
     """
 
     def __init__(
-        self, *, kind: Kind, cosine: bool, origin: Any, radius: float, content: Any,
-        effort: int = 1, wanted: float = 1.0, recall: float = 1.0, recall_between: float = 1.0,
-        milliseconds: float | None = None, timed: int = 0, by_differences: bool = False,
-    ):  # fmt: skip
+        self,
+        *,
+        kind: Kind,
+        cosine: bool,
+        origin: Any,
+        radius: float,
+        content: Any,
+        effort: int = 1,
+        wanted: float = 1.0,
+        recall: float = 1.0,
+        recall_between: float = 1.0,
+        milliseconds: float | None = None,
+        timed: int = 0,
+        by_differences: bool = False,
+    ):
         self.kind: Kind = kind
         self.cosine = cosine
         self.origin: Float[np.ndarray, " meas"] = np.asarray(origin, np.float32)
@@ -131,9 +142,11 @@ class FaissIndex:
         return _exact_candidates(prepared, centroids, self.origin, count, wide=wide)
 
     def closest(
-        self, prepared: Float[np.ndarray, "n meas"], centroids: Float[np.ndarray, "cells meas"],
+        self,
+        prepared: Float[np.ndarray, "n meas"],
+        centroids: Float[np.ndarray, "cells meas"],
         ids: Int[np.ndarray, "n count"],
-    ) -> Int[np.ndarray, " n"]:  # fmt: skip
+    ) -> Int[np.ndarray, " n"]:
         """The nearest of each point's candidates, the lowest of equal ones; -1 where none is."""
         faiss = load_faiss()
         # In the frame of the centroids, so that they need not be shifted.
@@ -142,9 +155,13 @@ class FaissIndex:
         distances = np.empty(ids.shape, np.float32)
         pointer = faiss.swig_ptr
         faiss.fvec_L2sqr_by_idx(
-            pointer(distances), pointer(points), pointer(centroids), pointer(ids),
-            points.shape[1], *ids.shape,
-        )  # fmt: skip
+            pointer(distances),
+            pointer(points),
+            pointer(centroids),
+            pointer(ids),
+            points.shape[1],
+            *ids.shape,
+        )
         distances[ids < 0] = np.inf
         ties = distances == distances.min(axis=1, keepdims=True)
         lowest = np.where(ties & (ids >= 0), ids, len(centroids)).min(axis=1)
@@ -162,9 +179,13 @@ def shifted_blocks(
 
 
 def _exact_candidates(
-    prepared: Float[np.ndarray, "n meas"], centroids: Float[np.ndarray, "cells meas"],
-    origin: Float[np.ndarray, " meas"], count: int, *, wide: bool,
-) -> Int[np.ndarray, "n count"]:  # fmt: skip
+    prepared: Float[np.ndarray, "n meas"],
+    centroids: Float[np.ndarray, "cells meas"],
+    origin: Float[np.ndarray, " meas"],
+    count: int,
+    *,
+    wide: bool,
+) -> Int[np.ndarray, "n count"]:
     """The nearest centroids, block by block; ``wide`` compares in float64."""
     nearest = _nearest_in_float64 if wide else load_faiss().knn
     rows = np.full((len(prepared), count), -1)

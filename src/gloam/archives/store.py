@@ -26,14 +26,14 @@ class Store(eqx.Module):
 
 
 def empty_store(
-    cells: int, solution: int, measures: int, fields: dict[str, jax.ShapeDtypeStruct]
+    num_cells: int, solution_dim: int, measure_dim: int, fields: dict[str, jax.ShapeDtypeStruct]
 ) -> Store:
     """A store with no elites."""
     return Store(
-        jnp.zeros((cells, solution), jnp.float32),
-        jnp.full((cells,), -jnp.inf, jnp.float32),
-        jnp.zeros((cells, measures), jnp.float32),
-        {name: jnp.zeros((cells, *spec.shape), spec.dtype) for name, spec in fields.items()},
+        jnp.zeros((num_cells, solution_dim), jnp.float32),
+        jnp.full((num_cells,), -jnp.inf, jnp.float32),
+        jnp.zeros((num_cells, measure_dim), jnp.float32),
+        {name: jnp.zeros((num_cells, *spec.shape), spec.dtype) for name, spec in fields.items()},
     )
 
 
@@ -88,8 +88,12 @@ def random_elites(
     # The cell of the r-th elite is the first whose running count exceeds r.
     # A GPU compares with all counts in the time of one or two steps of a binary search.
     quick = jax.default_backend() != "cpu" and count * filled.shape[0] <= _MANY_COMPARISONS
-    cell = jnp.searchsorted(filled, jnp.minimum(draw, number - 1), side="right",
-                            method="compare_all" if quick else "scan")  # fmt: skip
+    cell = jnp.searchsorted(
+        filled,
+        jnp.minimum(draw, number - 1),
+        side="right",
+        method="compare_all" if quick else "scan",
+    )
     elites = store.solutions[jnp.minimum(cell, filled.shape[0] - 1)]
     return jnp.where(number > 0, elites, fallback)
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from gloam.benchmark import ALGORITHMS, Comparison, Problem, measure
-from gloam.benchmark.compare import Neighbours, surroundings
 from gloam.cli.outputs import check_bench
 from gloam.experiments.tables import as_markdown
 from gloam.files import write_bytes
+from gloam.peers import ALGORITHMS, Comparison, Problem, measure
+from gloam.peers.compare import Neighbours, surroundings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,15 +44,20 @@ class Bench:
     def __call__(self) -> None:
         """Measure, print and write."""
         check_bench(self.out)
-        problems = [Problem(name, k, self.centroids)
-                    for name in self.algorithms for k in self.measures]  # fmt: skip
+        problems = [
+            Problem(name, k, self.centroids) for name in self.algorithms for k in self.measures
+        ]
         for problem in problems:
             _ = problem.ours  # wrong arguments are told before anything is timed
         neighbours = Neighbours()
         comparison = measure(
-            problems, repeats=self.repeats, seconds=self.seconds, warm_up=self.warm_up,
-            seed=self.seed, tell=lambda text: print(text, flush=True),
-        )  # fmt: skip
+            problems,
+            repeats=self.repeats,
+            seconds=self.seconds,
+            warm_up=self.warm_up,
+            seed=self.seed,
+            tell=lambda text: print(text, flush=True),
+        )
         text = _report(comparison, str(neighbours))
         print(f"\n{text}")
         write_bytes(self.out / "bench.md", text.encode())

@@ -39,7 +39,7 @@ class LpChoice:
     def build(self) -> Domain:
         """The domain."""
         return LinearProjection(
-            self.measures, self.objective, solution=self.solution, centroids=self.centroids
+            self.measures, self.objective, solution_dim=self.solution, centroids=self.centroids
         )
 
 
@@ -55,9 +55,7 @@ class ArmChoice:
         return Arm(self.joints)
 
 
-DomainChoice = (
-    Annotated[LpChoice, subcommand("lp")] | Annotated[ArmChoice, subcommand("arm")]
-)  # fmt: skip
+DomainChoice = Annotated[LpChoice, subcommand("lp")] | Annotated[ArmChoice, subcommand("arm")]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -54,12 +54,17 @@ class Run:
         RunFolder(self.out).check_new()
         domain = self.algorithm.domain.build()
         result = run(
-            domain, build_algorithm(self.algorithm, domain),
-            seeds=range(self.seed, self.seed + self.seeds), iterations=self.iterations,
-            run_dir=self.out, log_every=self.log_every,
-            checkpoint_seconds=self.checkpoint_seconds, checkpoint_every=self.checkpoint_every,
-            snapshots=self.snapshots or (self.iterations,), progress=not self.quiet,
-        )  # fmt: skip
+            domain,
+            build_algorithm(self.algorithm, domain),
+            seeds=range(self.seed, self.seed + self.seeds),
+            iterations=self.iterations,
+            run_dir=self.out,
+            log_every=self.log_every,
+            checkpoint_seconds=self.checkpoint_seconds,
+            checkpoint_every=self.checkpoint_every,
+            snapshots=self.snapshots or (self.iterations,),
+            progress=not self.quiet,
+        )
         _tell(result)
         print(f"look at it:  gloam plot {self.out}")
 
@@ -134,26 +139,34 @@ class Demo:
 
     def _digits(self) -> None:
         data = digits()
-        domain = Triangles(data.items, triangles=20, canvas=(8, 8), name="digits")
+        domain = Triangles(data.items, num_triangles=20, canvas=(8, 8), name="digits")
         algorithm = DMS(
-            domain.archive(), domain.x0, 0.2, emitters=5, alpha=0.1, restart=RestartEvery(50)
+            domain.archive(), domain.x0, 0.2, num_emitters=5, alpha=0.1, restart=RestartEvery(50)
         )
         result = run(
-            domain, algorithm, seeds=[self.seed], iterations=self.iterations or 9000,
-            run_dir=self.out, dataset=data,
-        )  # fmt: skip
-        tell_matches(Matches(result.archive, data))
+            domain,
+            algorithm,
+            seeds=[self.seed],
+            iterations=self.iterations or 9000,
+            run_dir=self.out,
+            dataset=data,
+        )
+        tell_matches(Matches(result.elites, data))
         print("look at them:")
         Gallery(self.out)()
 
     def _sphere(self) -> None:
-        domain = LinearProjection(measures=2)
+        domain = LinearProjection(measure_dim=2)
         iterations = self.iterations or 4000
         stops = sorted({n for n in (20, 200, 1000) if n < iterations} | {iterations})
         result = run(
-            domain, paper_algorithm("dms", domain), seeds=[self.seed],
-            iterations=iterations, run_dir=self.out, snapshots=stops,
-        )  # fmt: skip
+            domain,
+            paper_algorithm("dms", domain),
+            seeds=[self.seed],
+            iterations=iterations,
+            run_dir=self.out,
+            snapshots=stops,
+        )
         _tell(result)
         print("pictures:")
         Plot(self.out)()
@@ -166,6 +179,6 @@ def _tell(result: Result) -> None:
     for row in last.itertuples():
         print(
             f"{row.seed:>6} {row.qd_score:>12,.2f} {row.coverage:>9.2%} "
-            f"{row.best:>9.4f} {row.restarts:>9}"
+            f"{row.best_objective:>9.4f} {row.restarts:>9}"
         )
     print(f"run folder:  {result.run_dir}")

@@ -87,25 +87,41 @@ class Fill:
         print(data)
         start = _start(self.x0 or getattr(module, "x0", None), self.seed)
         sigma0 = self.sigma0 or getattr(module, "sigma0", None)
-        checks.expect(sigma0 is not None, "sigma0", "a number", "none",
-                      f"Give --sigma0, or set it in {self.function}.")  # fmt: skip
+        checks.expect(
+            sigma0 is not None,
+            "sigma0",
+            "a number",
+            "none",
+            f"Give --sigma0, or set it in {self.function}.",
+        )
         assert sigma0 is not None
         _check_measures(evaluate, start, data)
         archive = data.archive(self.metric, index=self.index)
         if archive.index is not None:
             print(archive.index)
         algorithm = DMS(
-            archive, start, sigma0, emitters=self.emitters,
-            batch_size=self.batch_size, alpha=self.alpha,
+            archive,
+            start,
+            sigma0,
+            num_emitters=self.emitters,
+            batch_size=self.batch_size,
+            alpha=self.alpha,
             restart=RestartEvery(self.restart) if self.restart else BasicRestart(),
-        )  # fmt: skip
+        )
         try:
             optimize(
-                evaluate, algorithm, self.iterations, seed=self.seed, run_dir=self.out,
-                dataset=data, resume=self.resume, progress=not self.quiet,
-                log_every=self.log_every, checkpoint_every=self.checkpoint_every,
+                evaluate,
+                algorithm,
+                self.iterations,
+                seed=self.seed,
+                run_dir=self.out,
+                dataset=data,
+                resume=self.resume,
+                progress=not self.quiet,
+                log_every=self.log_every,
+                checkpoint_every=self.checkpoint_every,
                 checkpoint_seconds=self.checkpoint_seconds,
-            )  # fmt: skip
+            )
         except Interrupted as stopped:
             advice = f"continue with {self.continuation}"
             raise Interrupted(
@@ -146,7 +162,7 @@ class Gallery:
 
     def __call__(self) -> None:
         """Draw and write it."""
-        from gloam.plots.report import gallery_run  # matplotlib takes a second to import
+        from gloam.gallery import gallery_run  # matplotlib takes a second to import
 
         for path in gallery_run(self.run, by=self.by, count=self.count):
             print(path)
@@ -200,8 +216,10 @@ def digits() -> Dataset:
 def tell_matches(matches: Matches) -> None:
     """Print how well the dataset is served."""
     elites, data = matches.elites, matches.dataset
-    print(f"{len(elites):,} of {len(data):,} items have an elite ({matches.coverage():.1%}), "
-          f"QD score {elites.qd_score:,.2f}, best {elites.best:.4f}")  # fmt: skip
+    print(
+        f"{len(elites):,} of {len(data):,} items have an elite ({matches.coverage():.1%}), "
+        f"QD score {elites.qd_score:,.2f}, best {elites.best_objective:.4f}"
+    )
     if len(elites):
         middle = float(np.median(matches.distances))
         print(f"half of the elites are within {middle:.3g} of their item")
@@ -230,11 +248,16 @@ def _check_measures(evaluate: Any, start: np.ndarray, data: Dataset) -> None:
     """Call the function once, so that wrong sizes are told before the search."""
     from gloam.drivers.evaluation import evaluation_parts
 
-    checks.expect(callable(evaluate), "function", "something that can be called",
-                  type(evaluate).__name__)  # fmt: skip
+    checks.expect(
+        callable(evaluate), "function", "something that can be called", type(evaluate).__name__
+    )
     _, measures, _ = evaluation_parts(evaluate(np.stack([start, start]).astype(np.float32)))
     found, shapes = np.shape(measures), checks.measure_shapes(2, data.shape)
     told = checks.one_of([f"(batch, {str(shape[1:]).strip('(,)')})" for shape in shapes])
-    checks.expect(found in shapes, "measures", f"shape {told}, as the items have",
-                  f"shape {found} for a batch of 2",
-                  "Return what each solution makes, in the form of the items.")  # fmt: skip
+    checks.expect(
+        found in shapes,
+        "measures",
+        f"shape {told}, as the items have",
+        f"shape {found} for a batch of 2",
+        "Return what each solution makes, in the form of the items.",
+    )

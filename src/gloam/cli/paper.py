@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from gloam.drivers import Interrupted
-from gloam.drivers.progress import StudyBar
+from gloam.drivers.progress_bars import StudyBar
 from gloam.experiments.presets import ALGORITHMS
 from gloam.experiments.published import title
 from gloam.experiments.report import write_report
@@ -44,10 +44,13 @@ class Paper:
     def __call__(self) -> None:
         """Run what is missing, then report."""
         study = Study(
-            self.out, tuple(self.domains),
+            self.out,
+            tuple(self.domains),
             tuple(ablation(self.ablation)) if self.ablation else tuple(self.algorithms),
-            self.trials, self.iterations, str(self.centroids) if self.centroids else None,
-        )  # fmt: skip
+            self.trials,
+            self.iterations,
+            str(self.centroids) if self.centroids else None,
+        )
         study.write()
         cells = list(study.cells())
         with StudyBar("study", len(cells)) as bar:

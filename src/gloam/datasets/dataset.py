@@ -78,8 +78,13 @@ class Dataset:
         rows.check_finite(items, names)
         kept, place = rows.first_of_equal(items[block] for block in rows.blocks(items))
         checks.expect(count > 1, "items", "at least 2 items", "one", "Give more data.")
-        checks.expect(len(kept) > 1, "items", "at least 2 different items",
-                      f"{count} that are all equal", "Check how they were read.")  # fmt: skip
+        checks.expect(
+            len(kept) > 1,
+            "items",
+            "at least 2 different items",
+            f"{count} that are all equal",
+            "Check how they were read.",
+        )
         if len(kept) < count:
             in_place = fresh or not np.may_share_memory(items, given)
             items = rows.chosen(items, kept, in_place=in_place)
@@ -135,9 +140,13 @@ class Dataset:
         return self._as_images([item % count])[0]
 
     def _as_images(self, chosen: Any) -> UInt8[np.ndarray, "b height width *channels"]:
-        checks.expect(self.has_images, "image", "items that are pictures, or have them",
-                      f"vectors of shape {self.shape}",
-                      "Build the dataset with images=..., or shape=(height, width).")  # fmt: skip
+        checks.expect(
+            self.has_images,
+            "image",
+            "items that are pictures, or have them",
+            f"vectors of shape {self.shape}",
+            "Build the dataset with images=..., or shape=(height, width).",
+        )
         if self.images is not None:
             return self.images[chosen]
         low, high = self.bounds or (0.0, 1.0)  # pictures have bounds
@@ -161,9 +170,13 @@ class Dataset:
         """
         if metric == "cosine":
             kept, place = rows.first_of_equal(rows.unit_blocks(self.items))
-            checks.expect(len(kept) == len(self), "items", "different directions for 'cosine'",
-                          f"{len(place) - len(kept)} that differ in length only",
-                          "Merge them: dataset.normalized().archive('cosine').")  # fmt: skip
+            checks.expect(
+                len(kept) == len(self),
+                "items",
+                "different directions for 'cosine'",
+                f"{len(place) - len(kept)} that differ in length only",
+                "Merge them: dataset.normalized().archive('cosine').",
+            )
         # Bounds of pixels are not bounds of unit vectors, which have those of the centroids.
         if self.bounds is not None and metric != "cosine":
             options = {"lower": self.bounds[0], "upper": self.bounds[1]} | options
@@ -209,8 +222,18 @@ class Dataset:
         return self._with_items(vectors, vectors.shape[1:], images)
 
     def _with_items(self, items: np.ndarray, shape: tuple[int, ...], images: Any) -> "Dataset":
-        return Dataset(items, shape, self.labels, self.names, images, None, self.skipped,
-                       self.source, self.place, fresh=True)  # fmt: skip
+        return Dataset(
+            items,
+            shape,
+            self.labels,
+            self.names,
+            images,
+            None,
+            self.skipped,
+            self.source,
+            self.place,
+            fresh=True,
+        )
 
     def subsample(self, n: int, seed: int = 0) -> "Dataset":
         """``n`` items chosen by ``seed``, in their order here.
@@ -225,9 +248,12 @@ class Dataset:
         """The items for the search, and the share ``holdout`` of them that it never sees."""
         holdout = checks.number("holdout", holdout, above=0)
         held = round(holdout * len(self))
-        checks.expect(2 <= held <= len(self) - 2, "holdout",
-                      "a share that leaves at least 2 items on both sides",
-                      f"{holdout:g} of {len(self)} items")  # fmt: skip
+        checks.expect(
+            2 <= held <= len(self) - 2,
+            "holdout",
+            "a share that leaves at least 2 items on both sides",
+            f"{holdout:g} of {len(self)} items",
+        )
         order = self._shuffled(seed)
         return self._subset(order[held:]), self._subset(order[:held])
 

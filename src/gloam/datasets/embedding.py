@@ -44,9 +44,12 @@ def embed_all(
             some = _embedded(embed, inputs[start : start + batch], start)
             if start == 0:
                 vectors = np.empty((len(inputs), some.shape[1]), np.float32)
-            checks.expect(some.shape[1] == vectors.shape[1], "embed",
-                          f"{vectors.shape[1]} numbers for each item, as in the first batch",
-                          f"{some.shape[1]} from item {start} on")  # fmt: skip
+            checks.expect(
+                some.shape[1] == vectors.shape[1],
+                "embed",
+                f"{vectors.shape[1]} numbers for each item, as in the first batch",
+                f"{some.shape[1]} from item {start} on",
+            )
             vectors[start : start + batch] = some
             advance(len(some))
     if path is not None:
@@ -74,11 +77,20 @@ def _embedded(embed: Callable[[np.ndarray], Any], some: np.ndarray, start: int) 
         got = f"{type(result).__name__} ({error})"
         raise ValueError(f"embed: expected an array of numbers, got {got}. {fix}") from None
     fits = vectors.ndim == 2 and len(vectors) == len(some) and vectors.shape[1] > 0
-    checks.expect(fits, "embed", f"shape ({len(some)}, d) for a batch of shape {some.shape}",
-                  f"shape {vectors.shape}", fix)  # fmt: skip
+    checks.expect(
+        fits,
+        "embed",
+        f"shape ({len(some)}, d) for a batch of shape {some.shape}",
+        f"shape {vectors.shape}",
+        fix,
+    )
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    checks.expect(len(bad) == 0, "embed", "finite numbers",
-                  f"NaN or infinity for item {start + (bad[0] if len(bad) else 0)}")  # fmt: skip
+    checks.expect(
+        len(bad) == 0,
+        "embed",
+        "finite numbers",
+        f"NaN or infinity for item {start + (bad[0] if len(bad) else 0)}",
+    )
     return vectors
 
 
@@ -86,8 +98,9 @@ def _folder(cache: bool | str | os.PathLike, source: Path | None) -> Path | None
     """Where vectors are kept, if they are."""
     if not isinstance(cache, bool):
         folder = Path(cache)
-        checks.expect(storage.can_write(folder), "cache", "a folder that can be written to",
-                      f"'{cache}'")  # fmt: skip
+        checks.expect(
+            storage.can_write(folder), "cache", "a folder that can be written to", f"'{cache}'"
+        )
         return folder
     if not cache or source is None:
         return None

@@ -122,8 +122,10 @@ def _download(name: str, path: Path, source: Source, progress: bool) -> None:
             # A wrong beginning spoils the whole: once more from the start.
             part.unlink()
             problem = "has the wrong checksum"
-            failures.append(f"{mirror + path.name} (MD5 checksum {checksum} instead of "
-                            f"{source.files[path.name]})")  # fmt: skip
+            failures.append(
+                f"{mirror + path.name} (MD5 checksum {checksum} instead of "
+                f"{source.files[path.name]})"
+            )
     raise FetchError(
         f"{name}: '{path.name}' {problem}. Tried {'; '.join(failures)}. Try again later, which "
         f"goes on where this ended, or download the files yourself ({', '.join(source.files)}) and "

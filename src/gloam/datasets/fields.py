@@ -21,8 +21,12 @@ def item_shape(shape: Any, given: Shaped[np.ndarray, "n *item"]) -> tuple[int, .
         return given.shape[1:]
     sizes = tuple(checks.integer("shape", size, minimum=1) for size in sizes)
     numbers = given[0].size
-    checks.expect(int(np.prod(sizes)) == numbers, "shape",
-                  f"a shape of the {numbers} numbers of an item", sizes)  # fmt: skip
+    checks.expect(
+        int(np.prod(sizes)) == numbers,
+        "shape",
+        f"a shape of the {numbers} numbers of an item",
+        sizes,
+    )
     return sizes
 
 
@@ -30,8 +34,12 @@ def pictures(images: Any, count: int) -> UInt8[np.ndarray, "n height width *chan
     """``images`` if there is one for each item."""
     array = np.asarray(images)
     fits = array.dtype == np.uint8 and is_picture(array.shape[1:]) and len(array) == count
-    checks.expect(fits, "images", f"{count} uint8 pictures (height, width) or (height, width, 3)",
-                  f"{array.dtype} of shape {array.shape}")  # fmt: skip
+    checks.expect(
+        fits,
+        "images",
+        f"{count} uint8 pictures (height, width) or (height, width, 3)",
+        f"{array.dtype} of shape {array.shape}",
+    )
     return array[..., 0] if array.shape[3:] == (1,) else array
 
 
@@ -47,9 +55,13 @@ def scalar_bounds(
     fix = "Give the lowest and the highest value that a measure can have."
     checks.expect(np.shape(bounds) == (2,), "bounds", "two numbers", repr(bounds), fix)
     low, high = (checks.number("bounds", bound) for bound in bounds)
-    checks.expect(low <= lowest and highest <= high, "bounds",
-                  f"bounds around the items, which go from {lowest:g} to {highest:g}",
-                  (low, high), fix)  # fmt: skip
+    checks.expect(
+        low <= lowest and highest <= high,
+        "bounds",
+        f"bounds around the items, which go from {lowest:g} to {highest:g}",
+        (low, high),
+        fix,
+    )
     return low, high
 
 
@@ -59,8 +71,12 @@ def texts(name: str, values: Any, count: int) -> list[str]:
     if not isinstance(values, (str, bytes)) and hasattr(values, "__len__"):
         listed = values.tolist() if hasattr(values, "tolist") else list(values)
     several = isinstance(listed, list)
-    checks.expect(several and len(listed) == count, name, f"one for each of the {count} items",
-                  len(listed) if several else repr(values))  # fmt: skip
+    checks.expect(
+        several and len(listed) == count,
+        name,
+        f"one for each of the {count} items",
+        len(listed) if several else repr(values),
+    )
     wrong = next((v for v in listed if isinstance(v, (list, tuple, dict, set, np.ndarray))), None)
     checks.expect(wrong is None, name, "one text or number for each item", repr(wrong))
     return [_text(value) for value in listed]

@@ -58,8 +58,13 @@ def from_folder(
     checks.expect(embed is None or callable(embed), "embed", "a function of a batch", repr(embed))
 
     files = _files(folder)
-    checks.expect(len(files) > 0, "path", "a folder with pictures", f"'{path}', which has none",
-                  f"Pictures are files that end with {' '.join(sorted(SUFFIXES))}.")  # fmt: skip
+    checks.expect(
+        len(files) > 0,
+        "path",
+        "a folder with pictures",
+        f"'{path}', which has none",
+        f"Pictures are files that end with {' '.join(sorted(SUFFIXES))}.",
+    )
     names = [file.relative_to(folder).as_posix() for file in files]
     pictures = np.empty((len(files), height, width, *([3] if mode == "RGB" else [])), np.uint8)
 
@@ -131,8 +136,12 @@ def _report(skipped: tuple[Skipped, ...], count: int, path: str | os.PathLike) -
     """One line about files that could not be read; an error if that is all of them."""
     some = "; ".join(f"{file.name} ({file.reason})" for file in skipped[:3])
     listed = some + ("; ..." if len(skipped) > 3 else "")
-    checks.expect(len(skipped) < count, "path", "pictures that can be read",
-                  f"{count} broken files in '{path}': {listed}")  # fmt: skip
+    checks.expect(
+        len(skipped) < count,
+        "path",
+        "pictures that can be read",
+        f"{count} broken files in '{path}': {listed}",
+    )
     warnings.warn(
         f"{len(skipped)} of {count} files in '{path}' could not be read and were skipped: {listed}."
         " The dataset's `skipped` names them all.",

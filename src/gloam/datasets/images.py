@@ -14,10 +14,28 @@ from gloam import files
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-SUFFIXES = frozenset([
-    ".avif", ".bmp", ".dib", ".gif", ".ico", ".jfif", ".jp2", ".jpeg", ".jpg", ".pbm", ".pgm",
-    ".png", ".pnm", ".ppm", ".tga", ".tif", ".tiff", ".webp",
-])  # fmt: skip
+SUFFIXES = frozenset(
+    [
+        ".avif",
+        ".bmp",
+        ".dib",
+        ".gif",
+        ".ico",
+        ".jfif",
+        ".jp2",
+        ".jpeg",
+        ".jpg",
+        ".pbm",
+        ".pgm",
+        ".png",
+        ".pnm",
+        ".ppm",
+        ".tga",
+        ".tif",
+        ".tiff",
+        ".webp",
+    ]
+)
 """Names of picture files end with one of these."""
 
 

@@ -26,7 +26,7 @@ class Matches:
     """The elites of a filled archive beside the items that its cells are.
 
     Args:
-        elites: What a search found, for instance ``result.archive``.
+        elites: What a search found, for instance ``result.elites``.
         dataset: The items, in the order of the archive's cells.
 
     Example:
@@ -35,7 +35,7 @@ class Matches:
         >>> search = gloam.Search(gloam.MAPElites(data.archive(), np.zeros(2), 0.1, batch_size=2))
         >>> _ = search.ask()
         >>> search.tell(objectives=[1.0, 2.0], measures=[[0.0, 0.5], [1.0, 1.0]])
-        >>> matches = Matches(search.archive, data)
+        >>> matches = Matches(search.elites, data)
         >>> matches.table()[["item", "label", "distance"]].values.tolist()
         [[1, 'a', 0.0], [0, 'a', 0.5]]
         >>> matches.coverage(within=0.1), matches.coverage()
@@ -43,15 +43,17 @@ class Matches:
     """
 
     def __init__(self, elites: Elites, dataset: Dataset):
-        checks.instance("elites", elites, Elites, "Give result.archive or search.archive.")
+        checks.instance("elites", elites, Elites, "Give result.elites or search.elites.")
         archive = elites.archive
         checks.instance("archive", archive, CVTArchive, "Use dataset.archive().")
         assert isinstance(archive, CVTArchive)
         checks.expect(
-            archive.cells == len(dataset), "dataset",
-            f"{archive.cells} items, one for each cell", f"{len(dataset)} items",
+            archive.num_cells == len(dataset),
+            "dataset",
+            f"{archive.num_cells} items, one for each cell",
+            f"{len(dataset)} items",
             "Give the dataset that the archive was made of.",
-        )  # fmt: skip
+        )
         self.elites = elites
         self.dataset = dataset
         self.metric: Literal["euclidean", "cosine"] = archive.metric
@@ -63,8 +65,10 @@ class Matches:
             self.metric, self.elites.flat_measures, self.dataset.items[self.elites.cells]
         )
 
-    def table(self, by: Literal["objective", "distance", "label", "item"] = "objective",
-              ) -> "pd.DataFrame":  # fmt: skip
+    def table(
+        self,
+        by: Literal["objective", "distance", "label", "item"] = "objective",
+    ) -> "pd.DataFrame":
         """A row for each elite: item, name, label, objective, distance; the best first.
 
         ``row`` is the elite's place in ``elites.solutions``.
@@ -73,12 +77,16 @@ class Matches:
 
         checks.expect(by in _ORDERS, "by", f"one of {', '.join(_ORDERS)}", repr(by))
         cells, labels = self.elites.cells, self.dataset.labels
-        table = pd.DataFrame({
-            "row": np.arange(len(cells)), "item": cells,
-            "name": [self.dataset.names[cell] for cell in cells],
-            "label": [None if labels is None else labels[cell] for cell in cells],
-            "objective": self.elites.objectives, "distance": self.distances,
-        })  # fmt: skip
+        table = pd.DataFrame(
+            {
+                "row": np.arange(len(cells)),
+                "item": cells,
+                "name": [self.dataset.names[cell] for cell in cells],
+                "label": [None if labels is None else labels[cell] for cell in cells],
+                "objective": self.elites.objectives,
+                "distance": self.distances,
+            }
+        )
         columns = ["label", "distance"] if by == "label" else [by]
         ordered = table.sort_values(columns, ascending=_ORDERS[by], kind="stable")
         return ordered.reset_index(drop=True)
@@ -112,17 +120,25 @@ class Matches:
         """
         import pandas as pd  # lazily: half a second that `import gloam` need not wait for
 
-        checks.expect(others.shape == self.dataset.shape, "others",
-                      f"items of shape {self.dataset.shape}", f"shape {others.shape}")  # fmt: skip
+        checks.expect(
+            others.shape == self.dataset.shape,
+            "others",
+            f"items of shape {self.dataset.shape}",
+            f"shape {others.shape}",
+        )
         checks.expect(len(self.elites) > 0, "elites", "at least one elite", "none")
         row = nearest(self.elites.flat_measures, others.items, self.metric)
         own = nearest(self.dataset.items, others.items, self.metric)
         labels: Sequence[str | None] = others.labels or [None] * len(others)
-        return pd.DataFrame({
-            "name": others.names, "label": labels, "row": row,
-            "distance": _distances(self.metric, others.items, self.elites.flat_measures[row]),
-            "floor": _distances(self.metric, others.items, self.dataset.items[own]),
-        })  # fmt: skip
+        return pd.DataFrame(
+            {
+                "name": others.names,
+                "label": labels,
+                "row": row,
+                "distance": _distances(self.metric, others.items, self.elites.flat_measures[row]),
+                "floor": _distances(self.metric, others.items, self.dataset.items[own]),
+            }
+        )
 
 
 def nearest(

@@ -45,8 +45,9 @@ def from_array(
         ([[0.0, 1.0], [1.0, 0.0]], [[0, 255]])
     """
     items, one = _scaled(array, shape)
-    return Dataset(items, one, labels, names, images, bounds,
-                   source=None if source is None else Path(source))  # fmt: skip
+    return Dataset(
+        items, one, labels, names, images, bounds, source=None if source is None else Path(source)
+    )
 
 
 def _scaled(array: Any, shape: Sequence[int] | None) -> tuple[np.ndarray, tuple[int, ...]]:
@@ -80,13 +81,21 @@ def from_pandas(
     if isinstance(column, str):
         vectors = frame[column].tolist()
         for number, vector in enumerate(vectors):
-            checks.expect(np.ndim(vector) > 0, "column", f"a vector in each row of '{column}'",
-                          f"{vector!r} in row {number}",
-                          "Several columns of numbers are named by a list.")  # fmt: skip
+            checks.expect(
+                np.ndim(vector) > 0,
+                "column",
+                f"a vector in each row of '{column}'",
+                f"{vector!r} in row {number}",
+                "Several columns of numbers are named by a list.",
+            )
     else:
         kinds = {name: frame[name].dtype for name in wanted}
-        checks.expect(all(dtype.kind in "biuf" for dtype in kinds.values()), "column",
-                      "columns of numbers", {name: str(kinds[name]) for name in kinds})  # fmt: skip
+        checks.expect(
+            all(dtype.kind in "biuf" for dtype in kinds.values()),
+            "column",
+            "columns of numbers",
+            {name: str(kinds[name]) for name in kinds},
+        )
         vectors = frame[wanted].to_numpy(np.float32)
     labels = None if label is None else frame[label]
     return from_array(vectors, labels, shape, names=frame.index, bounds=bounds, source=source)
@@ -118,8 +127,13 @@ def from_file(
     """
     file = checks.existing_file("path", path)
     kind = file.suffix.lower()
-    checks.expect(kind in _SUFFIXES, "path", f"a file of kind {', '.join(_SUFFIXES)}", f"'{path}'",
-                  "For pictures use from_folder, for IDX files from_idx.")  # fmt: skip
+    checks.expect(
+        kind in _SUFFIXES,
+        "path",
+        f"a file of kind {', '.join(_SUFFIXES)}",
+        f"'{path}'",
+        "For pictures use from_folder, for IDX files from_idx.",
+    )
     with limits.naming(file):
         if column is not None and not isinstance(column, str):
             tables = (".parquet", ".csv")

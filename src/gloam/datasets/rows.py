@@ -43,13 +43,21 @@ def _joined(values: Sequence[Any]) -> np.ndarray:
             row = np.asarray(value)
         except ValueError:  # the item is itself of mixed lengths
             row = np.empty(0, object)
-        checks.expect(row.dtype.kind in "biuf", "items", "arrays of numbers",
-                      f"dtype {row.dtype} in row {number}")  # fmt: skip
+        checks.expect(
+            row.dtype.kind in "biuf",
+            "items",
+            "arrays of numbers",
+            f"dtype {row.dtype} in row {number}",
+        )
         if number == 0:
             rows = np.empty((len(values), *row.shape), row.dtype)
-        checks.expect(row.shape == rows.shape[1:], "items",
-                      f"one shape, {rows.shape[1:]} as in row 0",
-                      f"{row.shape} in row {number}", "Resize or cut the items.")  # fmt: skip
+        checks.expect(
+            row.shape == rows.shape[1:],
+            "items",
+            f"one shape, {rows.shape[1:]} as in row 0",
+            f"{row.shape} in row {number}",
+            "Resize or cut the items.",
+        )
         if not np.can_cast(row.dtype, rows.dtype):
             rows = rows.astype(np.result_type(row.dtype, rows.dtype))
         rows[number] = row
@@ -89,8 +97,13 @@ def check_finite(rows: Float[np.ndarray, "n meas"], names: Sequence[str] | None)
     if len(found):
         name = "" if names is None else f" ('{names[found[0]]}')"
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        checks.expect(False, "items", "finite numbers", f"NaN or infinity in row {found[0]}{name}"
-                      f"{more}", "Remove or repair these rows.")  # fmt: skip
+        checks.expect(
+            False,
+            "items",
+            "finite numbers",
+            f"NaN or infinity in row {found[0]}{name}{more}",
+            "Remove or repair these rows.",
+        )
 
 
 def unit_blocks(rows: Float[np.ndarray, "n meas"]) -> Iterator[Float32[np.ndarray, "b meas"]]:
@@ -100,9 +113,13 @@ def unit_blocks(rows: Float[np.ndarray, "n meas"]) -> Iterator[Float32[np.ndarra
         wide = rows[block].astype(np.float64)
         norms = np.linalg.norm(wide, axis=1, keepdims=True)
         zero = np.flatnonzero(norms == 0)
-        checks.expect(len(zero) == 0, "items", "no rows of zeros for the cosine metric",
-                      f"zeros in row {block.start + (zero[0] if len(zero) else 0)}",
-                      "Remove it, or use metric='euclidean'.")  # fmt: skip
+        checks.expect(
+            len(zero) == 0,
+            "items",
+            "no rows of zeros for the cosine metric",
+            f"zeros in row {block.start + (zero[0] if len(zero) else 0)}",
+            "Remove it, or use metric='euclidean'.",
+        )
         yield np.divide(wide, norms, out=wide).astype(np.float32)
 
 

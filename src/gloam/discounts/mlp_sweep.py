@@ -7,7 +7,7 @@ import equinox as eqx
 from jaxtyping import Array, Float, Int
 
 from gloam import kernels
-from gloam.discounts.networks import MLP
+from gloam.discounts.networks.mlp import MLP
 from gloam.discounts.training import Sweep, Trained
 
 

@@ -1,7 +1,7 @@
 """Domains: problems that JAX can trace, with the paper's archives and starting points."""
 
 from gloam.domains.arm import Arm as Arm
-from gloam.domains.base import Domain as Domain
+from gloam.domains.domain import Domain as Domain
 from gloam.domains.latent_illumination import LatentIllumination as LatentIllumination
 from gloam.domains.linear_projection import LinearProjection as LinearProjection
 from gloam.domains.triangles import Triangles as Triangles

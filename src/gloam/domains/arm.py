@@ -6,25 +6,25 @@ from jaxtyping import Array, Float
 
 from gloam import checks
 from gloam.archives import Archive, GridArchive
-from gloam.domains.base import Domain
+from gloam.domains.domain import Domain
 
 
 class Arm(Domain):
-    """A planar arm of ``joints`` links of length 1.
+    """A planar arm of ``num_joints`` links of length 1.
 
     The measures are the position of the end effector (joint angles accumulate along the arm); the
     objective is 1 minus the (population) variance of the angles.
 
     Example:
-        >>> objectives, measures = Arm(joints=4)(jnp.zeros((1, 4)))
+        >>> objectives, measures = Arm(num_joints=4)(jnp.zeros((1, 4)))
         >>> objectives.tolist(), measures.tolist()
         ([1.0], [[4.0, 0.0]])
     """
 
-    joints: int = eqx.field(static=True)
+    num_joints: int = eqx.field(static=True)
 
-    def __init__(self, joints: int = 100):
-        self.joints = checks.integer("joints", joints, minimum=1)
+    def __init__(self, num_joints: int = 100):
+        self.num_joints = checks.integer("num_joints", num_joints, minimum=1)
 
     @property
     def name(self) -> str:
@@ -34,7 +34,7 @@ class Arm(Domain):
     @property
     def x0(self) -> Float[Array, " sol"]:
         """A straight arm."""
-        return jnp.zeros(self.joints, jnp.float32)
+        return jnp.zeros(self.num_joints, jnp.float32)
 
     def __call__(
         self, solutions: Float[Array, "batch sol"]
@@ -46,4 +46,4 @@ class Arm(Domain):
 
     def archive(self) -> Archive:
         """100 x 100 cells over a square as wide as the arm reaches."""
-        return GridArchive((100, 100), -self.joints, self.joints)
+        return GridArchive((100, 100), -self.num_joints, self.num_joints)

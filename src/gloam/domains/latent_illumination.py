@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from gloam import checks
 from gloam.archives import Archive, CVTArchive
 from gloam.datasets import Dataset
-from gloam.domains.base import Domain
+from gloam.domains.domain import Domain
 from gloam.generators import Embedder, Generator
 
 PAPER_PROMPT = "A photo of the face of a hiker."

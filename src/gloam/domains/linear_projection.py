@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from gloam import checks, files
 from gloam.archives import Archive, CVTArchive, GridArchive, kmeans_centroids
-from gloam.domains.base import Domain
+from gloam.domains.domain import Domain
 
 _EDGE = 5.12
 _SHIFT = 0.4 * _EDGE
@@ -35,38 +35,42 @@ class LinearProjection(Domain):
     """Linear projection (LP).
 
     Args:
-        measures: Number of measures k; the solution must divide into k blocks.
+        measure_dim: Number of measures k; the solution must divide into k blocks.
         objective: ``"sphere"``, ``"rastrigin"`` or ``"flat"``, scaled so that the best is 1 and a
             solution of all -5.12 is 0.
-        solution: Numbers in a solution.
+        solution_dim: Number of numbers in a solution.
         centroids: For more than two measures, a ``.npy`` file of centroids for `archive`. By
             default 10,000 are made by k-means, once, with a fixed seed, and cached.
 
     Example:
-        >>> domain = LinearProjection(measures=2)
+        >>> domain = LinearProjection(measure_dim=2)
         >>> objectives, measures = domain(jnp.full((1, 100), 2.048))
         >>> float(objectives[0]), round(float(measures[0, 0]), 3)
         (1.0, 102.4)
     """
 
-    measures: int = eqx.field(static=True)
+    measure_dim: int = eqx.field(static=True)
     objective: Literal["sphere", "rastrigin", "flat"] = eqx.field(static=True)
-    solution: int = eqx.field(static=True)
+    solution_dim: int = eqx.field(static=True)
     centroids: str | None = eqx.field(static=True)
 
     def __init__(
         self,
-        measures: int = 2,
+        measure_dim: int = 2,
         objective: Literal["sphere", "rastrigin", "flat"] = "sphere",
         *,
-        solution: int = 100,
+        solution_dim: int = 100,
         centroids: str | os.PathLike | None = None,
     ):
-        self.measures = checks.integer("measures", measures, minimum=1)
-        self.solution = checks.integer("solution", solution, minimum=1)
-        checks.expect(self.solution % self.measures == 0, "solution",
-                      f"a multiple of the {self.measures} measures", self.solution,
-                      "The solution is cut into one block for each measure.")  # fmt: skip
+        self.measure_dim = checks.integer("measure_dim", measure_dim, minimum=1)
+        self.solution_dim = checks.integer("solution_dim", solution_dim, minimum=1)
+        checks.expect(
+            self.solution_dim % self.measure_dim == 0,
+            "solution_dim",
+            f"a multiple of the {self.measure_dim} measures",
+            self.solution_dim,
+            "The solution is cut into one block for each measure.",
+        )
         checks.choice("objective", objective, ("sphere", "rastrigin", "flat"))
         self.objective = objective
         if centroids is not None:
@@ -76,41 +80,45 @@ class LinearProjection(Domain):
     @property
     def name(self) -> str:
         """For instance ``10d-lp-sphere``."""
-        return f"{self.measures}d-lp-{self.objective}"
+        return f"{self.measure_dim}d-lp-{self.objective}"
 
     @property
     def x0(self) -> Float[Array, " sol"]:
         """All zero."""
-        return jnp.zeros(self.solution, jnp.float32)
+        return jnp.zeros(self.solution_dim, jnp.float32)
 
     @property
     def edge(self) -> float:
         """Every measure lies between minus and plus this."""
-        return _EDGE * self.solution / self.measures
+        return _EDGE * self.solution_dim / self.measure_dim
 
     def __call__(
         self, solutions: Float[Array, "batch sol"]
     ) -> tuple[Float[Array, " batch"], Float[Array, "batch meas"]]:
         """Objectives and measures of solutions."""
-        blocks = _clip(solutions).reshape(solutions.shape[0], self.measures, -1)
+        blocks = _clip(solutions).reshape(solutions.shape[0], self.measure_dim, -1)
         measures = jnp.sum(blocks, axis=-1)
         if self.objective == "flat":
             return jnp.ones(solutions.shape[0], jnp.float32), measures
         raw = _sphere if self.objective == "sphere" else _rastrigin
-        worst = raw(jnp.full((self.solution,), -_EDGE - _SHIFT, jnp.float32))
+        worst = raw(jnp.full((self.solution_dim,), -_EDGE - _SHIFT, jnp.float32))
         return 1.0 - raw(solutions - _SHIFT) / worst, measures
 
     def archive(self) -> Archive:
         """100 x 100 cells for two measures, else 10,000 centroids, the same for every trial."""
-        if self.measures == 2 and self.centroids is None:
+        if self.measure_dim == 2 and self.centroids is None:
             return GridArchive((100, 100), -self.edge, self.edge)
         if self.centroids is not None:
             points = files.read_array(self.centroids, "centroids")
-            checks.expect(points.ndim == 2 and points.shape[1] == self.measures, "centroids",
-                          f"{self.measures} columns", f"shape {points.shape}")  # fmt: skip
+            checks.expect(
+                points.ndim == 2 and points.shape[1] == self.measure_dim,
+                "centroids",
+                f"{self.measure_dim} columns",
+                f"shape {points.shape}",
+            )
         else:
-            cache = _cache() / f"lp-{self.measures}d-{self.solution}.npy"
-            points = kmeans_centroids(10_000, -self.edge, self.edge, self.measures, cache=cache)
+            cache = _cache() / f"lp-{self.measure_dim}d-{self.solution_dim}.npy"
+            points = kmeans_centroids(10_000, -self.edge, self.edge, self.measure_dim, cache=cache)
         return CVTArchive(points, -self.edge, self.edge)
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from gloam import checks, files
 from gloam.archives import Archive, CVTArchive
 from gloam.domains import painting
-from gloam.domains.base import Domain
+from gloam.domains.domain import Domain
 
 # Cross products up to here are whole numbers that float32 holds exactly.
 _LARGEST_SIDE = 2048
@@ -28,7 +28,7 @@ class Triangles(Domain):
         centroids: ``(cells, rows, columns)`` images with values from 0 to 1, in colour with a last
             axis of red, green and blue, or the path of a ``.npy`` file with them. Images may also
             be flat, ``(cells, pixels)``, row by row.
-        triangles: Number of triangles; each takes 8 numbers of a solution, 10 in colour.
+        num_triangles: Number of triangles; each takes 8 numbers of a solution, 10 in colour.
         canvas: Rows and columns of the images.
         color: Paint in red, green and blue, not in grey.
         x0: Where searches start. By default numbers drawn evenly from [0, 1) with ``seed``, and in
@@ -37,13 +37,13 @@ class Triangles(Domain):
         name: Short name of the problem, as in tables and file names.
 
     Example:
-        >>> domain = Triangles(np.zeros((1, 4)), triangles=2, canvas=(2, 2))
+        >>> domain = Triangles(np.zeros((1, 4)), num_triangles=2, canvas=(2, 2))
         >>> white = [0, 0, 0, 0, 0, 0, 1, 1]  # shrunk to a point: covers everything, half opaque
         >>> domain(jnp.asarray([[0.0] * 8 + white])).tolist()
         [[0.5, 0.5, 0.5, 0.5]]
     """
 
-    triangles: int = eqx.field(static=True)
+    num_triangles: int = eqx.field(static=True)
     canvas: tuple[int, int] = eqx.field(static=True)
     color: bool = eqx.field(static=True)
     label: str = eqx.field(static=True)
@@ -56,14 +56,14 @@ class Triangles(Domain):
         self,
         centroids: Any,
         *,
-        triangles: int = 30,
+        num_triangles: int = 30,
         canvas: tuple[int, int] = (28, 28),
         color: bool = False,
         x0: Any = None,
         seed: int = 0,
         name: str = "triangles",
     ):
-        self.triangles = checks.integer("triangles", triangles, minimum=1)
+        self.num_triangles = checks.integer("num_triangles", num_triangles, minimum=1)
         self.canvas = _sides("canvas", canvas, minimum=2)
         checks.instance("color", color, bool)
         self.color = color
@@ -73,9 +73,9 @@ class Triangles(Domain):
         seed = checks.seed("seed", seed)
         self.start_seed = seed if x0 is None else None
         if x0 is None:
-            x0 = np.random.default_rng(seed).random(self.solution)
+            x0 = np.random.default_rng(seed).random(self.solution_dim)
         x0 = checks.finite_array("x0", x0, ndim=1)
-        checks.expect(x0.size == self.solution, "x0", self._numbers, f"{x0.size} numbers")
+        checks.expect(x0.size == self.solution_dim, "x0", self._numbers, f"{x0.size} numbers")
         self.start = jnp.asarray(x0, jnp.float32)
 
     @property
@@ -84,9 +84,9 @@ class Triangles(Domain):
         return self.label
 
     @property
-    def solution(self) -> int:
+    def solution_dim(self) -> int:
         """Numbers in a solution."""
-        return self.triangles * (10 if self.color else 8)
+        return self.num_triangles * (10 if self.color else 8)
 
     @property
     def x0(self) -> Float[Array, " sol"]:
@@ -97,13 +97,13 @@ class Triangles(Domain):
         """As given, or drawn for each seed of a search, whatever other seeds there are."""
         if self.start_seed is None:
             return self.start
-        drawn = np.random.default_rng([seed, self.start_seed]).random(self.solution)
+        drawn = np.random.default_rng([seed, self.start_seed]).random(self.solution_dim)
         return drawn.astype(np.float32)
 
     @property
     def _numbers(self) -> str:
-        each = self.solution // self.triangles
-        return f"{self.solution} numbers ({self.triangles} triangles of {each})"
+        each = self.solution_dim // self.num_triangles
+        return f"{self.solution_dim} numbers ({self.num_triangles} triangles of {each})"
 
     def __call__(self, solutions: Float[Array, "batch sol"]) -> Float[Array, "batch meas"]:
         """Measures of solutions; the objective is the archive's ``closeness`` to them.
@@ -145,10 +145,14 @@ class Triangles(Domain):
     def _arrange(self, solutions: Any, ndim: int) -> painting.Painting:
         shape = jnp.shape(solutions)
         axes = "one solution" if ndim == 1 else "rows"
-        checks.expect(len(shape) == ndim and shape[-1] == self.solution, "solutions",
-                      f"{axes} of {self._numbers}", f"shape {shape}")  # fmt: skip
+        checks.expect(
+            len(shape) == ndim and shape[-1] == self.solution_dim,
+            "solutions",
+            f"{axes} of {self._numbers}",
+            f"shape {shape}",
+        )
         rows = jnp.atleast_2d(jnp.asarray(solutions, jnp.float32))
-        return painting.arrange(rows, self.triangles, self.canvas)
+        return painting.arrange(rows, self.num_triangles, self.canvas)
 
 
 def _images(centroids: Any, canvas: tuple[int, int], color: bool) -> np.ndarray:
@@ -156,18 +160,28 @@ def _images(centroids: Any, canvas: tuple[int, int], color: bool) -> np.ndarray:
     if isinstance(centroids, (str, os.PathLike)):
         path = checks.existing_file("centroids", centroids, "Give an array or a .npy file.")
         centroids = files.read_array(path, "centroids")
-    images = checks.finite_array("centroids", centroids, ndim=2, or_more=True,
-                                 fix="Give an image for each cell.")  # fmt: skip
+    images = checks.finite_array(
+        "centroids", centroids, ndim=2, or_more=True, fix="Give an image for each cell."
+    )
     shape = (*canvas, 3) if color else canvas
     pixels = math.prod(shape)
     each = " x ".join(str(size) for size in shape)
     fits = images.shape[1:] in (shape, (pixels,))
-    checks.expect(fits, "centroids", f"images of {each}, or rows of {pixels} pixels",
-                  f"shape {images.shape}",
-                  "Set canvas and color to those of the images.")  # fmt: skip
+    checks.expect(
+        fits,
+        "centroids",
+        f"images of {each}, or rows of {pixels} pixels",
+        f"shape {images.shape}",
+        "Set canvas and color to those of the images.",
+    )
     low, high = float(images.min()), float(images.max())
-    checks.expect(low >= 0 and high <= 1, "centroids", "pixels from 0 to 1",
-                  f"{low:g} to {high:g}", "Divide bytes by 255.")  # fmt: skip
+    checks.expect(
+        low >= 0 and high <= 1,
+        "centroids",
+        "pixels from 0 to 1",
+        f"{low:g} to {high:g}",
+        "Divide bytes by 255.",
+    )
     return images.reshape(-1, *shape)
 
 
@@ -175,8 +189,12 @@ def _sides(name: str, value: Any, minimum: int) -> tuple[int, int]:
     pair = isinstance(value, (tuple, list)) and len(value) == 2
     checks.expect(pair, name, "(rows, columns)", repr(value))
     rows, columns = (checks.integer(name, side, minimum=minimum) for side in value)
-    checks.expect(max(rows, columns) <= _LARGEST_SIDE, name,
-                  f"at most {_LARGEST_SIDE} rows and columns", repr(value))  # fmt: skip
+    checks.expect(
+        max(rows, columns) <= _LARGEST_SIDE,
+        name,
+        f"at most {_LARGEST_SIDE} rows and columns",
+        repr(value),
+    )
     return rows, columns
 
 

@@ -17,9 +17,12 @@ def evaluation_parts(answer: Any) -> tuple[Any, Any, dict[str, Any]]:
     if hasattr(answer, "shape"):
         return None, answer, {}
     parts = len(answer) if isinstance(answer, (tuple, list)) else 0
-    checks.expect(parts in (2, 3), "evaluate",
-                  "measures, (objectives, measures) or (objectives, measures, fields)",
-                  type(answer).__name__ if not parts else f"{parts} values")  # fmt: skip
+    checks.expect(
+        parts in (2, 3),
+        "evaluate",
+        "measures, (objectives, measures) or (objectives, measures, fields)",
+        type(answer).__name__ if not parts else f"{parts} values",
+    )
     if parts == 2 and isinstance(answer[1], dict):
         return None, answer[0], answer[1]
     objectives, measures, *fields = answer

@@ -21,7 +21,7 @@ from gloam.drivers.compiling import compiled
 from gloam.drivers.evaluation import evaluation_parts, flat_rows
 from gloam.drivers.splitting import Rest
 from gloam.kernels import with_plain_twins
-from gloam.records import Report, SearchState
+from gloam.records import SearchState, StepInfo
 
 _KEPT = 8
 
@@ -57,10 +57,20 @@ class FusedProgram:
         begin, stretch = self._begin_seeds, self._run_stretch
         if len(devices) > 1:
             mesh = Mesh(np.array(devices), ("seeds",))
-            begin = jax.shard_map(begin, mesh=mesh, in_specs=(_SHARED, _BY_SEED, _BY_SEED),
-                                  out_specs=_PLACES, check_vma=False)  # fmt: skip
-            stretch = jax.shard_map(stretch, mesh=mesh, in_specs=(_SHARED, _PLACES, _SHARED),
-                                    out_specs=(_PLACES, _BY_SEED), check_vma=False)  # fmt: skip
+            begin = jax.shard_map(
+                begin,
+                mesh=mesh,
+                in_specs=(_SHARED, _BY_SEED, _BY_SEED),
+                out_specs=_PLACES,
+                check_vma=False,
+            )
+            stretch = jax.shard_map(
+                stretch,
+                mesh=mesh,
+                in_specs=(_SHARED, _PLACES, _SHARED),
+                out_specs=(_PLACES, _BY_SEED),
+                check_vma=False,
+            )
         self.begin = jax.jit(begin)
         # The number of iterations is an argument, so that no stretch compiles anew.
         self.stretch = jax.jit(stretch, donate_argnums=1)
@@ -152,7 +162,7 @@ class FusedProgram:
             objectives, measures, fields = evaluation_parts(domain(solutions))
             return objectives, flat_rows(measures), fields
 
-        def one(state: SearchState) -> tuple[SearchState, Report]:
+        def one(state: SearchState) -> tuple[SearchState, StepInfo]:
             return step.step(algorithm, evaluate, state)
 
         advance = one if self._alone else jax.vmap(one, in_axes=(_AXES,), out_axes=(_AXES, 0))
@@ -163,14 +173,14 @@ class FusedProgram:
         nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
         last = state.iteration + iterations
 
-        def unfinished(carry: tuple[SearchState, Report, Any, Any]) -> Any:
+        def unfinished(carry: tuple[SearchState, StepInfo, Any, Any]) -> Any:
             state, _, _, everything_failed = carry
             return (state.iteration < last) & ~everything_failed
 
-        def next_iteration(carry: tuple[SearchState, Report, Any, Any]) -> Any:
+        def next_iteration(carry: tuple[SearchState, StepInfo, Any, Any]) -> Any:
             state, _, first_failure, _ = carry
             state, report = advance(state)
-            failed = report.failed == algorithm.emitter.solutions
+            failed = report.failed == algorithm.emitter.num_solutions
             first = failed & (first_failure == 0)
             first_failure = jnp.where(first, state.iteration, first_failure)
             everything_failed = jnp.all(failed)

@@ -3,14 +3,14 @@
 import dataclasses
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from gloam import checks
 from gloam.archives import Elites
-from gloam.drivers.progress import Display, Silent, bar
+from gloam.drivers.progress_bars import Display, Silent, bar
+from gloam.drivers.result import Interrupted, Result
 from gloam.drivers.signals import stop_signals
 from gloam.formats import RunFolder
 
@@ -42,61 +42,17 @@ class Driver(Protocol):
         """Run some iterations."""
         ...
 
-    def rows(self) -> list[dict[str, Any]]:
+    def metrics(self) -> list[dict[str, Any]]:
         """The figures of each seed after the last iteration."""
         ...
 
-    def archives(self) -> list[Elites]:
+    def elites(self) -> list[Elites]:
         """The elites of each seed."""
         ...
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Arrays for a picture of the first seed as it is now."""
         ...
-
-
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """What a run leaves behind."""
-
-    archives: list[Elites]
-    """The elites, one `gloam.Elites` a seed."""
-    metrics: "pd.DataFrame"
-    """Columns seed, iteration, evaluations, qd_score, coverage, best, loss, epochs, restarts,
-    unique_cells, failed, below_f_min, empty_discount, rank_correlation (see `Diagnosis`),
-    seconds."""
-    seeds: list[int]
-    run_dir: Path | None
-
-    @property
-    def archive(self) -> Elites:
-        """The elites of the first seed."""
-        return self.archives[0]
-
-
-class Interrupted(KeyboardInterrupt):
-    """The run was stopped by Ctrl-C or a termination signal after saving what it had.
-
-    Attributes:
-        run_dir: The run folder, or ``None``.
-        iteration: Iterations finished.
-        signal: Number of the signal that stopped it, or ``None``.
-    """
-
-    def __init__(
-        self,
-        run_dir: Path | None,
-        iteration: int,
-        advice: str | None = None,
-        *,
-        signal: int | None = None,
-    ):
-        self.run_dir = run_dir
-        self.iteration = iteration
-        self.signal = signal
-        if advice is None and run_dir:
-            advice = f"continue with: gloam resume {run_dir}"
-        super().__init__(f"stopped after iteration {iteration}" + (f"; {advice}" if advice else ""))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +127,7 @@ def drive(
         # Metrics before state: rows past a checkpoint can be dropped, missing ones not made up.
         folder.write_metrics(pd.DataFrame(rows))
         alone = len(driver.seeds) == 1
-        for seed, elites in zip(driver.seeds, driver.archives(), strict=True):
+        for seed, elites in zip(driver.seeds, driver.elites(), strict=True):
             folder.write_archive(elites, seed=seed, alone=alone)
         folder.write_checkpoint(driver.state, seconds=time.perf_counter() - began)
 
@@ -189,7 +145,7 @@ def drive(
             now = time.perf_counter()
             pace = (now - before) / length
             done = driver.iteration
-            current = driver.rows()
+            current = driver.metrics()
             if plan.logs(done):
                 rows += [row | {"seconds": now - began} for row in current]
             if folder and done in plan.snapshots:
@@ -213,9 +169,8 @@ def drive(
                 raise Interrupted(folder.path if folder else None, done, signal=stop.signal)
     if driver.iteration == first_iteration:
         save()
-    return Result(
-        driver.archives(), pd.DataFrame(rows), driver.seeds, folder.path if folder else None
-    )
+    found = dict(zip(driver.seeds, driver.elites(), strict=True))
+    return Result(found, pd.DataFrame(rows), driver.seeds, folder.path if folder else None)
 
 
 def _save_after(

@@ -22,10 +22,17 @@ _INT32 = np.iinfo(np.int32)
 # Settings of JAX that change what a program computes. `jax.jit` compares them itself; programs that
 # are compiled ahead of time do not.
 _OPTIONS = (
-    "jax_enable_x64", "jax_default_prng_impl", "jax_threefry_partitionable", "jax_debug_nans",
-    "jax_debug_infs", "jax_disable_jit", "jax_default_matmul_precision", "jax_default_device",
-    "jax_numpy_dtype_promotion", "jax_numpy_rank_promotion",
-)  # fmt: skip
+    "jax_enable_x64",
+    "jax_default_prng_impl",
+    "jax_threefry_partitionable",
+    "jax_debug_nans",
+    "jax_debug_infs",
+    "jax_disable_jit",
+    "jax_default_matmul_precision",
+    "jax_default_device",
+    "jax_numpy_dtype_promotion",
+    "jax_numpy_rank_promotion",
+)
 
 
 class Rest:

@@ -21,6 +21,10 @@ def start_of(domain: Callable, algorithm: Algorithm, seed: int) -> Float[np.ndar
     if x0_of is None or not np.array_equal(own, np.asarray(getattr(domain, "x0", None))):
         return own
     start = checks.finite_array("x0_of", x0_of(seed), ndim=1)
-    checks.expect(start.shape == own.shape, "x0_of", f"{own.size} numbers, as x0 has",
-                  f"{start.size} for seed {seed}")  # fmt: skip
+    checks.expect(
+        start.shape == own.shape,
+        "x0_of",
+        f"{own.size} numbers, as x0 has",
+        f"{start.size} for seed {seed}",
+    )
     return start

@@ -1,7 +1,7 @@
 """Emitters: they ask for evaluations and adapt to how the answers rank."""
 
-from gloam.emitters.base import Emitter as Emitter
-from gloam.emitters.batch import CmaEmitters as CmaEmitters
+from gloam.emitters.cma_emitters import CmaEmitters as CmaEmitters
+from gloam.emitters.emitter import Emitter as Emitter
 from gloam.emitters.rules import BasicRestart as BasicRestart
 from gloam.emitters.rules import FilterSelection as FilterSelection
 from gloam.emitters.rules import MuSelection as MuSelection

@@ -30,8 +30,13 @@ def start(mean: Float[Array, " sol"], sigma0: float, vectors: int | None = None)
     """An isotropic Gaussian around ``mean``."""
     sol = mean.shape[0]
     vectors = 4 + int(3 * math.log(sol)) if vectors is None else vectors
-    return LmState(mean, jnp.asarray(sigma0, mean.dtype), jnp.zeros((vectors, sol), jnp.float32),
-                   jnp.zeros_like(mean), jnp.zeros((), jnp.int32))  # fmt: skip
+    return LmState(
+        mean,
+        jnp.asarray(sigma0, mean.dtype),
+        jnp.zeros((vectors, sol), jnp.float32),
+        jnp.zeros_like(mean),
+        jnp.zeros((), jnp.int32),
+    )
 
 
 def steps(state: LmState, noise: Float[Array, "each sol"]) -> Float[Array, "each sol"]:
@@ -84,6 +89,7 @@ def update(
 def degenerate(state: LmState) -> Bool[Array, ""]:
     """True when the Gaussian can no longer be searched with."""
     # The directions stretch by at most a few times, so sigma alone tells the extent.
-    return ~(sound_extent(state.mean, state.sigma, jnp.ones((), jnp.float32)) & jnp.all(
-        jnp.isfinite(state.directions)
-    ))  # fmt: skip
+    return ~(
+        sound_extent(state.mean, state.sigma, jnp.ones((), jnp.float32))
+        & jnp.all(jnp.isfinite(state.directions))
+    )

@@ -13,22 +13,28 @@ class SelectionRule(eqx.Module):
     """How many of an emitter's best solutions become parents."""
 
     @abstractmethod
-    def parents(self, each: int, improved: Int[Array, " emitters"]) -> Int[Array, " emitters"]:
-        """Parents for each emitter, of ``each`` solutions with ``improved`` improving ones."""
+    def parents(
+        self, batch_size: int, improved: Int[Array, " emitters"]
+    ) -> Int[Array, " emitters"]:
+        """Parents for each emitter, of ``batch_size`` solutions with ``improved`` improving ones."""
 
 
 class MuSelection(SelectionRule):
     """The best half."""
 
-    def parents(self, each: int, improved: Int[Array, " emitters"]) -> Int[Array, " emitters"]:
-        """Half of ``each``, whatever improved."""
-        return jnp.full_like(improved, max(each // 2, 1))
+    def parents(
+        self, batch_size: int, improved: Int[Array, " emitters"]
+    ) -> Int[Array, " emitters"]:
+        """Half of ``batch_size``, whatever improved."""
+        return jnp.full_like(improved, max(batch_size // 2, 1))
 
 
 class FilterSelection(SelectionRule):
     """As many as improved the archive."""
 
-    def parents(self, each: int, improved: Int[Array, " emitters"]) -> Int[Array, " emitters"]:
+    def parents(
+        self, batch_size: int, improved: Int[Array, " emitters"]
+    ) -> Int[Array, " emitters"]:
         """``improved`` itself."""
         return improved
 

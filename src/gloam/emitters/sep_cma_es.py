@@ -36,8 +36,14 @@ def separable_constants(sol: int, each: int) -> Constants:
 def start(mean: Float[Array, " sol"], sigma0: float) -> SepState:
     """An isotropic Gaussian around ``mean``."""
     zero = jnp.zeros_like(mean)
-    return SepState(mean, jnp.asarray(sigma0, mean.dtype), jnp.ones_like(mean), zero, zero,
-                    jnp.zeros((), jnp.int32))  # fmt: skip
+    return SepState(
+        mean,
+        jnp.asarray(sigma0, mean.dtype),
+        jnp.ones_like(mean),
+        zero,
+        zero,
+        jnp.zeros((), jnp.int32),
+    )
 
 
 def deviations(state: SepState) -> Float[Array, " sol"]:
@@ -74,8 +80,9 @@ def update(
     variances = (1 - c_1 * (1 - loss_of_h) - c_mu) * state.variances
     variances += c_1 * jnp.square(path_c) + c_mu * rank_mu
 
-    new = SepState(weights @ solutions, state.sigma * growth, variances, path_sigma, path_c,
-                   generation)  # fmt: skip
+    new = SepState(
+        weights @ solutions, state.sigma * growth, variances, path_sigma, path_c, generation
+    )
     # Without parents nothing is learned, but the generation has passed.
     idle = eqx.tree_at(lambda s: s.generation, state, generation)
     return jax.tree.map(lambda a, b: jnp.where(parents > 0, a, b), new, idle)

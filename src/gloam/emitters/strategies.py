@@ -80,8 +80,9 @@ class CMAES(Strategy):
         self, state: cma_es.CmaState, solutions: Any, noise: Any, order: Any, parents: Any
     ) -> cma_es.CmaState:
         """One CMA-ES update, without the factorisation."""
-        return cma_es.update(state, solutions, noise, order, parents,
-                             pyribs_covariance=self.pyribs_covariance)  # fmt: skip
+        return cma_es.update(
+            state, solutions, noise, order, parents, pyribs_covariance=self.pyribs_covariance
+        )
 
     def degenerate(self, state: cma_es.CmaState) -> Bool[Array, ""]:
         """Too narrow, too flat or broken."""

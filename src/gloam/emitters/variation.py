@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.draws import normals
-from gloam.emitters.base import Emitter
+from gloam.emitters.emitter import Emitter
 from gloam.records import Proposal
 
 
@@ -57,17 +57,17 @@ class Variation(Emitter):
         self.upper = None if high is None else jnp.asarray(high, jnp.float32)
 
     @property
-    def solutions(self) -> int:
+    def num_solutions(self) -> int:
         """Solutions proposed in each iteration."""
         return self.batch_size
 
     @property
-    def elites_to_ask(self) -> int:
+    def num_elites_to_ask(self) -> int:
         """One for each solution; two when they vary along lines."""
         return self.batch_size * (1 if self.line_sigma is None else 2)
 
     @property
-    def elites_to_adapt(self) -> int:
+    def num_elites_to_adapt(self) -> int:
         """None: nothing restarts."""
         return 0
 
@@ -98,6 +98,6 @@ class Variation(Emitter):
     ) -> None:
         """Nothing to learn."""
 
-    def restarts(self, state: None) -> Int[Array, ""]:
+    def num_restarts(self, state: None) -> Int[Array, ""]:
         """None ever."""
         return jnp.zeros((), jnp.int32)

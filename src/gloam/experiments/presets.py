@@ -15,7 +15,7 @@ from gloam.algorithms import CMAMAE, DDS, DMS, Algorithm, MAPElites, MAPElitesLi
 from gloam.domains import Arm, Domain, LinearProjection, Triangles
 from gloam.emitters import RestartEvery
 
-_TRIANGLES = {"sigma0": 0.1, "emitters": 5, "restart": RestartEvery(50)}
+_TRIANGLES = {"sigma0": 0.1, "num_emitters": 5, "restart": RestartEvery(50)}
 
 # By algorithm, then by column of the table: what the constructor takes besides archive and x0.
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
@@ -76,12 +76,12 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
 def column(domain: Domain) -> str:
     """The column of the paper's table that a domain belongs to.
 
-    >>> column(LinearProjection(measures=20))
+    >>> column(LinearProjection(measure_dim=20))
     '20d-lp'
     """
     if isinstance(domain, LinearProjection):
         # Sizes that the paper has not take the settings of the nearest one it has.
-        nearest = min((2, 10, 20, 50), key=lambda k: abs(k - domain.measures))
+        nearest = min((2, 10, 20, 50), key=lambda k: abs(k - domain.measure_dim))
         return f"{nearest}d-lp"
     if isinstance(domain, Arm):
         return "arm"
@@ -103,8 +103,8 @@ def paper_algorithm(name: str, domain: Domain, **changes: Any) -> Algorithm:
         changes: Constructor arguments that differ from the paper's.
 
     Example:
-        >>> domain = LinearProjection(measures=2)
-        >>> paper_algorithm("dms", domain, empty_points=10).discount.empty_points
+        >>> domain = LinearProjection(measure_dim=2)
+        >>> paper_algorithm("dms", domain, num_empty_points=10).discount.num_empty_points
         10
     """
     if name not in ALGORITHMS:

@@ -14,16 +14,23 @@ from gloam.algorithms import Algorithm
 from gloam.domains import Arm, Domain, LinearProjection, Triangles
 from gloam.draws import root_key
 from gloam.drivers import run
-from gloam.drivers.progress import Display
+from gloam.drivers.progress_bars import Display
 from gloam.emitters import CMAES, BasicRestart, RestartEvery
 from gloam.experiments.presets import ALGORITHMS, SETTINGS, paper_algorithm
 from gloam.formats import DamagedFileError, RunFolder
 from gloam.formats.documents import is_document, read_document, write_document
 
 DOMAINS = (
-    "2d-lp-sphere", "10d-lp-sphere", "20d-lp-sphere", "50d-lp-sphere", "2d-lp-rastrigin",
-    "10d-lp-rastrigin", "2d-lp-flat", "10d-lp-flat", "arm",
-)  # fmt: skip
+    "2d-lp-sphere",
+    "10d-lp-sphere",
+    "20d-lp-sphere",
+    "50d-lp-sphere",
+    "2d-lp-rastrigin",
+    "10d-lp-rastrigin",
+    "2d-lp-flat",
+    "10d-lp-flat",
+    "arm",
+)
 
 # On images of a dataset. They need the images as centroids, so that no study has them by default.
 IMAGE_DOMAINS = {"ta-mnist": "mnist_1000.npy", "ta-fashion-mnist": "fashion_mnist_1000.npy"}
@@ -32,7 +39,7 @@ _KNOWN = (*DOMAINS, *IMAGE_DOMAINS)
 # The paper's ablations of DMS (appendix D): variants by name, with what they change.
 ABLATIONS: dict[str, dict[str, dict[str, Any]]] = {
     "alpha": {f"dms-alpha-{a:g}": {"alpha": a} for a in (0.0, 0.001, 0.01, 0.1, 1.0)},
-    "empty": {f"dms-empty-{n}": {"empty_points": n} for n in (0, 10, 100, 1000)},
+    "empty": {f"dms-empty-{n}": {"num_empty_points": n} for n in (0, 10, 100, 1000)},
     "restart": {
         "dms-restart-basic": {"restart": BasicRestart()},
         "dms-restart-100": {"restart": RestartEvery(100)},
@@ -65,9 +72,13 @@ def domain_named(name: str, centroids: str | os.PathLike | None = None) -> Domai
     """
     checks.expect(name in _KNOWN, "domain", f"one of {', '.join(_KNOWN)}", repr(name))
     if name in IMAGE_DOMAINS:
-        checks.expect(centroids is not None, "centroids",
-                      f"a folder with {IMAGE_DOMAINS[name]}, the images of {name}", "none",
-                      "Give --centroids FOLDER.")  # fmt: skip
+        checks.expect(
+            centroids is not None,
+            "centroids",
+            f"a folder with {IMAGE_DOMAINS[name]}, the images of {name}",
+            "none",
+            "Give --centroids FOLDER.",
+        )
         assert centroids is not None
         return Triangles(Path(centroids) / IMAGE_DOMAINS[name], name=name)
     if name == "arm":
@@ -123,11 +134,14 @@ class Study:
 
     def __post_init__(self) -> None:
         for domain in self.domains:
-            checks.expect(domain in _KNOWN, "domains", f"some of {', '.join(_KNOWN)}",
-                          repr(domain))  # fmt: skip
+            checks.expect(domain in _KNOWN, "domains", f"some of {', '.join(_KNOWN)}", repr(domain))
         for algorithm in self.algorithms:
-            checks.expect(algorithm in VARIANTS, "algorithms", f"some of {', '.join(VARIANTS)}",
-                          repr(algorithm))  # fmt: skip
+            checks.expect(
+                algorithm in VARIANTS,
+                "algorithms",
+                f"some of {', '.join(VARIANTS)}",
+                repr(algorithm),
+            )
         if self.centroids is not None:
             checks.instance("centroids", self.centroids, str)
         checks.integer("log_every", self.log_every, minimum=1)
@@ -205,10 +219,17 @@ def run_cell(study: Study, cell: Cell, display: Display | bool) -> None:
     for number, group in enumerate(groups):
         path = cell.path if len(groups) == 1 else cell.path / f"part-{number:02d}"
         run(
-            domain, algorithm, seeds=group, iterations=study.iterations, run_dir=path, resume=True,
-            log_every=study.log_every, checkpoint_seconds=120.0, progress=display,
+            domain,
+            algorithm,
+            seeds=group,
+            iterations=study.iterations,
+            run_dir=path,
+            resume=True,
+            log_every=study.log_every,
+            checkpoint_seconds=120.0,
+            progress=display,
             snapshots=sorted(set(quarters)),
-        )  # fmt: skip
+        )
 
 
 def seeds_that_fit(algorithm: Algorithm, wanted: int) -> int:

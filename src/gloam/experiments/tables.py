@@ -145,9 +145,10 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for row in table.to_dict("records"):
         start = {
-            "domain": title(row["domain"]), "algorithm": title(row["algorithm"]),
+            "domain": title(row["domain"]),
+            "algorithm": title(row["algorithm"]),
             "trials": str(row["trials"]),
-        }  # fmt: skip
+        }
         rows.append(
             start | cell(row, "qd_score") | cell(row, "coverage") | {"s": f"{row['seconds']:.1f}"}
         )

@@ -27,9 +27,18 @@ _NAMED_DTYPES = {
     for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 }
 _READ_ERRORS = (
-    ArithmeticError, EOFError, KeyError, MemoryError, NotImplementedError, OSError, RuntimeError,
-    SyntaxError, TypeError, ValueError, zipfile.BadZipFile,
-)  # fmt: skip
+    ArithmeticError,
+    EOFError,
+    KeyError,
+    MemoryError,
+    NotImplementedError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    zipfile.BadZipFile,
+)
 
 
 def digest(array: np.ndarray) -> str:

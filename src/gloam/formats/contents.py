@@ -38,13 +38,13 @@ def elites_from(archive: Archive, arrays: dict[str, np.ndarray]) -> Elites:
     count = len(cells) if cells.ndim == 1 else -1
     if cells.dtype.kind != "i" or count < 0 or (np.diff(cells) <= 0).any():
         raise ValueError("its cells are not a list of different cells, in order")
-    if count and not (cells[0] >= 0 and cells[-1] < archive.cells):
-        raise ValueError(f"it has cells outside of the archive's {archive.cells}")
+    if count and not (cells[0] >= 0 and cells[-1] < archive.num_cells):
+        raise ValueError(f"it has cells outside of the archive's {archive.num_cells}")
     solutions = arrays["solution"]
     shapes = {
         "solution": (count, *solutions.shape[1:2]),
         "objective": (count,),
-        "measures": (count, archive.measures),
+        "measures": (count, archive.measure_dim),
     }
     shapes |= {f"field_{name}": (count, *spec.shape) for name, spec in archive.fields.items()}
     for name, shape in shapes.items():
@@ -55,10 +55,10 @@ def elites_from(archive: Archive, arrays: dict[str, np.ndarray]) -> Elites:
     if not np.isfinite(arrays["objective"]).all():
         raise ValueError("it has objectives that are not finite")
     rows = sum(math.prod(shape[1:]) for shape in shapes.values()) + 1
-    checks.fits_memory("archive", 4 * archive.cells * rows)
+    checks.fits_memory("archive", 4 * archive.num_cells * rows)
 
     def spread(values: np.ndarray, empty: float = 0.0) -> Any:
-        whole = np.full((archive.cells, *values.shape[1:]), empty, values.dtype)
+        whole = np.full((archive.num_cells, *values.shape[1:]), empty, values.dtype)
         whole[cells] = values
         return whole
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gloam import algorithms, archives, discounts, domains, emitters
-from gloam.discounts.from_torch import (
+from gloam.discounts.networks.from_torch import (
     Convolution,
     Flatten,
     Gelu,
@@ -71,7 +71,7 @@ def _assembled(cls: type) -> Entry:
 
 
 def _images_of(archive: archives.CVTArchive) -> Any:
-    return archive.centroids.reshape(archive.cells, *archive.measure_shape)
+    return archive.centroids.reshape(archive.num_cells, *archive.measure_shape)
 
 
 _ALGORITHMS = (

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from gloam import checks
-from gloam.generators.base import Generator
+from gloam.generators.protocols import Generator
 from gloam.generators.stylegan3_layers import (
     FourierInput,
     MappingNetwork,

@@ -27,7 +27,9 @@ def product(
     """
     passes = jax.lax.DotAlgorithmPreset.TF32_TF32_F32_X3
     return jax.lax.dot_general(
-        left, right, (((axes[0],), (axes[1],)), ((), ())),
+        left,
+        right,
+        (((axes[0],), (axes[1],)), ((), ())),
         precision=jax.lax.Precision.HIGHEST if interpret else passes,
         preferred_element_type=jnp.float32,
-    )  # fmt: skip
+    )

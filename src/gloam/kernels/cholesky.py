@@ -57,8 +57,11 @@ def _factor(matrix, factor, *, interpret: bool) -> None:
         panel = jax.lax.fori_loop(0, _PANEL, partial(one_column, first), panel)
         below = (row >= first + column) & (row < size) & (first + column < size)
         above = (row < first + column) & (first + column < size)
-        plgpu.store(factor.at[pl.ds(0, height), pl.ds(first, _PANEL)],
-                    jnp.where(below, panel, 0.0), mask=below | above)  # fmt: skip
+        plgpu.store(
+            factor.at[pl.ds(0, height), pl.ds(first, _PANEL)],
+            jnp.where(below, panel, 0.0),
+            mask=below | above,
+        )
         if not interpret:
             plgpu.debug_barrier()  # the next panels read what other threads have written
         return 0

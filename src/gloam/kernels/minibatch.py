@@ -103,9 +103,11 @@ def sweep(
     # Seeds each have their own total, and so their own zeros: one kernel then serves every call.
     zero = (0 * total).astype(jnp.float32)
     progress = Progress(
-        *layers, zero, jnp.broadcast_to(zero, (batch, first)),
+        *layers,
+        zero,
+        jnp.broadcast_to(zero, (batch, first)),
         jnp.broadcast_to(zero, (first // UNITS, batch, second)),
-    )  # fmt: skip
+    )
 
     def step(number: Int[Array, ""], progress: Progress) -> Progress:
         return _step(number, total, count, rate, x, y, progress, decays, batch, interpret)

@@ -37,9 +37,12 @@ def in_one_product(
     missing = ((0, 0), (0, -left.shape[1] % _ALIGNED))
     precision = jax.lax.DotAlgorithmPreset.TF32_TF32_F32 if kernels.usable() else None
     return jax.lax.dot_general(
-        jnp.pad(left, missing), jnp.pad(right, missing), (((1,), (1,)), ((), ())),
-        precision=precision, preferred_element_type=jnp.float32,
-    )  # fmt: skip
+        jnp.pad(left, missing),
+        jnp.pad(right, missing),
+        (((1,), (1,)), ((), ())),
+        precision=precision,
+        preferred_element_type=jnp.float32,
+    )
 
 
 def _parts(numbers: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:

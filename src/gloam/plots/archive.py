@@ -26,8 +26,12 @@ def archive_figure(elites: Elites, *, title: str = "", note: str = "") -> Figure
     figure, (axes, scale, counts) = _panels(plane.shape)
     limits = objective_limits(elites.archive, np.asarray(elites.store.objectives))
     drawn = heatmap(axes, elites, limits=limits, plane=plane)
-    parts = [f"QD score {elites.qd_score:,.1f}", f"coverage {elites.coverage:.1%}",
-             f"best {elites.best:.4g}", note]  # fmt: skip
+    parts = [
+        f"QD score {elites.qd_score:,.1f}",
+        f"coverage {elites.coverage:.1%}",
+        f"best {elites.best_objective:.4g}",
+        note,
+    ]
     style.heading(axes, title, "   ".join(filter(None, parts)))
 
     style.color_bar(figure, scale, limits)

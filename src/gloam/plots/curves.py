@@ -49,11 +49,20 @@ def curves(
     checks.expect(len(runs) > 0, "metrics", "at least one run", "none")
     for label, table in runs.items():
         whose = "metrics" if alone else f"metrics of {label}"
-        checks.expect(len(table) > 0, whose, "at least one row", "none",
-                      "Metrics are written at the first checkpoint of a run.")  # fmt: skip
+        checks.expect(
+            len(table) > 0,
+            whose,
+            "at least one row",
+            "none",
+            "Metrics are written at the first checkpoint of a run.",
+        )
     names = [name for name in _PANELS if any(_tells(table, name) for table in runs.values())]
-    checks.expect(len(names) > 0, "metrics", f"one of the columns {list(_PANELS)}",
-                  f"{[list(table.columns) for table in runs.values()]}")  # fmt: skip
+    checks.expect(
+        len(names) > 0,
+        "metrics",
+        f"one of the columns {list(_PANELS)}",
+        f"{[list(table.columns) for table in runs.values()]}",
+    )
     colors = style.line_colors(runs)
     columns = min(len(names), 3 if len(names) == 3 else 2)
     rows = -(-len(names) // columns)
@@ -65,13 +74,15 @@ def curves(
                 _curve(axes, table, name, label, colors[label])
         _finish(axes, name)
         if alone:
-            axes.set_title(_last(runs[algorithm], name), loc="right", fontsize=style.LABEL,
-                           color=style.QUIET)  # fmt: skip
+            axes.set_title(
+                _last(runs[algorithm], name), loc="right", fontsize=style.LABEL, color=style.QUIET
+            )
     for axes in panels[-1]:
         axes.set_xlabel("iteration")
     if title:
-        figure.suptitle(title, x=0.015, ha="left", fontsize=style.TITLE, fontweight="bold",
-                        color=style.INK)  # fmt: skip
+        figure.suptitle(
+            title, x=0.015, ha="left", fontsize=style.TITLE, fontweight="bold", color=style.INK
+        )
     _legend(figure, runs, colors, alone)
     return figure
 
@@ -132,9 +143,15 @@ def _legend(figure: Figure, runs: Mapping[str, pd.DataFrame], colors: dict, alon
         if min(n for n in seeds if n > 1) <= _FEW_SEEDS:
             lines["single seeds"] = Line2D([], [], color=color, lw=0.6, alpha=0.7)
     if not alone or most > 1:
-        figure.legend(list(lines.values()), list(lines), loc="outside lower center", frameon=False,
-                      ncols=min(len(lines), 5), fontsize=style.LABEL,
-                      labelcolor=style.INK)  # fmt: skip
+        figure.legend(
+            list(lines.values()),
+            list(lines),
+            loc="outside lower center",
+            frameon=False,
+            ncols=min(len(lines), 5),
+            fontsize=style.LABEL,
+            labelcolor=style.INK,
+        )
 
 
 def _last(table: pd.DataFrame, name: str) -> str:

@@ -78,7 +78,7 @@ def discount_panels(
         values = in_chunks(partial(discount, moment.discount), plane.sites)
         top = max(top, float(values.max()))
         function_map(below, values, plane, limits=limits)
-        training_points(below, moment, plane, algorithm.emitter.solutions, limits)
+        training_points(below, moment, plane, algorithm.emitter.num_solutions, limits)
         gained = moment.objectives[np.isfinite(moment.objectives)] - algorithm.archive.f_min
         style.heading(above, f"iteration {moment.iteration:,}", f"QD score {gained.sum():,.0f}")
     style.color_bar(figure, scale, limits, "objective and discount", more=top > limits[1])
@@ -103,11 +103,26 @@ def training_points(
     solution = np.arange(len(spots)) < batch
     ours, empty = solution & moment.real, ~solution & moment.real
     size = 1.0 if plane.whole else 0.7
-    axes.scatter(*spots[empty].T, s=10 * size, marker="x", c="white", linewidths=0.7 * size,
-                 alpha=0.6, zorder=3)  # fmt: skip
-    axes.scatter(*spots[ours].T, s=11 * size, c=moment.targets[ours], cmap=style.objective_colors(),
-                 vmin=limits[0], vmax=limits[1], edgecolors="white", linewidths=0.3,
-                 zorder=4)  # fmt: skip
+    axes.scatter(
+        *spots[empty].T,
+        s=10 * size,
+        marker="x",
+        c="white",
+        linewidths=0.7 * size,
+        alpha=0.6,
+        zorder=3,
+    )
+    axes.scatter(
+        *spots[ours].T,
+        s=11 * size,
+        c=moment.targets[ours],
+        cmap=style.objective_colors(),
+        vmin=limits[0],
+        vmax=limits[1],
+        edgecolors="white",
+        linewidths=0.3,
+        zorder=4,
+    )
 
 
 def _moments(
@@ -118,8 +133,13 @@ def _moments(
     snapshots = folder.read_snapshots()
     if iterations is not None:
         missing = [at for at in iterations if at not in snapshots]
-        checks.expect(not missing, "iterations", f"snapshots among {list(snapshots)}",
-                      missing, "Name them when you run: snapshots=[...].")  # fmt: skip
+        checks.expect(
+            not missing,
+            "iterations",
+            f"snapshots among {list(snapshots)}",
+            missing,
+            "Name them when you run: snapshots=[...].",
+        )
     elif snapshots:
         known = list(snapshots)
         chosen = np.linspace(0, len(known) - 1, min(len(known), _COLUMNS)).round().astype(int)
@@ -160,8 +180,13 @@ def _moment(iteration: int, arrays: dict[str, np.ndarray], shapes: Any) -> Momen
 
 def _last_moment(folder: RunFolder, shapes: Any) -> Moment:
     """The first seed of the checkpoint; what it was trained on is not kept there."""
-    checks.expect(folder.holds_checkpoint, "run folder", "snapshots or a checkpoint",
-                  f"none in '{folder.path}'", "Wait for the run's first checkpoint.")  # fmt: skip
+    checks.expect(
+        folder.holds_checkpoint,
+        "run folder",
+        "snapshots or a checkpoint",
+        f"none in '{folder.path}'",
+        "Wait for the run's first checkpoint.",
+    )
     config = folder.read_config()
     seeded = config.driver == "fused"
     if seeded:
@@ -175,8 +200,14 @@ def _last_moment(folder: RunFolder, shapes: Any) -> Moment:
         first = jax.tree.map(lambda leaf: np.asarray(leaf)[0], (objectives, discount))
         objectives, discount = first
     nothing = np.zeros((0, state.store.measures.shape[-1]), np.float32)
-    return Moment(int(state.iteration), np.asarray(objectives), discount, nothing,
-                  np.zeros(0, np.float32), np.zeros(0, bool))  # fmt: skip
+    return Moment(
+        int(state.iteration),
+        np.asarray(objectives),
+        discount,
+        nothing,
+        np.zeros(0, np.float32),
+        np.zeros(0, bool),
+    )
 
 
 def _panels(count: int, shape: float, points: bool) -> tuple[Figure, list[tuple[Axes, Axes]], Axes]:
@@ -212,16 +243,41 @@ def _label(panels: list[tuple[Axes, Axes]]) -> None:
             axes.set_ylabel("")
             axes.tick_params(labelleft=False)
     for axes, name in zip(panels[0], ("archive", "discount"), strict=True):
-        axes.annotate(name, (0, 0.5), xytext=(-62, 0), xycoords="axes fraction", rotation=90,
-                      textcoords="offset points", ha="center", va="center", color=style.INK,
-                      fontsize=style.TITLE, fontweight="bold")  # fmt: skip
+        axes.annotate(
+            name,
+            (0, 0.5),
+            xytext=(-62, 0),
+            xycoords="axes fraction",
+            rotation=90,
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            color=style.INK,
+            fontsize=style.TITLE,
+            fontweight="bold",
+        )
 
 
 def _legend(figure: Figure) -> None:
     """What the points are."""
-    dot = Line2D([], [], linestyle="", marker="o", markersize=4.5, markeredgewidth=0,
-                 markerfacecolor=style.objective_colors()(0.55))  # fmt: skip
+    dot = Line2D(
+        [],
+        [],
+        linestyle="",
+        marker="o",
+        markersize=4.5,
+        markeredgewidth=0,
+        markerfacecolor=style.objective_colors()(0.55),
+    )
     cross = Line2D([], [], linestyle="", marker="x", markersize=4.5, color=style.QUIET)
     names = ["solutions, coloured by target", "empty cells, trained to the minimum"]
-    figure.legend([dot, cross], names, loc="lower center", ncols=2, frameon=False,
-                  fontsize=style.LABEL, labelcolor=style.INK, handletextpad=0.2)  # fmt: skip
+    figure.legend(
+        [dot, cross],
+        names,
+        loc="lower center",
+        ncols=2,
+        frameon=False,
+        fontsize=style.LABEL,
+        labelcolor=style.INK,
+        handletextpad=0.2,
+    )

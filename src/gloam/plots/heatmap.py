@@ -84,9 +84,13 @@ def contents(elites: Filled) -> tuple[Archive, Float[np.ndarray, " cells"]]:
     if isinstance(elites, Elites):
         return elites.archive, np.asarray(elites.store.objectives)
     archive, objectives = elites[0], np.asarray(elites[1])
-    checks.expect(objectives.shape == (archive.cells,), "objectives",
-                  f"one for each of the {archive.cells} cells", f"shape {objectives.shape}",
-                  "Empty cells have minus infinity.")  # fmt: skip
+    checks.expect(
+        objectives.shape == (archive.num_cells,),
+        "objectives",
+        f"one for each of the {archive.num_cells} cells",
+        f"shape {objectives.shape}",
+        "Empty cells have minus infinity.",
+    )
     return archive, objectives
 
 
@@ -103,9 +107,14 @@ def objective_limits(
 
 def _image(axes: Axes, values: np.ndarray, plane: Plane, interpolation: str, colors: dict):
     (left, bottom), (right, top) = plane.lower, plane.upper
-    return axes.imshow(values.reshape(plane.raster_shape), origin="lower", aspect="auto",
-                       extent=(left, right, bottom, top), interpolation=interpolation,
-                       **colors)  # fmt: skip
+    return axes.imshow(
+        values.reshape(plane.raster_shape),
+        origin="lower",
+        aspect="auto",
+        extent=(left, right, bottom, top),
+        interpolation=interpolation,
+        **colors,
+    )
 
 
 def _ranked_dots(
@@ -121,5 +130,5 @@ def _dots(axes: Axes, spots: np.ndarray, plane: Plane, **colors) -> PathCollecti
     box = axes.get_window_extent()
     points = 72 / axes.figure.get_dpi()
     area = min(box.width, box.height) ** 2 * points**2
-    size = float(np.clip(area / plane.archive.cells, 2.5, 60.0))
+    size = float(np.clip(area / plane.archive.num_cells, 2.5, 60.0))
     return axes.scatter(*spots.T, s=size, linewidths=0, rasterized=True, **colors)

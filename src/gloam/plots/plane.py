@@ -31,10 +31,10 @@ class Plane:
 
     def __init__(self, archive: Archive):
         self.archive = archive
-        self.whole = archive.measures <= 2
+        self.whole = archive.measure_dim <= 2
         """True when every point of measure space is a point of the picture."""
         if self.whole:
-            self.labels = ("measure 1", "measure 2" if archive.measures == 2 else "")
+            self.labels = ("measure 1", "measure 2" if archive.measure_dim == 2 else "")
             self.lower = np.append(np.asarray(archive.lower), 0.0)[:2]
             self.upper = np.append(np.asarray(archive.upper), 1.0)[:2]
         else:
@@ -51,20 +51,20 @@ class Plane:
     @cached_property
     def centers(self) -> Float[np.ndarray, "cells meas"]:
         """The centres of all cells."""
-        cells = jnp.arange(self.archive.cells, dtype=jnp.int32)
+        cells = jnp.arange(self.archive.num_cells, dtype=jnp.int32)
         return np.asarray(self.archive.centers_of(cells))
 
     @property
     def shape(self) -> float:
         """Height of the picture for width 1: measures have one scale, unless they differ much."""
         width, height = self.upper - self.lower
-        alike = self.archive.measures == 2 and 0.5 <= height / width <= 2
+        alike = self.archive.measure_dim == 2 and 0.5 <= height / width <= 2
         return float(height / width) if alike else 1.0
 
     @property
     def raster_shape(self) -> tuple[int, int]:
         """Rows and columns of the raster."""
-        return (_SIDE if self.archive.measures == 2 else 1, _SIDE)
+        return (_SIDE if self.archive.measure_dim == 2 else 1, _SIDE)
 
     @cached_property
     def sites(self) -> Float[np.ndarray, "sites meas"]:
@@ -79,7 +79,7 @@ class Plane:
         sides = [
             low + steps * (high - low) for low, high in zip(self.lower, self.upper, strict=True)
         ]
-        if self.archive.measures == 1:
+        if self.archive.measure_dim == 1:
             return sides[0][:, None].astype(np.float32)
         x, y = np.meshgrid(*sides)
         return np.stack([x.ravel(), y.ravel()], axis=1).astype(np.float32)
@@ -93,15 +93,19 @@ class Plane:
         """The places of points in the picture."""
         if not self.whole:
             return (points - self._origin) @ self._axes.T
-        if self.archive.measures == 2:
+        if self.archive.measure_dim == 2:
             return np.asarray(points)
         # One measure: spread over the height, so that points do not hide one another.
         return np.stack([points[:, 0], (np.arange(len(points)) * 0.618034) % 1.0], axis=1)
 
     def frame(self, axes: Axes) -> None:
         """Set limits, labels, shape and ticks of axes."""
-        axes.set(xlim=(self.lower[0], self.upper[0]), ylim=(self.lower[1], self.upper[1]),
-                 xlabel=self.labels[0], ylabel=self.labels[1])  # fmt: skip
+        axes.set(
+            xlim=(self.lower[0], self.upper[0]),
+            ylim=(self.lower[1], self.upper[1]),
+            xlabel=self.labels[0],
+            ylabel=self.labels[1],
+        )
         axes.set_aspect("auto")
         axes.set_box_aspect(self.shape)
         axes.locator_params(nbins=5)

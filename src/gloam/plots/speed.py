@@ -11,7 +11,7 @@ def speed(table: pd.DataFrame) -> Figure:
 
     Args:
         table: With columns ``algorithm``, ``measures``, ``contender``, ``median_ms``, ``min_ms``
-            and ``max_ms``; what `gloam.benchmark.Comparison.frame` gives.
+            and ``max_ms``; what `gloam.peers.Comparison.frame` gives.
     """
     algorithms = list(dict.fromkeys(table["algorithm"]))
     contenders = list(dict.fromkeys(table["contender"]))
@@ -27,11 +27,24 @@ def speed(table: pd.DataFrame) -> Figure:
             rows = pd.DataFrame(mine[mine["contender"] == name]).set_index("measures").loc[problems]
             places = [i + width * (number - (len(present) - 1) / 2) for i in range(len(problems))]
             spread = [rows["median_ms"] - rows["min_ms"], rows["max_ms"] - rows["median_ms"]]
-            axes.bar(places, rows["median_ms"], width * 0.92, yerr=spread, label=name,
-                     color=colors[name], ecolor=QUIET)  # fmt: skip
+            axes.bar(
+                places,
+                rows["median_ms"],
+                width * 0.92,
+                yerr=spread,
+                label=name,
+                color=colors[name],
+                ecolor=QUIET,
+            )
             for place, value in zip(places, rows["median_ms"], strict=True):
-                axes.annotate(f"{value:.3g}", (place, value), (0, 4), fontsize=SMALL - 2,
-                              textcoords="offset points", ha="center")  # fmt: skip
+                axes.annotate(
+                    f"{value:.3g}",
+                    (place, value),
+                    (0, 4),
+                    fontsize=SMALL - 2,
+                    textcoords="offset points",
+                    ha="center",
+                )
         axes.set_yscale("log")
         axes.set_xticks(range(len(problems)), [f"{k} measures" for k in problems])
         axes.set_ylabel("milliseconds per iteration")

@@ -67,7 +67,7 @@ def _algorithm(folder: RunFolder) -> Algorithm:
 
 
 def _two_measures(algorithm: Algorithm) -> bool:
-    return algorithm.archive.measures == 2
+    return algorithm.archive.measure_dim == 2
 
 
 def _last_snapshots(
@@ -97,6 +97,7 @@ def _heatmaps(maps: Mapping[str, tuple[Algorithm, np.ndarray]], title: str) -> F
             bar = figure.colorbar(drawn, ax=list(panels), shrink=0.8, pad=0.02)
             bar.set_label("objective", color=style.INK, fontsize=style.LABEL)
             style.dress(bar.ax)
-    figure.suptitle(title, x=0.015, ha="left", fontsize=style.TITLE, fontweight="bold",
-                    color=style.INK)  # fmt: skip
+    figure.suptitle(
+        title, x=0.015, ha="left", fontsize=style.TITLE, fontweight="bold", color=style.INK
+    )
     return figure

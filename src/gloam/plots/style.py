@@ -103,11 +103,25 @@ def color_bar(
 
 def heading(axes: Axes, title: str, subtitle: str = "", *, gap: float = 16) -> None:
     """A bold title at the left, above a quiet line of second rank."""
-    axes.set_title(title, loc="left", fontsize=TITLE, color=INK, fontweight="bold",
-                   pad=6 + gap * bool(subtitle))  # fmt: skip
+    axes.set_title(
+        title,
+        loc="left",
+        fontsize=TITLE,
+        color=INK,
+        fontweight="bold",
+        pad=6 + gap * bool(subtitle),
+    )
     if subtitle:
-        axes.annotate(subtitle, (0, 1), xytext=(0, 6), xycoords="axes fraction", color=QUIET,
-                      textcoords="offset points", fontsize=LABEL, va="bottom")  # fmt: skip
+        axes.annotate(
+            subtitle,
+            (0, 1),
+            xytext=(0, 6),
+            xycoords="axes fraction",
+            color=QUIET,
+            textcoords="offset points",
+            fontsize=LABEL,
+            va="bottom",
+        )
 
 
 def save(figure: Figure, path: str | os.PathLike, *, pdf: bool = False) -> Path:

@@ -1,0 +1,266 @@
+"""CVT archive: a cell for every centroid; each point belongs to the nearest one."""
+
+import gc
+import os
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from gloam import checks, files
+from gloam.archives.archive import Archive
+from gloam.archives.directions import has_direction, scaled_rows, unit_rows
+from gloam.archives.faiss_building import build_index
+from gloam.archives.faiss_index import FaissIndex
+from gloam.archives.faiss_settings import Faiss, IndexName, chosen_index
+from gloam.archives.fields import FieldSpecs, field_specs
+from gloam.archives.made_once import MadeOnce
+from gloam.archives.nearest_centroids import Lanes, lanes, most_similar, scores_collide
+
+_BLOCK = 65_536  # rows that are in float64 at once
+
+# Of archives, by their centroids: see `gloam.archives.made_once`.
+_INDEXES, _LANES = MadeOnce(), MadeOnce()
+
+
+class CVTArchive(Archive):
+    """The Voronoi cells of ``centroids``.
+
+    Args:
+        centroids: ``(cells, measures)`` array, or the path of a ``.npy`` file with one. A dataset
+            can stand here as it is: then every item is a cell to fill. Measures may have a shape,
+            as images ``(cells, 28, 28)`` or ``(cells, 28, 28, 3)``: then evaluations may return
+            them in that shape, or flat as before.
+        lower, upper: Bounds of the measures, used to scale a discount model's input; by default
+            the centroids' own extremes. With the cosine metric they are bounds of unit vectors.
+        metric: ``"euclidean"``, or ``"cosine"`` for the angle: centroids are brought to length one,
+            discounts see measures of length one, and a row of zeros counts as failed. Elites keep
+            their measures as they were evaluated.
+        f_min: As in `GridArchive`.
+        fields: As in `GridArchive`.
+        index: How the nearest centroid is found. ``"exact"``: by comparison with all of them, on
+            the device. ``"flat"``, ``"ivf"``, ``"hnsw"`` or `gloam.archives.Faiss` with settings:
+            by FAISS on the host (``pip install 'gloam[faiss]'``), approximately but for
+            ``"flat"``; what it reaches is in the archive's ``index``. ``"auto"``: exactly, but for
+            archives of `gloam.archives.LARGE` numbers and more on a CPU, which get ``"ivf"``.
+            `gloam.Search` and `gloam.optimize` use it, and it is built when they first need it;
+            programs on the device search exactly.
+
+    Example:
+        >>> archive = CVTArchive(np.array([[0.0, 0.0], [1.0, 1.0]]))
+        >>> archive.index_of(jnp.array([[0.2, 0.1], [0.9, 2.0]])).tolist()
+        [0, 1]
+        >>> images = CVTArchive(np.random.default_rng(0).random((50, 28, 28)))
+        >>> images.measure_shape, images.measure_dim, images.centroids.shape
+        ((28, 28), 784, (50, 784))
+    """
+
+    num_cells: int = eqx.field(static=True)
+    metric: Literal["euclidean", "cosine"] = eqx.field(static=True)
+    lower: Float[Array, " meas"]
+    upper: Float[Array, " meas"]
+    f_min: float
+    fields: dict[str, jax.ShapeDtypeStruct] = eqx.field(static=True)
+    centroids: Float[Array, "cells meas"]
+    lanes: Lanes | None
+    """The centroids laid out for the exact search, where `for_programs` has laid them out."""
+    # The defaults are what files say that were written before there were these fields.
+    item_shape: tuple[int, ...] = eqx.field(static=True, default=())
+    """Empty for flat rows."""
+    index_settings: Faiss | None = eqx.field(static=True, default=None)
+    """Settings of the index on the host; ``None`` for the exact search."""
+    by_differences: bool = eqx.field(static=True, default=False)
+    """Whether centroids are so close, for their distance from the origin, that only differences
+    tell them apart in float32; see `gloam.archives.nearest_centroids`."""
+
+    def __init__(
+        self,
+        centroids: Any,
+        lower: checks.Bounds | None = None,
+        upper: checks.Bounds | None = None,
+        metric: Literal["euclidean", "cosine"] = "euclidean",
+        *,
+        f_min: float = 0.0,
+        fields: FieldSpecs | None = None,
+        index: IndexName | Faiss = "auto",
+    ):
+        if isinstance(centroids, (str, os.PathLike)):
+            path = checks.existing_file("centroids", centroids, "Give an array or a .npy file.")
+            centroids = files.read_array(path, "centroids")
+        array = checks.finite_array(
+            "centroids",
+            centroids,
+            ndim=2,
+            or_more=True,
+            fix="Give one row of measures for each cell.",
+        )
+        self.item_shape = array.shape[1:] if array.ndim > 2 else ()
+        array = array.reshape(len(array), -1)
+        checks.choice("metric", metric, ("euclidean", "cosine"))
+        self.index_settings = chosen_index(index, *array.shape)
+        self.num_cells = array.shape[0]
+        self.metric = metric
+        self.f_min = checks.objective("f_min", f_min)
+        self.fields = field_specs(fields)
+        if metric == "cosine":
+            sound = has_direction(array)
+            checks.expect(
+                bool(sound.all()),
+                "centroids",
+                "no zero rows for cosine distance",
+                f"{int((~sound).sum())} of them",
+            )
+            array = _unit_length(array)
+        extent = float(np.linalg.norm(np.ptp(array, axis=0).astype(np.float64)))
+        checks.expect(
+            extent < 1e18,
+            "centroids",
+            "distances that have squares in float32",
+            f"distances up to {extent:g}",
+            "Scale the measures.",
+        )
+        self.by_differences = scores_collide(array, self._middle(array))
+        low, high = array.min(axis=0), array.max(axis=0)
+        # A measure that never varies has no extent of its own; any positive one will do.
+        high = np.where(high > low, high, low + np.maximum(1, 1e-3 * np.abs(low)))
+        low, high = checks.bounds(
+            low if lower is None else lower,
+            high if upper is None else upper,
+            array.shape[1],
+            self.item_shape,
+        )
+        given = [bound for bound in (lower, upper) if bound is not None]
+        fits = metric == "euclidean" or all(np.max(np.abs(bound)) <= 2 for bound in given)
+        checks.expect(
+            fits,
+            "lower, upper",
+            "bounds of unit vectors, such as -1 and 1, for cosine",
+            f"{lower} and {upper}",
+            "Leave them out.",
+        )
+        self.lower, self.upper = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
+        self.centroids = jax.device_put(array)  # jnp.asarray would hold one more copy for a while
+        self.lanes = None
+
+    @property
+    def measure_shape(self) -> tuple[int, ...]:
+        """Shape of one centroid."""
+        return self.item_shape or (self.measure_dim,)
+
+    @property
+    def index(self) -> FaissIndex | None:
+        """The index on the host, with the recall that it reached; ``None`` for the exact search.
+
+        It is built when it is first asked for, and once for an archive and its copies.
+        """
+        settings = self.index_settings
+        if settings is None:
+            return None
+        return _INDEXES.get(self.centroids, (settings, self.metric), self._built_index)
+
+    def for_programs(self, *, cells_given: bool = False) -> "CVTArchive":
+        """The archive with its centroids laid out; with its index built, where that finds cells."""
+        if cells_given and self.index is not None:
+            return self
+        return eqx.tree_at(lambda a: a.lanes, self, self._lanes(), is_leaf=lambda x: x is None)
+
+    def accepts(
+        self, measures: Float[Array | np.ndarray, "batch meas"]
+    ) -> Bool[Array | np.ndarray, " batch"]:
+        """True for finite rows, for cosine only those that have a direction."""
+        return has_direction(measures) if self.metric == "cosine" else super().accepts(measures)
+
+    def discount_space(self, measures: Float[Array, "n meas"]) -> Float[Array, "n meas"]:
+        """Measures as they are, for cosine brought to length one."""
+        return unit_rows(measures) if self.metric == "cosine" else measures
+
+    def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
+        """The cell of each row of measures: exact in compiled programs, else by the ``index``."""
+        if self.metric == "cosine":  # products of huge or tiny numbers would be lost
+            measures = unit_rows(measures) if self.by_differences else scaled_rows(measures)
+        compiled = any(isinstance(x, jax.core.Tracer) for x in (measures, self.centroids))
+        if self.lanes is None and self.index_settings is not None and not compiled:
+            return jnp.asarray(self.index_on_host(np.asarray(measures)))
+        return most_similar(self._lanes(), measures)
+
+    def index_on_host(
+        self, measures: Float[np.ndarray, "batch meas"]
+    ) -> Int[np.ndarray, " batch"] | None:
+        """The cell of each row where an index on the host finds it."""
+        index = self.index
+        return None if index is None else index.nearest(measures, self._on_host())
+
+    def _lanes(self) -> Lanes:
+        """The centroids laid out: before, now, or in the program that is being compiled."""
+        if self.lanes is not None:
+            return self.lanes
+        if isinstance(self.centroids, jax.core.Tracer):
+            return self._laid_out(self.centroids)
+        with jax.ensure_compile_time_eval():  # what is kept may be no part of a program
+            return _LANES.get(self.centroids, self.metric, lambda: self._laid_out(self._on_host()))
+
+    def _laid_out(self, centroids: Float[Array | np.ndarray, "cells meas"]) -> Lanes:
+        origin = self._origin(centroids)
+        if self.metric == "cosine":
+            offsets = 0.0 * centroids[:, 0]
+        else:
+            wide = np.float64 if isinstance(centroids, np.ndarray) else np.float32
+            offsets = 0.5 * ((centroids - origin).astype(wide) ** 2).sum(axis=1)
+        return lanes(centroids, origin, offsets, by_differences=self.by_differences)
+
+    def _origin(self, centroids: Any) -> Any:
+        """What is subtracted, so that float32 loses fewer bits; a shift could round centroids."""
+        return 0.0 * centroids[0] if self.by_differences else self._middle(centroids)
+
+    def _middle(self, centroids: Any) -> Any:
+        if self.metric == "cosine":
+            return 0.0 * centroids[0]
+        wide = np.float64 if isinstance(centroids, np.ndarray) else np.float32
+        return centroids.mean(axis=0, dtype=wide).astype(np.float32)
+
+    def _built_index(self) -> FaissIndex:
+        assert self.index_settings is not None
+        # JAX lets go of an array at the first collection of garbage after it was copied.
+        self.centroids.block_until_ready()
+        gc.collect()
+        centroids = self._on_host()
+        return build_index(
+            centroids,
+            self._origin(centroids),
+            self.index_settings,
+            cosine=self.metric == "cosine",
+            by_differences=self.by_differences,
+        )
+
+    def _on_host(self) -> Float[np.ndarray, "cells meas"]:
+        return np.asarray(self.centroids)  # on a CPU the same memory
+
+    def centers_of(self, cells: Int[Array, " n"]) -> Float[Array, "n meas"]:
+        """The centre of each cell in measure space."""
+        return self.centroids[cells]
+
+    def closeness(
+        self, measures: Float[Array, "batch meas"], cells: Int[Array, " batch"]
+    ) -> Float[Array, " batch"]:
+        """How close measures come to the centres of their cells: 1 - MSE, or the cosine."""
+        if self.metric == "euclidean":
+            return super().closeness(measures, cells)
+        return jnp.sum(unit_rows(measures) * self.centers_of(cells), axis=1)
+
+
+def _unit_length(rows: Float[np.ndarray, "n meas"]) -> Float[np.ndarray, "n meas"]:
+    """Rows of length one, by blocks, in float64: float32 cannot hold squares of its numbers.
+
+    Rows that have this length already stay as they are, so that an archive that is read from a
+    file has the same bits.
+    """
+    units = np.empty_like(rows)
+    for start in range(0, len(rows), _BLOCK):
+        wide = rows[start : start + _BLOCK].astype(np.float64)
+        norms = np.linalg.norm(wide, axis=1, keepdims=True)
+        units[start : start + _BLOCK] = np.where(np.abs(norms - 1) < 1e-6, wide, wide / norms)
+    return units

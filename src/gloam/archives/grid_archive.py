@@ -1,0 +1,86 @@
+"""Grid archive: measure space cut into equal boxes."""
+
+import math
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from gloam import checks
+from gloam.archives.archive import Archive
+from gloam.archives.fields import FieldSpecs, field_specs
+
+
+class GridArchive(Archive):
+    """A grid of ``shape`` cells over ``[lower, upper]``, numbered in C order.
+
+    Measures outside the bounds go to the edge cell next to them.
+
+    Args:
+        shape: Cells along each measure.
+        lower, upper: Bounds of the measures; a scalar serves every dimension.
+        f_min: Lowest objective that you expect: the QD score sums ``objective - f_min``, and
+            discounts start from it. Searches warn once when most of a batch lies below it.
+        fields: Extra arrays kept for each elite, ``{"image": (28, 28)}``; a
+            ``jax.ShapeDtypeStruct`` instead of a shape sets the dtype.
+
+    Example:
+        >>> archive = GridArchive(shape=(10, 10), lower=-1, upper=1)
+        >>> archive.num_cells, archive.measure_dim
+        (100, 2)
+        >>> archive.index_of(jnp.array([[-0.99, -0.99], [5.0, 5.0]])).tolist()
+        [0, 99]
+    """
+
+    shape: tuple[int, ...] = eqx.field(static=True)
+    num_cells: int = eqx.field(static=True)
+    lower: Float[Array, " meas"]
+    upper: Float[Array, " meas"]
+    f_min: float
+    fields: dict[str, jax.ShapeDtypeStruct] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        lower: checks.Bounds,
+        upper: checks.Bounds,
+        *,
+        f_min: float = 0.0,
+        fields: FieldSpecs | None = None,
+    ):
+        checks.expect(
+            isinstance(shape, Sequence) and len(shape) > 0,
+            "shape",
+            "the number of cells along each measure",
+            repr(shape),
+            "For two measures: shape=(100, 100).",
+        )
+        self.shape = tuple(checks.integer("shape", n, minimum=1) for n in shape)
+        self.num_cells = math.prod(self.shape)
+        checks.expect(
+            self.num_cells < 2**31,
+            "shape",
+            "fewer than 2**31 cells",
+            self.num_cells,
+            "With many measures, use a CVTArchive.",
+        )
+        low, high = checks.bounds(lower, upper, len(self.shape))
+        self.lower, self.upper = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
+        self.f_min = checks.objective("f_min", f_min)
+        self.fields = field_specs(fields)
+
+    def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
+        """The cell of each row of measures."""
+        shape = jnp.asarray(self.shape, jnp.float32)
+        position = (measures - self.lower) / (self.upper - self.lower) * shape
+        # Clip before the cast: a float beyond the integers would wrap.
+        place = jnp.clip(jnp.floor(position), 0, shape - 1).astype(jnp.int32)
+        return jnp.ravel_multi_index(tuple(place.T), self.shape, mode="clip").astype(jnp.int32)
+
+    def centers_of(self, cells: Int[Array, " n"]) -> Float[Array, "n meas"]:
+        """The centre of each cell in measure space."""
+        place = jnp.stack(jnp.unravel_index(cells, self.shape), axis=-1).astype(jnp.float32)
+        shares = (place + 0.5) / jnp.asarray(self.shape, jnp.float32)
+        return self.lower + shares * (self.upper - self.lower)

@@ -1,0 +1,110 @@
+"""Centroids for a CVT archive, by k-means over uniform samples of a box."""
+
+import os
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from gloam import checks, files, kernels
+from gloam.archives.nearest_centroids import lanes, most_similar
+
+_BLOCK = 2048
+
+
+def kmeans_centroids(
+    num_cells: int,
+    lower: checks.Bounds,
+    upper: checks.Bounds,
+    measure_dim: int,
+    *,
+    seed: int = 0,
+    num_samples: int | None = None,
+    num_iterations: int = 10,
+    cache: str | os.PathLike | None = None,
+) -> np.ndarray:
+    """Centroids that divide a box into ``num_cells`` cells of about equal volume.
+
+    Lloyd's algorithm over uniform samples. The result depends on the arguments alone, so runs
+    that name the same seed share their cells.
+
+    Args:
+        num_cells: Number of centroids.
+        lower, upper: Bounds of the box; a scalar serves every dimension.
+        measure_dim: Number of measures.
+        seed: Seed of the samples.
+        num_samples: Number of samples; 10 for each cell by default.
+        num_iterations: Rounds of Lloyd's algorithm.
+        cache: A ``.npy`` file: read if it exists, else written.
+
+    Returns:
+        ``(num_cells, measure_dim)`` float32 array.
+
+    Example:
+        >>> kmeans_centroids(4, 0, 1, 2, seed=1).shape
+        (4, 2)
+    """
+    num_cells = checks.integer("num_cells", num_cells, minimum=1)
+    measure_dim = checks.integer("measure_dim", measure_dim, minimum=1)
+    seed = checks.seed("seed", seed)
+    num_iterations = checks.integer("num_iterations", num_iterations, minimum=0)
+    low, high = checks.bounds(lower, upper, measure_dim)
+    if cache is not None and Path(cache).is_file():
+        found = checks.finite_array("cache", files.read_array(cache, "cache"), ndim=2)
+        checks.expect(
+            found.shape == (num_cells, measure_dim),
+            "cache",
+            f"shape {(num_cells, measure_dim)}",
+            f"shape {found.shape} in '{cache}'",
+            "Delete the file.",
+        )
+        return found
+    total = (
+        10 * num_cells
+        if num_samples is None
+        else checks.integer("num_samples", num_samples, minimum=num_cells)
+    )
+    # NumPy's generator, because its stream is the same on every backend.
+    points = np.random.default_rng(seed).uniform(low, high, (total, measure_dim))
+    # From the middle of the box, so that sums and squares of float32 numbers lose fewer digits.
+    middle = 0.5 * (low.astype(np.float64) + high)
+    moved = _lloyd(jnp.asarray(points - middle, jnp.float32), num_cells, num_iterations)
+    result = (np.asarray(moved, np.float64) + middle).astype(np.float32)
+    if cache is not None:
+        files.write_array(Path(cache), result)
+    return result
+
+
+def _lloyd(
+    points: Float[Array, "n meas"], cells: int, iterations: int
+) -> Float[Array, "cells meas"]:
+    """Move each centroid to the mean of its points, ``iterations`` times."""
+    # Blocks bound the memory; the last one is filled up with points that weigh nothing.
+    padding = -points.shape[0] % _BLOCK
+    weight = jnp.concatenate(
+        [jnp.ones(points.shape[0], jnp.float32), jnp.zeros(padding, jnp.float32)]
+    )
+    filled = jnp.concatenate([points, jnp.zeros((padding, points.shape[1]), jnp.float32)])
+    centroids = points[:cells]
+    for _ in range(iterations):
+        centroids = _improved(centroids, filled, weight)
+    return centroids
+
+
+@kernels.jit
+def _improved(
+    centroids: Float[Array, "cells meas"],
+    points: Float[Array, "n meas"],
+    weight: Float[Array, " n"],
+) -> Float[Array, "cells meas"]:
+    origin = jnp.mean(centroids, axis=0)
+    offsets = 0.5 * jnp.sum(jnp.square(centroids - origin), axis=1)
+    search = lanes(centroids, origin, offsets)
+    blocks = points.reshape(-1, _BLOCK, points.shape[1])
+    owner = jax.lax.map(lambda block: most_similar(search, block), blocks).reshape(-1)
+    count = jnp.zeros(centroids.shape[0], jnp.float32).at[owner].add(weight)
+    total = jnp.zeros_like(centroids).at[owner].add(points * weight[:, None])
+    # A centroid that owns no point stays where it is.
+    return jnp.where(count[:, None] > 0, total / jnp.maximum(count, 1.0)[:, None], centroids)

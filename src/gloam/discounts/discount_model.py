@@ -1,0 +1,241 @@
+"""The discount model of Discount Model Search: a small network trained as the search runs."""
+
+import math
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from gloam import checks
+from gloam.discounts.discount import Discount
+from gloam.discounts.mlp_sweep import fast_sweep
+from gloam.discounts.networks.frozen import Frozen, stages
+from gloam.discounts.networks.mlp import MLP, Reinitializable, in_blocks, outputs
+from gloam.discounts.training import Trained, fit
+from gloam.records import Batch, Fit, Scored
+
+_BLOCK = 512  # rows; a batch has about as many
+# Of Adam's moments.
+_DECAY, _DECAY_OF_SQUARES = 0.9, 0.999
+# Limits of targets above f_min and of scaled measures: squares of gradients stay finite.
+_HIGHEST, _FARTHEST = 1e12, 1e4
+
+
+def targets(
+    objectives: Float[Array, " batch"], discounts: Float[Array, " batch"], alpha: float
+) -> Float[Array, " batch"]:
+    """Training targets, equation 1 of the paper: the discount, raised towards better objectives."""
+    raised = (1 - alpha) * discounts + alpha * objectives
+    return jnp.where(objectives > discounts, raised, discounts)
+
+
+class DiscountModel(Discount):
+    """``fhat(m) = f_min + network(m)``, a network over measures, and how it is trained.
+
+    The network learns what lies above ``f_min``, so the model starts at ``f_min`` whatever the
+    scale of the objective.
+
+    Args:
+        lower, upper: Bounds of the measures; the network sees them scaled to [-1, 1].
+        alpha: Archive learning rate of equation 1.
+        f_min, f_max: Range of the objective. The model starts at ``f_min``; training stops early
+            when the loss is at most ``cutoff * (f_max - f_min)``.
+        network: Any Equinox module, see `gloam.discounts.networks`; by default the paper's MLP.
+        shape: Of one row of measures, ``(28, 28)`` for images; by default they are flat.
+        num_empty_points: Number of empty cells whose centres are trained to ``f_min`` in each iteration.
+        num_init_points: Number of cells for the first fit.
+        learning_rate: Of Adam, whose memory is kept through the run.
+        train_batch_size, max_epochs, cutoff: Of each fit.
+    """
+
+    lower: Float[Array, " meas"]
+    upper: Float[Array, " meas"]
+    network: eqx.Module
+    alpha: float
+    f_min: float
+    f_max: float
+    num_empty_points: int = eqx.field(static=True)
+    num_init_points: int = eqx.field(static=True)
+    learning_rate: float
+    train_batch_size: int = eqx.field(static=True)
+    max_epochs: int
+    cutoff: float
+    # What the network is given; empty for flat rows, and so in files that are older than shapes.
+    row_shape: tuple[int, ...] = eqx.field(static=True, default=())
+
+    def __init__(
+        self,
+        lower: Float[Array, " meas"],
+        upper: Float[Array, " meas"],
+        *,
+        alpha: float = 0.1,
+        f_min: float = 0.0,
+        f_max: float = 1.0,
+        network: eqx.Module | None = None,
+        shape: tuple[int, ...] = (),
+        num_empty_points: int = 100,
+        num_init_points: int = 1000,
+        learning_rate: float = 1e-3,
+        train_batch_size: int = 32,
+        max_epochs: int = 5,
+        cutoff: float = 0.05,
+    ):
+        low = checks.finite_array("lower", lower, ndim=1, largest=3e38)
+        given: Any = upper
+        low, high = checks.bounds(low, given, len(low))
+        self.lower, self.upper = jnp.asarray(low), jnp.asarray(high)
+        self.alpha = checks.number("alpha", alpha, at_least=0.0, at_most=1.0)
+        self.f_min = checks.objective("f_min", f_min)
+        fix = "It is the largest objective you expect."
+        self.f_max = checks.objective("f_max", f_max, above=self.f_min, fix=fix)
+        self.network = MLP(len(low)) if network is None else network
+        self.row_shape = _row_shape(self.network, len(low), shape)
+        self.num_empty_points = checks.integer("num_empty_points", num_empty_points, minimum=0)
+        self.num_init_points = checks.integer("num_init_points", num_init_points, minimum=1)
+        self.learning_rate = checks.number("learning_rate", learning_rate, above=0.0, at_most=1.0)
+        self.train_batch_size = checks.integer("train_batch_size", train_batch_size, minimum=1)
+        self.max_epochs = checks.integer("max_epochs", max_epochs, minimum=1)
+        self.cutoff = checks.number("cutoff", cutoff, at_least=0.0)
+
+    @property
+    def num_initial_centers(self) -> int:
+        """Centres for the first fit."""
+        return self.num_init_points
+
+    @property
+    def num_empty_centers(self) -> int:
+        """Empty centres for each iteration."""
+        return self.num_empty_points
+
+    def init(
+        self, centers: Float[Array, "n meas"], real: Bool[Array, " n"], *, key: PRNGKeyArray
+    ) -> Trained:
+        """Fresh weights, ``fhat`` regressed to ``f_min`` at the centres (algorithm 1, line 2)."""
+        key_weights, key_fit = jax.random.split(key)
+        network = self.network
+        if isinstance(network, Reinitializable):
+            network = network.reinitialized(key=key_weights)
+        params = eqx.filter(stages(network)[1], eqx.is_inexact_array)
+        trained = Trained(params, self._optimizer.init(params))
+        floor = jnp.zeros(centers.shape[:1], jnp.float32)
+        return self._fit(trained, self._inputs(centers), floor, real, key=key_fit)[0]
+
+    def discount(self, state: Trained, measures: Float[Array, "n meas"]) -> Float[Array, " n"]:
+        """The discount function ``fhat`` at any measures."""
+        return self.f_min + self._forward(state.params, self._inputs(measures))
+
+    def at_cells(
+        self, state: Trained, cells: Int[Array, " n"], centers: Float[Array, "n meas"]
+    ) -> Float[Array, " n"]:
+        """``fhat`` at the centres."""
+        if type(self.network) is MLP:
+            return self.discount(state, centers)
+        # Layers of other networks may be far larger than a row: 20,000 pictures in a CNN take a
+        # gigabyte for each seed. Blocks bound that.
+        return in_blocks(partial(self.discount, state), centers, _BLOCK)
+
+    def score(self, state: Trained, batch: Batch) -> Scored:
+        """Discount and improvement ``f - fhat(m)`` of each solution."""
+        discounts = self.discount(state, batch.measures)
+        return Scored(discounts, batch.objectives - discounts)
+
+    def train(
+        self,
+        state: Trained,
+        batch: Batch,
+        scored: Scored,
+        centers: Float[Array, "n meas"],
+        empty: Bool[Array, " n"],
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[Trained, Fit]:
+        """Regress the network to this iteration's targets, and to ``f_min`` at empty centres."""
+        raised = targets(batch.objectives, scored.discounts, self.alpha)
+        floor = jnp.full(centers.shape[:1], self.f_min, jnp.float32)
+        points = jnp.concatenate([batch.measures, centers])
+        goals = jnp.concatenate([raised, floor])
+        real = jnp.concatenate([batch.valid, empty])
+        # Each part as it is scored, so that the compiler embeds the batch once for both.
+        inputs = jnp.concatenate([self._inputs(batch.measures), self._inputs(centers)])
+        heights = jnp.clip(goals - self.f_min, -_HIGHEST, _HIGHEST)
+        trained, loss, epochs = self._fit(state, inputs, heights, real, key=key)
+        return trained, Fit(loss, epochs, points, goals, real)
+
+    @property
+    def _optimizer(self) -> optax.GradientTransformation:
+        return optax.adam(self.learning_rate, b1=_DECAY, b2=_DECAY_OF_SQUARES)
+
+    def _inputs(self, measures: Float[Array, "n meas"]) -> Float[Array, "n inputs"]:
+        """What the trained part of the network sees: scaled measures, or their embedding."""
+        scaled = 2.0 * (measures - self.lower) / (self.upper - self.lower) - 1.0
+        scaled = jnp.clip(scaled, -_FARTHEST, _FARTHEST)
+        return jax.vmap(stages(self.network)[0])(scaled)
+
+    def _forward(self, params: Any, inputs: Float[Array, "n inputs"]) -> Float[Array, " n"]:
+        network = eqx.combine(params, stages(self.network)[1])
+        return outputs(network, inputs.reshape(-1, *self.row_shape) if self.row_shape else inputs)
+
+    def _fit(
+        self, trained: Trained, inputs: Array, goals: Array, real: Array, *, key: PRNGKeyArray
+    ) -> tuple[Trained, Array, Array]:
+        sweep = fast_sweep(
+            stages(self.network)[1],
+            batch_size=self.train_batch_size,
+            rate=self.learning_rate,
+            decay=_DECAY,
+            decay_of_squares=_DECAY_OF_SQUARES,
+        )
+        return fit(
+            self._forward,
+            self._optimizer,
+            trained,
+            inputs,
+            goals,
+            real,
+            batch_size=self.train_batch_size,
+            epochs=self.max_epochs,
+            cutoff=self.cutoff * (self.f_max - self.f_min),
+            key=key,
+            sweep=sweep,
+        )
+
+
+def _row_shape(network: eqx.Module, measures: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape in which a network takes rows: ``shape``, or empty for flat ones."""
+    fix = "It must map one row of measures to one number, without state."
+    checks.expect(
+        isinstance(network, eqx.Module) and callable(network),
+        "network",
+        "an Equinox module that can be called",
+        type(network).__name__,
+        fix,
+    )
+    shape = checks.integers("shape", shape, minimum=1)
+    checks.expect(
+        math.prod(shape or (measures,)) == measures,
+        "shape",
+        f"a shape of the {measures} measures",
+        shape,
+    )
+    # A frozen part gives its embedding its shape itself.
+    shaped = len(shape) > 1 and not isinstance(network, Frozen)
+    failures = []
+    for row in [shape] * shaped + [(measures,)]:
+        given = jax.ShapeDtypeStruct(row, jnp.float32)
+        try:
+            found = eqx.filter_eval_shape(network, given).shape  # pyright: ignore
+        except Exception as error:
+            failures.append((row, f"fails ({error})", error))
+            continue
+        if found in ((), (1,)):
+            return row if len(row) > 1 else ()
+        failures.append((row, f"gives shape {found}", None))
+    told = "; ".join(f"on a row of shape {row} it {what}" for row, what, _ in failures)
+    raise ValueError(
+        f"network: expected a module that makes one number of {measures} measures, got "
+        f"{type(network).__name__}: {told}. {fix}"
+    ) from failures[-1][2]

@@ -1,0 +1,280 @@
+"""Runs from beginning to end: `run` on the device, `optimize` in Python, `resume` for both."""
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gloam import checks
+from gloam.algorithms import Algorithm
+from gloam.datasets import Dataset
+from gloam.drivers.fused_driver import FusedDriver
+from gloam.drivers.loop import Plan, drive
+from gloam.drivers.progress_bars import Display
+from gloam.drivers.python_driver import PythonDriver
+from gloam.drivers.result import Result
+from gloam.formats import DamagedFileError, RunExistsError, RunFolder
+from gloam.formats.config import RunConfig, describe
+from gloam.formats.contents import dataset_arrays
+from gloam.formats.run_folder import dataset_digest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def run(
+    domain: Callable,
+    algorithm: Algorithm,
+    *,
+    seeds: int | Sequence[int] = 1,
+    iterations: int,
+    run_dir: str | os.PathLike | None = None,
+    resume: bool = False,
+    log_every: int = 50,
+    checkpoint_every: int | None = None,
+    checkpoint_seconds: float = 60.0,
+    snapshots: Sequence[int] = (),
+    dataset: Dataset | None = None,
+    progress: bool | Display = True,
+) -> Result:
+    """Search on the device, many seeds at once.
+
+    Args:
+        domain: Maps solutions ``(batch, sol)`` to objectives ``(batch,)`` and measures
+            ``(batch, meas)`` (or in the archive's shape, such as ``(batch, 28, 28)``), and
+            optionally a dict of fields, in operations that JAX can trace.
+            It may return measures alone: then closeness to the centre of the cell (a dataset's
+            item) is maximised. It may have a start for each seed, ``domain.x0_of(seed)``, which is
+            used where the algorithm was built with ``domain.x0``. A function is compiled once: what
+            it reads may be set to something else, but not be changed in place.
+        algorithm: For instance `gloam.DMS`.
+        seeds: The seeds, or how many of them (then 0, 1, ...).
+        iterations: How many, in all.
+        run_dir: Folder for metrics, archives and checkpoints; see `gloam.RunFolder`.
+        resume: Continue the run in ``run_dir`` if there is one.
+        log_every: Iterations between two rows of the metrics.
+        checkpoint_every: Iterations between two checkpoints, besides those by time.
+        checkpoint_seconds: Longest time between two checkpoints.
+        snapshots: Iterations at which to keep what a picture of the discount function needs.
+        dataset: The items that the archive's cells are (``dataset.archive()``), kept in the run
+            folder for galleries.
+        progress: Show a progress bar, or a display of your own.
+
+    Returns:
+        Archives and metrics of every seed.
+
+    Raises:
+        Interrupted: After Ctrl-C; the state was saved before.
+        EvaluationError: Every solution of every seed failed in one iteration. A single seed whose
+            batch fails goes on, with a warning.
+
+    Example:
+        >>> import gloam
+        >>> domain = gloam.domains.LinearProjection(measure_dim=2)
+        >>> algorithm = gloam.DMS(domain.archive(), domain.x0, sigma0=0.5)
+        >>> result = gloam.run(domain, algorithm, seeds=2, iterations=3, progress=False)
+        >>> result.metrics["evaluations"].tolist()
+        [1620, 1620]
+    """
+    plan = Plan(iterations, log_every, checkpoint_every, checkpoint_seconds, tuple(snapshots))
+    driver = FusedDriver(domain, algorithm, seed_list(seeds))
+    return _conduct(driver, domain, algorithm, plan, run_dir, resume, dataset, progress)
+
+
+def optimize(
+    evaluate: Callable[[np.ndarray], Sequence[Any]],
+    algorithm: Algorithm,
+    iterations: int,
+    *,
+    seed: int = 0,
+    run_dir: str | os.PathLike | None = None,
+    resume: bool = False,
+    log_every: int = 50,
+    checkpoint_every: int | None = None,
+    checkpoint_seconds: float = 60.0,
+    snapshots: Sequence[int] = (),
+    dataset: Dataset | None = None,
+    progress: bool | Display = True,
+) -> Result:
+    """Search with an evaluation in plain Python: NumPy, PyTorch, a simulator.
+
+    Args:
+        evaluate: Maps solutions ``(batch, sol)`` to objectives ``(batch,)`` and measures
+            ``(batch, meas)`` (or in the archive's shape, such as ``(batch, 28, 28)``), and
+            optionally a dict of fields. Rows of NaN count as failed. It may
+            return measures alone: then closeness to the centre of the cell (a dataset's item) is
+            maximised.
+        algorithm: For instance `gloam.DMS`.
+        iterations: How many, in all.
+        seed: The same seed gives the same search.
+        run_dir, resume, log_every, checkpoint_every, checkpoint_seconds, snapshots, dataset,
+            progress: As in `gloam.run`.
+
+    Returns:
+        The archive and the metrics.
+
+    Example:
+        >>> import gloam
+        >>> def evaluate(x):
+        ...     return 1 - np.square(x).sum(axis=1), x[:, :2]
+        >>> archive = gloam.GridArchive(shape=(10, 10), lower=-1, upper=1)
+        >>> algorithm = gloam.DMS(archive, x0=np.zeros(3), sigma0=0.3)
+        >>> result = gloam.optimize(evaluate, algorithm, iterations=2, progress=False)
+        >>> len(result.elites) > 10
+        True
+    """
+    plan = Plan(iterations, log_every, checkpoint_every, checkpoint_seconds, tuple(snapshots))
+    driver = PythonDriver(evaluate, algorithm, seed)
+    return _conduct(driver, evaluate, algorithm, plan, run_dir, resume, dataset, progress)
+
+
+def resume(
+    run_dir: str | os.PathLike, *, iterations: int | None = None, progress: bool | Display = True
+) -> Result:
+    """Continue the run in a folder, to the same bits as if it had never stopped.
+
+    Args:
+        run_dir: A folder that `run` wrote.
+        iterations: A new total, to make a run longer.
+        progress: Show a progress bar, or a display of your own.
+
+    Raises:
+        ForeignError: The run evaluates a function of your own. Call `run` or `optimize` again with
+            it, the same settings and ``resume=True``.
+    """
+    folder = RunFolder(run_dir).must_hold_run()
+    config = folder.read_config()
+    domain, algorithm = folder.read_part("domain"), folder.read_part("algorithm")
+    try:
+        plan = Plan(**{**config.plan, "snapshots": tuple(config.plan["snapshots"])})
+        driver: FusedDriver | PythonDriver
+        if config.driver == "fused":
+            driver = FusedDriver(domain, algorithm, seed_list(config.seeds))
+        else:
+            driver = PythonDriver(domain, algorithm, config.seeds[0])
+    except (TypeError, KeyError, IndexError, ValueError) as error:
+        path, problem = folder.path / "config.json", f"its parts do not fit together ({error})"
+        raise DamagedFileError(path, problem, "Restore it from a copy.") from None
+    if iterations is not None:
+        plan = dataclasses.replace(plan, iterations=iterations)
+    return _conduct(driver, domain, algorithm, plan, run_dir, True, None, progress)
+
+
+def seed_list(seeds: int | Sequence[int]) -> list[int]:
+    """``seeds`` as a list: a number of trials means seeds 0, 1, ..."""
+    if isinstance(seeds, (int, np.integer)):
+        return list(range(checks.integer("seeds", seeds, minimum=1)))
+    listed = isinstance(seeds, (list, tuple, range)) or np.ndim(seeds) == 1
+    checks.expect(
+        listed and not isinstance(seeds, str),
+        "seeds",
+        "a number of seeds, or a list of them",
+        checks.short(seeds),
+    )
+    found = [checks.seed("seeds", seed) for seed in seeds]
+    checks.expect(
+        0 < len(found) == len(set(found)), "seeds", "different seeds, at least one", repr(seeds)
+    )
+    return found
+
+
+def _conduct(
+    driver: FusedDriver | PythonDriver,
+    domain: Callable,
+    algorithm: Algorithm,
+    plan: Plan,
+    run_dir: str | os.PathLike | None,
+    resume: bool,
+    dataset: Dataset | None,
+    progress: bool | Display,
+) -> Result:
+    """Open the folder, begin or restore the search, and drive it to the end of its plan."""
+    began = time.perf_counter()
+    title = f"{type(algorithm).__name__} {getattr(domain, 'name', '')}".strip()
+    arrays = {} if dataset is None else _dataset_arrays(dataset, algorithm)
+    if run_dir is None:
+        driver.start()
+        spent = time.perf_counter() - began
+        return drive(driver, plan, None, title=title, progress=progress, seconds=spent)
+    folder = RunFolder(run_dir)
+    config, config_arrays = describe(
+        algorithm,
+        domain,
+        driver=driver.kind,
+        seeds=driver.seeds,
+        dataset=None if dataset is None else dataset_digest(arrays),
+        plan=dataclasses.asdict(plan),
+    )
+    with folder.locked():
+        if not folder.holds_run:
+            folder.check_free()
+            driver.start()
+            folder.write_config(config, config_arrays)
+            earlier = Earlier()
+        elif resume:
+            earlier = _restore(driver, folder, config)
+        else:
+            raise RunExistsError(folder.path)
+        if dataset is not None:
+            folder.write_dataset(dataset)
+        seconds = earlier.seconds + time.perf_counter() - began  # compiling counts
+        return drive(
+            driver,
+            plan,
+            folder,
+            title=title,
+            progress=progress,
+            seconds=seconds,
+            metrics=earlier.metrics,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Earlier:
+    """What earlier sessions of a run have spent and logged."""
+
+    seconds: float = 0.0
+    metrics: "pd.DataFrame | None" = None
+
+
+def _restore(driver: FusedDriver | PythonDriver, folder: RunFolder, config: RunConfig) -> Earlier:
+    """Continue the run in a folder. It is written to only after everything was read and fits."""
+    stored = folder.read_config()
+    differences = stored.differences(config)
+    if differences:
+        listed = "; ".join(differences[:5]) + ("; ..." if len(differences) > 5 else "")
+        raise ValueError(
+            f"The run in '{folder.path}' cannot be resumed with other settings or data: {listed}. "
+            "Resume it with the same ones, or start in another folder."
+        )
+    earlier = Earlier()
+    if folder.holds_checkpoint:
+        spent = []
+
+        def read(like: Any) -> Any:
+            state, seconds = folder.read_checkpoint(like)
+            spent.append(seconds)
+            return state
+
+        driver.restore(read)
+        earlier = Earlier(spent[0], folder.read_metrics())
+    else:  # it was stopped before its first checkpoint
+        driver.start()
+    if config.dataset is None:
+        config = dataclasses.replace(config, dataset=stored.dataset)
+    folder.write_plan(config)
+    return earlier
+
+
+def _dataset_arrays(dataset: Dataset, algorithm: Algorithm) -> dict[str, np.ndarray]:
+    checks.expect(
+        algorithm.archive.num_cells == len(dataset),
+        "dataset",
+        f"{algorithm.archive.num_cells} items, one for each cell",
+        f"{len(dataset)}",
+        "Build the archive by dataset.archive().",
+    )
+    return dataset_arrays(dataset)

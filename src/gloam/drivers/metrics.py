@@ -1,0 +1,53 @@
+"""What both drivers log: a row of metrics, and the arrays of a snapshot."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from gloam.formats.states import state_arrays
+from gloam.records import Fit, StepInfo
+from gloam.step import SearchMetrics
+
+
+def metric_columns(report: StepInfo, figures: SearchMetrics) -> dict[str, np.ndarray]:
+    """Columns of the metrics table, brought from the device all at once."""
+    summary, diagnosis = figures.summary, figures.diagnosis
+    columns = {
+        "qd_score": summary.qd_score,
+        "coverage": summary.coverage,
+        "best_objective": summary.best_objective,
+        "loss": report.fit.loss,
+        "epochs": report.fit.epochs,
+        "restarts": report.restarts,
+        "unique_cells": report.unique_cells,
+        "failed": report.failed,
+        "below_f_min": report.below_f_min,
+        "empty_discount": diagnosis.empty_discount,
+        "rank_correlation": diagnosis.rank_correlation,
+    }
+    return dict(zip(columns, jax.device_get(list(columns.values())), strict=True))
+
+
+def metric_rows(
+    seeds: list[int], iteration: int, batch: int, columns: dict[str, np.ndarray]
+) -> list[dict[str, Any]]:
+    """Rows of the metrics table, without the time; a column has a number for each seed."""
+    lists = {name: values.tolist() for name, values in columns.items()}
+    return [
+        {"seed": seed, "iteration": iteration, "evaluations": iteration * batch}
+        | {name: values[i] for name, values in lists.items()}
+        for i, seed in enumerate(seeds)
+    ]
+
+
+def snapshot_arrays(objectives: Any, discount: Any, fit: Fit) -> dict[str, np.ndarray]:
+    """Objectives of the cells, the discount's state, and what it was last trained on."""
+    arrays = {
+        "objectives": np.asarray(objectives),
+        "points": np.asarray(fit.points),
+        "targets": np.asarray(fit.targets),
+        "real": np.asarray(fit.real),
+    }
+    learned = state_arrays(discount)
+    return arrays | {f"discount {place}": array for place, array in learned.items()}

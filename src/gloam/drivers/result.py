@@ -1,0 +1,54 @@
+"""What a run leaves behind: its result, or the news that it was stopped."""
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gloam.archives import Elites
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a run leaves behind."""
+
+    elites_by_seed: dict[int, Elites]
+    """The elites of every seed."""
+    metrics: "pd.DataFrame"
+    """Columns seed, iteration, evaluations, qd_score, coverage, best_objective, loss, epochs, restarts,
+    unique_cells, failed, below_f_min, empty_discount, rank_correlation (see `DiscountMetrics`),
+    seconds."""
+    seeds: list[int]
+    run_dir: Path | None
+
+    @property
+    def elites(self) -> Elites:
+        """The elites of the first seed."""
+        return self.elites_by_seed[self.seeds[0]]
+
+
+class Interrupted(KeyboardInterrupt):
+    """The run was stopped by Ctrl-C or a termination signal after saving what it had.
+
+    Attributes:
+        run_dir: The run folder, or ``None``.
+        iteration: Iterations finished.
+        signal: Number of the signal that stopped it, or ``None``.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path | None,
+        iteration: int,
+        advice: str | None = None,
+        *,
+        signal: int | None = None,
+    ):
+        self.run_dir = run_dir
+        self.iteration = iteration
+        self.signal = signal
+        if advice is None and run_dir:
+            advice = f"continue with: gloam resume {run_dir}"
+        super().__init__(f"stopped after iteration {iteration}" + (f"; {advice}" if advice else ""))

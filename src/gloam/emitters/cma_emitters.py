@@ -1,0 +1,221 @@
+"""Many CMA-ES emitters at once: sampling inside bounds, ranking, restarts."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from gloam import checks
+from gloam.draws import normals
+from gloam.emitters.emitter import Emitter
+from gloam.emitters.rules import BasicRestart, MuSelection, RestartRule, SelectionRule
+from gloam.emitters.strategies import Strategy, default_strategy
+from gloam.records import Proposal
+
+# Rounds of resampling before a solution is clipped into the box.
+_RESAMPLINGS = 16
+# pycma's limit for a flat ranking.
+_FLAT = 1e-12
+
+
+class CmaEmittersState(eqx.Module):
+    """The Gaussians of all emitters, and how often they were restarted."""
+
+    gaussians: Any
+    """One state of the strategy whose arrays have a leading axis of emitters."""
+    restarts: Int[Array, ""]
+
+
+class CmaEmitters(Emitter):
+    """``num_emitters`` independent CMA-ES instances of ``batch_size`` solutions each.
+
+    Args:
+        x0: Where every emitter starts.
+        sigma0: Standard deviation at the start and after a restart.
+        num_emitters: Number of instances.
+        batch_size: Number of solutions per instance and iteration.
+        restart, selection: Rules, see `gloam.emitters`.
+        lower, upper: Optional box of the solutions. Draws outside are repeated a fixed number of
+            times, then clipped: a mean on the edge of the box cannot stall the search.
+        strategy: What each Gaussian is made of, see `gloam.emitters.strategies`: by default a full
+            covariance for solutions of up to 1,000 numbers, and LM-MA-ES beyond.
+    """
+
+    x0: Float[Array, " sol"]
+    sigma0: float
+    num_emitters: int = eqx.field(static=True)
+    batch_size: int = eqx.field(static=True)
+    restart: RestartRule
+    selection: SelectionRule
+    lower: Float[Array, " sol"] | None
+    upper: Float[Array, " sol"] | None
+    strategy: Strategy
+
+    def __init__(
+        self,
+        x0: Any,
+        sigma0: float,
+        *,
+        num_emitters: int = 15,
+        batch_size: int = 36,
+        restart: RestartRule | None = None,
+        selection: SelectionRule | None = None,
+        lower: checks.Bounds | None = None,
+        upper: checks.Bounds | None = None,
+        strategy: Strategy | None = None,
+    ):
+        start = checks.finite_array("x0", x0, ndim=1, fix="Give one starting solution.")
+        self.x0 = jnp.asarray(start, jnp.float32)
+        self.sigma0 = checks.number("sigma0", sigma0, above=0.0)
+        limits = "a number between 1e-11 and 1e11, within which CMA-ES goes on"
+        checks.expect(1e-11 < self.sigma0 < 1e11, "sigma0", limits, sigma0, "Scale the solutions.")
+        self.num_emitters = checks.integer("num_emitters", num_emitters, minimum=1)
+        self.batch_size = checks.integer(
+            "batch_size", batch_size, minimum=2, fix="CMA-ES ranks solutions."
+        )
+        self.restart = BasicRestart() if restart is None else restart
+        checks.instance(
+            "restart",
+            self.restart,
+            RestartRule,
+            "Use BasicRestart(), RestartEvery(100) or RestartWithoutImprovement() "
+            "of gloam.emitters.",
+        )
+        self.selection = MuSelection() if selection is None else selection
+        checks.instance(
+            "selection",
+            self.selection,
+            SelectionRule,
+            "Use MuSelection() or FilterSelection() of gloam.emitters.",
+        )
+        low, high = checks.solution_bounds(lower, upper, start)
+        self.lower = None if low is None else jnp.asarray(low, jnp.float32)
+        self.upper = None if high is None else jnp.asarray(high, jnp.float32)
+        self.strategy = default_strategy(len(start)) if strategy is None else strategy
+        checks.instance(
+            "strategy",
+            self.strategy,
+            Strategy,
+            "Use CMAES(), SepCMAES() or LMMAES() of gloam.emitters.",
+        )
+        self.strategy.check(len(start), self.batch_size)
+
+    @property
+    def num_solutions(self) -> int:
+        """Solutions proposed in each iteration."""
+        return self.num_emitters * self.batch_size
+
+    @property
+    def num_elites_to_ask(self) -> int:
+        """None: a Gaussian needs no parents."""
+        return 0
+
+    @property
+    def num_elites_to_adapt(self) -> int:
+        """One for each emitter that may restart."""
+        return self.num_emitters
+
+    def init(self, x0: Float[Array, " sol"] | None = None) -> CmaEmittersState:
+        """Every emitter at ``x0``, or else at the emitter's own."""
+        start = self.x0 if x0 is None else x0
+        means = jnp.broadcast_to(start, (self.num_emitters, *start.shape))
+        return CmaEmittersState(self._fresh(means), jnp.zeros((), jnp.int32))
+
+    def ask(
+        self, state: CmaEmittersState, elites: Float[Array, "n sol"], *, key: PRNGKeyArray
+    ) -> Proposal:
+        """Draw ``batch_size`` solutions from every Gaussian."""
+        del elites
+        gaussians = state.gaussians
+
+        def draw(key: PRNGKeyArray):
+            noise = normals(key, (self.num_emitters, self.batch_size, self.x0.shape[0]))
+            steps = jax.vmap(self.strategy.steps)(gaussians, noise)
+            return noise, gaussians.mean[:, None] + gaussians.sigma[:, None, None] * steps
+
+        noise, solutions = draw(key)
+        if self.lower is not None and self.upper is not None:
+            noise, solutions = self._into_box(noise, solutions, draw, key)
+        return Proposal(solutions.reshape(self.num_solutions, -1), noise)
+
+    def _into_box(self, noise: Array, solutions: Array, draw: Any, key: PRNGKeyArray):
+        lower, upper = self.lower, self.upper
+        assert lower is not None
+        assert upper is not None
+
+        def outside(solutions: Array) -> Bool[Array, "emitters each"]:
+            return jnp.any((solutions < lower) | (solutions > upper), axis=-1)
+
+        def unfinished(carry: tuple[Array, Array, Array]) -> Bool[Array, ""]:
+            round_, _, solutions = carry
+            return (round_ < _RESAMPLINGS) & jnp.any(outside(solutions))
+
+        def again(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            round_, noise, solutions = carry
+            new_noise, new_solutions = draw(jax.random.fold_in(key, round_ + 1))
+            out = outside(solutions)[..., None]
+            return (
+                round_ + 1,
+                jnp.where(out, new_noise, noise),
+                jnp.where(out, new_solutions, solutions),
+            )
+
+        first = (jnp.zeros((), jnp.int32), noise, solutions)
+        _, noise, solutions = jax.lax.while_loop(unfinished, again, first)
+        return noise, jnp.clip(solutions, lower, upper)
+
+    def adapt(
+        self,
+        state: CmaEmittersState,
+        proposal: Proposal,
+        improvements: Float[Array, " batch"],
+        improved: Bool[Array, " batch"],
+        valid: Bool[Array, " batch"],
+        elites: Float[Array, "emitters sol"],
+        finished: Int[Array, ""],
+    ) -> CmaEmittersState:
+        """One CMA-ES update of every emitter, and restarts where they are due."""
+        by_emitter = (self.num_emitters, self.batch_size)
+        valid = valid.reshape(by_emitter)
+        values = jnp.where(valid, improvements.reshape(by_emitter), -jnp.inf)
+        number_valid = jnp.sum(valid, axis=1, dtype=jnp.int32)
+        number_improved = jnp.sum(improved.reshape(by_emitter), axis=1, dtype=jnp.int32)
+        parents = self.selection.parents(self.batch_size, number_improved)
+        parents = jnp.minimum(parents, number_valid)
+
+        # Stable: equal improvements rank by index.
+        order = jnp.argsort(-values, axis=1, stable=True)
+
+        solutions = proposal.solutions.reshape(*by_emitter, -1)
+        gaussians = jax.vmap(self.strategy.update)(
+            state.gaussians, solutions, proposal.memory, order, parents
+        )
+        gap = self.strategy.gap(self.x0.shape[0], self.batch_size)
+        if gap:
+            renew = jax.vmap(self.strategy.renew)
+            gaussians = jax.lax.cond(finished % gap == 0, renew, lambda same: same, gaussians)
+
+        lowest = jnp.min(jnp.where(valid, values, jnp.inf), axis=1)
+        flat = ~(jnp.max(values, axis=1) - lowest >= _FLAT)  # also when no row is valid
+        stop = flat | jax.vmap(self.strategy.degenerate)(gaussians)
+        stop |= self.restart.due(finished, number_improved)
+
+        # In most iterations none is due, and on a CPU nothing is copied then.
+        def restarted(gaussians: Any) -> Any:
+            return jax.tree.map(
+                lambda fresh, old: jnp.where(stop.reshape(-1, *[1] * (old.ndim - 1)), fresh, old),
+                self._fresh(elites),
+                gaussians,
+            )
+
+        gaussians = jax.lax.cond(jnp.any(stop), restarted, lambda same: same, gaussians)
+        return CmaEmittersState(gaussians, state.restarts + jnp.sum(stop, dtype=jnp.int32))
+
+    def num_restarts(self, state: CmaEmittersState) -> Int[Array, ""]:
+        """Restarts of all emitters since the start of the search."""
+        return state.restarts
+
+    def _fresh(self, means: Float[Array, "emitters sol"]) -> Any:
+        return jax.vmap(lambda mean: self.strategy.start(mean, self.sigma0))(means)

@@ -1,0 +1,66 @@
+"""What an emitter is: it proposes solutions and learns from how they were ranked."""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from gloam.records import Proposal
+
+
+class Emitter(eqx.Module):
+    """Frozen settings of an emitter. What it learns is in its state."""
+
+    x0: eqx.AbstractVar[Float[Array, " sol"]]
+    """Where searches start, but for seeds that have a start of their own."""
+
+    @property
+    @abstractmethod
+    def num_solutions(self) -> int:
+        """Solutions proposed in each iteration."""
+
+    @property
+    @abstractmethod
+    def num_elites_to_ask(self) -> int:
+        """Random elites that `ask` wants."""
+
+    @property
+    @abstractmethod
+    def num_elites_to_adapt(self) -> int:
+        """Random elites that `adapt` wants, for restarts."""
+
+    @abstractmethod
+    def init(self, x0: Float[Array, " sol"] | None = None) -> Any:
+        """State before the first iteration, at ``x0`` or else at the emitter's own."""
+
+    @abstractmethod
+    def ask(self, state: Any, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
+        """Propose solutions."""
+
+    @abstractmethod
+    def adapt(
+        self,
+        state: Any,
+        proposal: Proposal,
+        improvements: Float[Array, " batch"],
+        improved: Bool[Array, " batch"],
+        valid: Bool[Array, " batch"],
+        elites: Float[Array, "n sol"],
+        finished: Int[Array, ""],
+    ) -> Any:
+        """Learn from a proposal.
+
+        Args:
+            state: The state that the proposal came from.
+            proposal: What was evaluated.
+            improvements: The ranking values, larger is better.
+            improved: Which solutions improved the archive.
+            valid: Which evaluations succeeded.
+            elites: Random elites, ``num_elites_to_adapt`` of them.
+            finished: Iterations finished, this one included.
+        """
+
+    @abstractmethod
+    def num_restarts(self, state: Any) -> Int[Array, ""]:
+        """Restarts since the start of the search."""
