@@ -34,4 +34,4 @@ def test_examples(name):
     for test in examples(name):
         runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
         runner.run(test)
-        assert runner.archive_metrics(verbose=False).failed == 0, test.name
+        assert runner.summarize(verbose=False).failed == 0, test.name

@@ -24,7 +24,7 @@ ALLOWED = {
     "kernels": set(),
     "terminal": set(),
     "records": {"checks"},
-    "emitters": _BASE,
+    "num_emitters": _BASE,
     "archives": _BASE,
     "discounts": _BASE,
     "algorithms": _BASE | _PIECES,

@@ -67,16 +67,16 @@ class Recorder(Emitter):
     x0: jax.Array
 
     @property
-    def solutions(self):
+    def num_solutions(self):
         return self.inner.solutions
 
     @property
-    def elites_to_ask(self):
-        return self.inner.elites_to_ask
+    def num_elites_to_ask(self):
+        return self.inner.num_elites_to_ask
 
     @property
-    def elites_to_adapt(self):
-        return self.inner.elites_to_adapt
+    def num_elites_to_adapt(self):
+        return self.inner.num_elites_to_adapt
 
     def init(self, x0=None):
         no = jnp.zeros(BATCH, bool)
@@ -91,7 +91,7 @@ class Recorder(Emitter):
         )
         return Told(inner, improvements, improved, valid, finished)
 
-    def restarts(self, state):
+    def num_restarts(self, state):
         return self.inner.restarts(state.inner)
 
 
@@ -110,7 +110,7 @@ def algorithm():
         GridArchive((8, 8), -1.0, 1.0),
         np.zeros(SOL),
         0.5,
-        emitters=EMITTERS,
+        num_emitters=EMITTERS,
         batch_size=EACH,
         num_init_points=20,
         num_empty_points=EMPTY,

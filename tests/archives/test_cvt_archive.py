@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from ribs.archives import CVTArchive as PyribsCVT
 
-from gloam.archives import CVTArchive, cvt, kmeans_centroids, neighbors
+from gloam.archives import CVTArchive, cvt_archive, kmeans_centroids
+from gloam.archives import nearest_centroids as neighbors
 
 U = 2.0**-24  # float32 rounds by at most this share
 
@@ -352,7 +353,7 @@ def test_centroids_are_laid_out_once_and_when_they_are_needed(monkeypatch):
         laid_out.append(1)
         return neighbors.lanes(*arguments, **options)
 
-    monkeypatch.setattr(cvt, "lanes", lanes)
+    monkeypatch.setattr(cvt_archive, "lanes", lanes)
     archive = CVTArchive(np.random.default_rng(0).random((30, 2)))
     assert archive.lanes is None
     assert laid_out == []

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gloam
-from gloam.archives import Faiss, FaissIndex, cvt, faiss_building, index_choice
+from gloam.archives import Faiss, FaissIndex, cvt_archive, faiss_building, faiss_settings
 from gloam.archives.faiss_settings import chosen_index
 from gloam.drivers.splitting import split
 from gloam.formats import objects
@@ -304,12 +304,12 @@ def builds(monkeypatch):
         made.append(arguments[2].kind)
         return faiss_building.build_index(*arguments, **options)
 
-    monkeypatch.setattr(cvt, "build_index", build)
+    monkeypatch.setattr(cvt_archive, "build_index", build)
     return made
 
 
 def test_a_program_on_the_device_needs_no_index(builds, monkeypatch):
-    monkeypatch.setattr(index_choice, "LARGE", 1000)
+    monkeypatch.setattr(faiss_settings, "LARGE", 1000)
     searched = algorithm("auto")
     assert searched.elites.index_settings == Faiss()
     gloam.run(jnp.tanh, searched, iterations=2, progress=False)
@@ -331,13 +331,13 @@ def test_an_index_is_built_once_for_an_archive_and_its_copies(builds, tmp_path):
 
 
 def test_an_index_goes_with_its_centroids(builds):
-    made = len(cvt._INDEXES._values)
+    made = len(cvt_archive._INDEXES._values)
     archive = gloam.CVTArchive(clustered(500, 3)[0], index="flat")
     assert archive.index is not None
-    assert len(cvt._INDEXES._values) == made + 1
+    assert len(cvt_archive._INDEXES._values) == made + 1
     del archive
     gc.collect()
-    assert len(cvt._INDEXES._values) == made
+    assert len(cvt_archive._INDEXES._values) == made
 
 
 def test_what_is_built_changes_neither_equality_nor_files_nor_programs(builds):
@@ -377,7 +377,7 @@ def test_archives_of_usual_size_are_exact():
 @pytest.fixture
 def no_faiss(monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
-    monkeypatch.setattr(index_choice.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(faiss_settings.importlib.util, "find_spec", lambda name: None)
 
 
 @pytest.mark.parametrize("index", [*KINDS, Faiss()])

@@ -186,7 +186,7 @@ def test_the_first_fit_brings_the_discount_near_f_min_at_random_cells(f_min, f_m
     archive = GridArchive((40, 40), (-2.0, 10.0), (6.0, 30.0), f_min=f_min)
     model = DiscountModel(archive.lower, archive.upper, f_min=f_min, f_max=f_max)
     rng = np.random.default_rng(7)
-    cells = jnp.asarray(rng.permutation(archive.num_cells)[: model.initial_centers])
+    cells = jnp.asarray(rng.permutation(archive.num_cells)[: model.num_initial_centers])
     centers = archive.centers_of(cells)
     state = initial(model, centers, jnp.asarray(np.ones(1000, bool)), jax.random.key(7))
     others = jnp.asarray(rng.integers(0, archive.num_cells, 300))
@@ -366,8 +366,8 @@ def test_a_network_that_cannot_serve_is_refused(network):
         {"learning_rate": 0.0},
         {"learning_rate": -1e-3},
         {"train_batch_size": 0},
-        {"epochs": 0},
-        {"epochs": 2.0},
+        {"max_epochs": 0},
+        {"max_epochs": 2.0},
         {"cutoff": -0.1},
         {"cutoff": float("inf")},
     ],

@@ -12,7 +12,8 @@ import optax
 import pytest
 
 import gloam
-from gloam.discounts import DiscountModel, TorchNetwork, from_torch, torch_network
+from gloam.discounts import DiscountModel, TorchNetwork, from_torch
+from gloam.discounts.networks import torch_network
 from gloam.discounts.networks.mlp import outputs
 from gloam.discounts.training import Trained, fit
 

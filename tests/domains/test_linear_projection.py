@@ -162,7 +162,7 @@ def test_name_start_and_edge_are_the_papers(measures):
 
 
 def test_two_measures_have_a_grid_of_100_by_100():
-    archive = LinearProjection(2).elites()
+    archive = LinearProjection(2).archive()
     assert isinstance(archive, GridArchive)
     assert archive.shape == (100, 100)
     np.testing.assert_array_equal(archive.lower, [-256, -256])
@@ -221,7 +221,7 @@ def test_centroids_are_made_once_and_cached(tmp_path, monkeypatch):
     np.save(cached, made / 2)
     np.testing.assert_array_equal(domain.archive().centroids, made / 2)
     # Another solution size has other bounds, so other centroids.
-    LinearProjection(10, solution_dim=50).elites()
+    LinearProjection(10, solution_dim=50).archive()
     assert len(list((tmp_path / "cache").iterdir())) == 2
 
 
@@ -246,7 +246,7 @@ def test_the_cache_is_where_the_environment_says(variables, folder, monkeypatch)
         return np.eye(dimensions, dtype=np.float32)
 
     monkeypatch.setattr(linear_projection, "kmeans_centroids", remember)
-    LinearProjection(10).elites()
+    LinearProjection(10).archive()
     (cache,) = caches
     assert str(cache.parent) == folder
 

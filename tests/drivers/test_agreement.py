@@ -6,6 +6,7 @@ import numpy as np
 
 import gloam
 from gloam.drivers import search as ask_tell
+from gloam.drivers.fused_driver import FusedDriver
 
 from .conftest import assert_same_bits, evaluate
 

@@ -9,6 +9,7 @@ import pytest
 
 import gloam
 from gloam.domains import Domain
+from gloam.drivers.fused_driver import FusedDriver
 
 from .conftest import evaluate, small_algorithms
 

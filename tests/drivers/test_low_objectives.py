@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gloam
+from gloam.drivers.fused_driver import FusedDriver
 
 BATCH = 24
 

@@ -31,7 +31,7 @@ def dms(number: float, array: np.ndarray) -> gloam.DMS:
         alpha=number,
         f_max=1 + number,
         learning_rate=number / 100,
-        epochs=int(10 * number),
+        max_epochs=int(10 * number),
         cutoff=number,
         restart=RestartEvery(int(20 * number)),
         num_init_points=12,

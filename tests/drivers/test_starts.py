@@ -6,6 +6,7 @@ import pytest
 
 import gloam
 from gloam.domains import LinearProjection, Triangles
+from gloam.drivers.fused_driver import FusedDriver
 from gloam.experiments.presets import paper_algorithm
 
 from .conftest import assert_same_bits
@@ -122,7 +123,7 @@ def test_a_wrong_start_is_refused():
         def x0_of(self, seed):
             return np.zeros(7)
 
-    domain = Wrong(IMAGES, triangles=3, canvas=(4, 4))
+    domain = Wrong(IMAGES, num_triangles=3, canvas=(4, 4))
     with pytest.raises(ValueError, match="x0_of: expected 24 numbers, as x0 has, got 7 for seed 1"):
         FusedDriver(domain, algorithm_of(domain), [1])
 

@@ -25,7 +25,7 @@ ELITES = 100.0 + jnp.arange(EMITTERS * SOL, dtype=jnp.float32).reshape(EMITTERS,
 NONE = jnp.zeros((0, SOL))
 
 emitters_of = partial(
-    CmaEmitters, x0=np.linspace(-1, 1, SOL), sigma0=0.5, emitters=EMITTERS, batch_size=EACH
+    CmaEmitters, x0=np.linspace(-1, 1, SOL), sigma0=0.5, num_emitters=EMITTERS, batch_size=EACH
 )
 
 compiled_ask = eqx.filter_jit(lambda emitter, state, key: emitter.ask(state, NONE, key=key))
@@ -288,7 +288,7 @@ def test_basic_restart_leaves_sound_emitters_alone(worn):
         )
         assert restarted(after) == [False] * 3
         assert (after.gaussians.generation == 4).all()
-        assert emitter.restarts(after) == emitter.restarts(state) == 0
+        assert emitter.num_restarts(after) == emitter.num_restarts(state) == 0
 
 
 def test_scheduled_restarts_come_for_all_emitters_together():
@@ -302,7 +302,7 @@ def test_scheduled_restarts_come_for_all_emitters_together():
                 assert_fresh_at_its_elite(state, number)
         assert len(set(state.gaussians.generation.tolist())) == 1
         generations.append(int(state.gaussians.generation[0]))
-        restarts.append(int(emitter.restarts(state)))
+        restarts.append(int(emitter.num_restarts(state)))
     assert generations == [1, 2, 3, 0, 1, 2, 3, 0, 1]
     assert restarts == [0, 0, 0, 3, 3, 3, 3, 6, 6]
 
@@ -318,7 +318,7 @@ def test_emitters_without_improvement_restart(worn):
     assert_fresh_at_its_elite(after, 1)
     order = np.argsort(-values[0])
     assert_close(gaussian(after, 0), by_hand(state, proposal, 0, order, 3))
-    assert emitter.restarts(after) == 1
+    assert emitter.num_restarts(after) == 1
 
 
 @pytest.mark.parametrize(("span", "flat"), [(0.0, True), (5e-13, True), (2e-12, False)])
@@ -357,7 +357,7 @@ def test_a_degenerate_emitter_restarts(worn, name, value):
     after = adapt(emitter, state, proposal, values)
     assert restarted(after) == [False, True, False]
     assert_fresh_at_its_elite(after, 1)
-    assert emitter.restarts(after) == 1
+    assert emitter.num_restarts(after) == 1
 
 
 def test_a_covariance_that_cannot_be_factorised_restarts(worn):
@@ -463,7 +463,7 @@ def test_draws_outside_are_repeated_not_clipped():
         ({"sigma0": "0.5"}, "sigma0: expected a finite number > 0, got '0.5'"),
         ({"num_emitters": 0}, "emitters: expected a whole number >= 1, got 0"),
         ({"num_emitters": 1.5}, r"emitters: expected a whole number >= 1, got 1\.5"),
-        ({"each": 1}, "expected a whole number >= 2, got 1. CMA-ES ranks"),
+        ({"batch_size": 1}, "expected a whole number >= 2, got 1. CMA-ES ranks"),
         ({"restart": "basic"}, r"restart: expected RestartRule, got str 'basic'. Use BasicRestart"),
         ({"restart": 100}, "restart: expected RestartRule, got int 100"),
         ({"selection": "mu"}, "selection: expected SelectionRule, got str 'mu'. Use MuSelection"),

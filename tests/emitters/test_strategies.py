@@ -204,7 +204,7 @@ def test_large_solutions_get_limited_memory_unless_told_otherwise():
     [
         ({"strategy": "full"}, r"strategy: expected Strategy, got str.*CMAES\(\)"),
         (
-            {"strategy": LMMAES(), "each": 36},
+            {"strategy": LMMAES(), "batch_size": 36},
             "batch_size: expected less than half of 10.*got 36.*CMAES",
         ),
     ],

@@ -38,7 +38,7 @@ DMS = {
     "network": None,
     "learning_rate": 1e-3,
     "train_batch_size": 4,
-    "epochs": 2,
+    "max_epochs": 2,
     "cutoff": 0.05,
 }
 
@@ -103,7 +103,10 @@ ARCHIVES = {
 }
 
 OTHERS = {
-    "CmaEmitters": (emitters.CmaEmitters, {"x0": X0, "sigma0": 0.5, "num_emitters": 2, "each": 3}),
+    "CmaEmitters": (
+        emitters.CmaEmitters,
+        {"x0": X0, "sigma0": 0.5, "num_emitters": 2, "batch_size": 3},
+    ),
     "Variation": (
         emitters.Variation,
         {"x0": X0, "sigma": 0.5, "line_sigma": 0.0, "batch_size": 4, "lower": -1, "upper": 1},

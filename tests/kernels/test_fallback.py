@@ -13,6 +13,7 @@ import gloam
 from gloam import kernels
 from gloam.discounts.networks import host_call
 from gloam.drivers import search as search_module
+from gloam.drivers.fused_driver import FusedDriver
 from gloam.drivers.fused_program import fused_program
 
 MODULES = ("cholesky", "minibatch", "nearest")
@@ -155,7 +156,7 @@ def experimental():
     return [name for name in sys.modules if name.startswith(kinds)]
 assert not experimental(), experimental()
 domain = gloam.domains.LinearProjection(measure_dim=2, solution_dim=4)
-algorithm = gloam.DMS(domain.archive(), domain.x0, 0.5, num_emitters=1, batch_size=4, num_empty_points=4)
+algorithm = gloam.DMS(domain.archive(), domain.x0, 0.5, num_emitters=1, batch_size=4)
 gloam.run(domain, algorithm, iterations=1, progress=False)
 gloam.optimize(lambda x: (-(x**2).sum(1), x[:, :2]), algorithm, 1, progress=False)
 assert not experimental(), experimental()

@@ -13,6 +13,7 @@ from gloam import kernels
 from gloam.discounts import MLP
 from gloam.discounts.mlp_sweep import by_kernel, fast_sweep
 from gloam.discounts.training import Trained, fit
+from gloam.drivers.fused_driver import FusedDriver
 from gloam.kernels import cholesky as cholesky_
 from gloam.kernels import minibatch, nearest
 from gloam.kernels.blocks import padded

@@ -16,6 +16,7 @@ from matplotlib.image import AxesImage
 
 import gloam
 from gloam import step
+from gloam.drivers.fused_driver import FusedDriver
 from gloam.drivers.metrics import snapshot_arrays
 from gloam.formats.config import describe
 from gloam.formats.states import state_from

@@ -44,7 +44,7 @@ class FaissIndex:
         milliseconds: Time of a search of ``timed`` points when the index was built.
         timed: How many points that was.
         by_differences: Whether products of float32 numbers cannot tell centroids apart, see
-            `gloam.archives.nearest_centroids`; an exact comparison with all of them is then in float64.
+            `gloam.archives.nearest_centroids`; an exact comparison is then in float64.
     """
 
     def __init__(

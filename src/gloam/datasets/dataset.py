@@ -53,7 +53,7 @@ class Dataset:
         >>> data = Dataset(np.array([[0.0, 1.0], [2.0, 3.0], [0.0, 1.0]]), labels=["a", "b", "a"])
         >>> data
         Dataset(2 items of shape (2,), 2 labels, 1 duplicate merged)
-        >>> data.place.tolist(), data.archive().cells
+        >>> data.place.tolist(), data.archive().num_cells
         ([0, 1, 0], 2)
     """
 

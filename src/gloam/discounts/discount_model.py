@@ -46,7 +46,7 @@ class DiscountModel(Discount):
             when the loss is at most ``cutoff * (f_max - f_min)``.
         network: Any Equinox module, see `gloam.discounts.networks`; by default the paper's MLP.
         shape: Of one row of measures, ``(28, 28)`` for images; by default they are flat.
-        num_empty_points: Number of empty cells whose centres are trained to ``f_min`` in each iteration.
+        num_empty_points: Number of empty cells that are trained to ``f_min`` in each iteration.
         num_init_points: Number of cells for the first fit.
         learning_rate: Of Adam, whose memory is kept through the run.
         train_batch_size, max_epochs, cutoff: Of each fit.

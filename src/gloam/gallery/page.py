@@ -66,7 +66,7 @@ def page(
     table = ordered(matches, "objective")
     shown = table.iloc[spread(len(table), limit)]
     thresholds = panels.Thresholds(matches)
-    template = resources.files("gloam.plots").joinpath("page.html").read_text("utf-8")
+    template = resources.files("gloam.gallery").joinpath("page.html").read_text("utf-8")
     script = template.rpartition("<script>")[2].partition("</script>")[0]
     heading = html.escape(title or "Solutions beside their items")
     orders = _orders(matches, shown)
