@@ -24,7 +24,7 @@ ALLOWED = {
     "kernels": set(),
     "terminal": set(),
     "records": {"checks"},
-    "num_emitters": _BASE,
+    "emitters": _BASE,
     "archives": _BASE,
     "discounts": _BASE,
     "algorithms": _BASE | _PIECES,

@@ -92,7 +92,7 @@ class Recorder(Emitter):
         return Told(inner, improvements, improved, valid, finished)
 
     def num_restarts(self, state):
-        return self.inner.restarts(state.inner)
+        return self.inner.num_restarts(state.inner)
 
 
 class Pairing(Algorithm):

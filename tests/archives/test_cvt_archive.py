@@ -267,14 +267,14 @@ def test_kmeans_depends_on_its_arguments_alone():
 
 def test_kmeans_centroids_lie_inside_the_box():
     lower, upper = np.array([-2.0, 999.0, 0.0]), np.array([-1.0, 1001.0, 1e-3])
-    centroids = kmeans_centroids(40, lower, upper, 3, iterations=5)
+    centroids = kmeans_centroids(40, lower, upper, 3, num_iterations=5)
     assert ((centroids >= lower) & (centroids <= upper)).all()
     assert len(np.unique(centroids, axis=0)) == 40
 
 
 def test_kmeans_is_a_fixed_point_of_lloyds_step():
     # 200 rounds are more than 300 points need to settle in 5 cells.
-    centroids = kmeans_centroids(5, 0, 1, 2, seed=1, samples=300, iterations=200)
+    centroids = kmeans_centroids(5, 0, 1, 2, seed=1, num_samples=300, num_iterations=200)
     points = np.random.default_rng(1).uniform(0, 1, (300, 2))
     owner = np.square(points[:, None] - centroids).sum(axis=2).argmin(axis=1)
     means = [points[owner == cell].mean(axis=0) for cell in range(5)]
@@ -285,7 +285,7 @@ def test_kmeans_is_a_fixed_point_of_lloyds_step():
 # More samples than one part of 4096, and a last part that is not full.
 @pytest.mark.parametrize(("cells", "samples"), [(40, 5000), (600, None)])
 def test_kmeans_is_better_than_random_centroids(cells, samples):
-    trained = kmeans_centroids(cells, 0, 1, 2, samples=samples)
+    trained = kmeans_centroids(cells, 0, 1, 2, num_samples=samples)
     rng = np.random.default_rng(7)
     points = rng.uniform(0, 1, (4000, 2))
 
@@ -316,15 +316,15 @@ def test_kmeans_cache_of_another_shape_is_refused(tmp_path, cells, dimensions):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"cells": 0}, "cells: expected a whole number >= 1, got 0"),
-        ({"dimensions": 0}, "dimensions: expected a whole number >= 1, got 0"),
-        ({"samples": 3}, "samples: expected a whole number >= 4, got 3"),
+        ({"num_cells": 0}, "num_cells: expected a whole number >= 1, got 0"),
+        ({"measure_dim": 0}, "measure_dim: expected a whole number >= 1, got 0"),
+        ({"num_samples": 3}, "num_samples: expected a whole number >= 4, got 3"),
         ({"lower": 1}, "expected lower < upper in every dimension"),
     ],
 )
 def test_kmeans_wrong_arguments_are_explained(arguments, message):
     with pytest.raises(ValueError, match=message):
-        kmeans_centroids(**({"cells": 4, "lower": 0, "upper": 1, "dimensions": 2} | arguments))
+        kmeans_centroids(**({"num_cells": 4, "lower": 0, "upper": 1, "measure_dim": 2} | arguments))
 
 
 # The authors' centroids

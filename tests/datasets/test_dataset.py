@@ -151,12 +151,12 @@ def test_items_of_one_direction_are_refused_for_cosine_and_merged_by_normalizing
     merged = data.normalized()
     assert merged.names == ["0", "2"]
     assert merged.place.tolist() == [0, 0, 1]
-    assert merged.archive("cosine").cells == 2
+    assert merged.archive("cosine").num_cells == 2
 
 
 def test_a_row_of_zeros_is_refused_for_cosine_only():
     data = Dataset(np.r_[vectors(9, 4), np.zeros((1, 4))])
-    assert data.archive().cells == 10
+    assert data.archive().num_cells == 10
     message = "items: expected no rows of zeros for the cosine metric, got zeros in row 9."
     with refused(message):
         data.archive("cosine")

@@ -197,7 +197,7 @@ def test_the_first_fit_brings_the_discount_near_f_min_at_random_cells(f_min, f_m
 
 
 @pytest.mark.parametrize(
-    "network", [lambda: MLP(2), lambda: CNN((1, 2)), lambda: Frozen(jnp.tanh, measures=2)]
+    "network", [lambda: MLP(2), lambda: CNN((1, 2)), lambda: Frozen(jnp.tanh, measure_shape=2)]
 )
 @pytest.mark.parametrize(
     ("f_min", "f_max"), [(-1e6, 1.0), (-1000.0, 1.0), (-1.0, 0.0), (0.0, 1.0), (10.0, 11.0)]

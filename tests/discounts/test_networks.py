@@ -139,7 +139,7 @@ def test_weights_start_uniform_within_one_over_root_fan_in():
 
 @pytest.mark.parametrize(
     "network",
-    [CNN((5, 7, 3), channels=(3, 5), hidden=7), Frozen(jnp.tanh, MLP(3, (8,)), measures=3)],
+    [CNN((5, 7, 3), channels=(3, 5), hidden=7), Frozen(jnp.tanh, MLP(3, (8,)), measure_shape=3)],
     ids=["CNN", "Frozen"],
 )
 def test_a_key_gives_other_weights_of_the_same_shapes_and_always_the_same(network):
@@ -226,7 +226,7 @@ def big_and_small():
             Rectifier(0.0),
         ]
     )
-    return Frozen(embed, MLP(4 * 6 * 6, (16,)), measures=64)
+    return Frozen(embed, MLP(4 * 6 * 6, (16,)), measure_shape=64)
 
 
 def test_only_the_head_is_trained_and_remembered():
@@ -270,7 +270,7 @@ def test_the_model_with_a_frozen_part_is_head_after_embedding_of_scaled_measures
 
 
 def test_a_point_is_embedded_once_for_a_fit_and_not_in_every_epoch():
-    model = model_of(Frozen(jnp.tanh, measures=64))
+    model = model_of(Frozen(jnp.tanh, measure_shape=64))
     centers, real = jnp.zeros((8, 64)), jnp.ones(8, bool)
     program = jax.make_jaxpr(lambda key: model.init(centers, real, key=key))(jax.random.key(0))
     loops = [part for part in program.eqns if part.primitive.name == "while"]
@@ -291,7 +291,7 @@ def test_fresh_weights_for_the_head_leave_the_frozen_part():
     other = network.reinitialized(key=jax.random.key(3))
     assert_same_bits(other.embed, network.embed)
     assert not np.isin(other.head.weights[0], network.head.weights[0]).any()
-    fixed = Frozen(jnp.tanh, eqx.nn.Linear(3, 1, key=jax.random.key(0)), measures=3)
+    fixed = Frozen(jnp.tanh, eqx.nn.Linear(3, 1, key=jax.random.key(0)), measure_shape=3)
     assert_same_bits(fixed.reinitialized(key=jax.random.key(3)), fixed)
 
 
@@ -299,13 +299,13 @@ def test_the_default_head_fits_an_embedding_of_any_shape_and_kind():
     def embed(row):
         return jnp.stack([row, row]).astype(jnp.bfloat16)
 
-    network = Frozen(embed, measures=3)
+    network = Frozen(embed, measure_shape=3)
     assert network.head.weights[0].shape == (6, 128)
     assert network.features(jnp.ones(3)).dtype == jnp.float32
 
 
 def test_weights_in_numpy_are_put_on_the_device_once():
-    network = Frozen(Linear(uniform((5, 3), seed=0), None), measures=3)  # pyright: ignore
+    network = Frozen(Linear(uniform((5, 3), seed=0), None), measure_shape=3)  # pyright: ignore
     assert isinstance(network.embed.weight, jax.Array)
 
 
@@ -503,13 +503,13 @@ def first_of(row):
 )
 def test_parts_that_do_not_fit_are_refused(message, arguments):
     with pytest.raises(ValueError, match=message):
-        Frozen(*arguments, measures=6)
+        Frozen(*arguments, measure_shape=6)
 
 
 @pytest.mark.parametrize("measures", [0, 2.0, None])
 def test_the_measures_of_a_frozen_network_are_a_whole_number(measures):
     with pytest.raises(ValueError, match=r"^measures: expected a whole number >= 1, got "):
-        Frozen(jnp.tanh, measures=measures)
+        Frozen(jnp.tanh, measure_shape=measures)
 
 
 @pytest.mark.parametrize(("shape", "hidden"), [((5,), (16, 8)), ((2, 3), (7,)), ((4,), ())])

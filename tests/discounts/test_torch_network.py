@@ -49,7 +49,7 @@ def dms(network, images=IMAGES):
         num_empty_points=8,
         network=network,
         cutoff=0.0,
-        epochs=2,
+        max_epochs=2,
     )
 
 
@@ -266,7 +266,9 @@ def test_a_run_is_resumed_to_the_same_bits(torch, tmp_path):
 
 
 def test_the_fused_driver_refuses_it(torch):
-    algorithm = dms(gloam.discounts.Frozen(jnp.ravel, TorchNetwork(perceptron(torch)), measures=30))
+    algorithm = dms(
+        gloam.discounts.Frozen(jnp.ravel, TorchNetwork(perceptron(torch)), measure_shape=30)
+    )
     message = r"network: expected one that JAX computes, got a TorchNetwork.*from_torch.*optimize"
     with pytest.raises(ValueError, match=message):
         gloam.run(lambda x: x[:, :30], algorithm, iterations=1, progress=False)

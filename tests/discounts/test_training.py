@@ -228,7 +228,7 @@ def alone_and_among_garbage(rows):
     inputs, targets = problem(21)
     x, y, real = with_garbage(inputs[:rows], targets[:rows], 64 - rows)
     key = jax.random.key(1)
-    options = {"batch_size": 32, "max_epochs": 5}
+    options = {"batch_size": 32, "epochs": 5}
     alone = fitted(fresh(), inputs, targets, np.arange(21) < rows, 0.0, key, **options)
     return alone, fitted(fresh(), x, y, real, 0.0, key, **options)
 
@@ -262,7 +262,7 @@ def test_minibatches_are_those_of_the_real_rows_alone(size):
 
 def test_without_any_real_row_nothing_changes():
     inputs, targets = problem(40)
-    options = {"batch_size": 8, "max_epochs": 5}
+    options = {"batch_size": 8, "epochs": 5}
     key = jax.random.key(0)
     start, _, _ = fitted(fresh(), inputs, targets, np.ones(40, bool), 0.0, key, **options)
     got, _, epochs = fitted(start, inputs, targets, np.zeros(40, bool), 0.0, key, **options)
@@ -276,7 +276,7 @@ def test_a_vmap_over_masks_is_a_call_for_each():
     # All rows; seven of them, so that most minibatches are padding; and none.
     masks = np.stack([rows < 40, rows % 6 == 1, rows < 0])
     start, keys = fresh(), jax.random.split(jax.random.key(4), 3)
-    options = {"batch_size": 8, "max_epochs": 5}
+    options = {"batch_size": 8, "epochs": 5}
     # The cutoff lets the masks stop after different numbers of epochs.
     singles = [
         fitted(start, inputs, targets, mask, 0.6, key, **options)

@@ -73,7 +73,7 @@ def constant(value, **options):
     ],
 )
 def test_sphere_worked_by_hand(value, objective, measure):
-    got, measures = constant(value, measures=2, objective="sphere")
+    got, measures = constant(value, measure_dim=2, objective="sphere")
     # A hundred squares near 50 add up in float32, then are divided.
     assert got == pytest.approx(objective, abs=1e-5)
     np.testing.assert_allclose(measures, [measure, measure], rtol=1e-6, atol=1e-6)
@@ -92,14 +92,14 @@ def test_sphere_worked_by_hand(value, objective, measure):
 )
 def test_rastrigin_worked_by_hand(value, raw):
     worst = 7.168**2 - 10 * math.cos(2 * math.pi * 7.168) + 10
-    got, _ = constant(value, measures=2, objective="rastrigin")
+    got, _ = constant(value, measure_dim=2, objective="rastrigin")
     # The slope of the cosine, 63, carries the rounding of the value; a hundred terms add up.
     assert got == pytest.approx(1 - raw / worst, abs=2e-5)
 
 
 @pytest.mark.parametrize("value", [0.0, -5.12, 2.048, 1000.0])
 def test_flat_is_one_everywhere(value):
-    assert constant(value, measures=10, objective="flat")[0] == 1.0
+    assert constant(value, measure_dim=10, objective="flat")[0] == 1.0
 
 
 def test_beyond_the_edge_a_number_counts_for_its_inverse():
@@ -140,7 +140,7 @@ def test_measures_stay_within_the_bounds_and_no_objective_is_above_one(solutions
 
 @pytest.mark.parametrize(("measures", "solution"), [(3, 100), (7, 100), (2, 5)])
 def test_a_solution_that_does_not_divide_into_blocks_is_refused(measures, solution):
-    expected = rf"solution: expected a multiple of the {measures} measures, got {solution}"
+    expected = rf"solution_dim: expected a multiple of the {measures} measures, got {solution}"
     with pytest.raises(ValueError, match=expected):
         LinearProjection(measures, solution_dim=solution)
 

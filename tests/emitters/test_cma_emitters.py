@@ -134,7 +134,7 @@ def test_every_emitter_starts_at_x0():
     state = emitters_of().init()
     for number in range(EMITTERS):
         assert_equal(gaussian(state, number), cma_es.start(emitters_of().x0, 0.5))
-    assert emitters_of().restarts(state) == 0
+    assert emitters_of().num_restarts(state) == 0
 
 
 # Ranking and selection

@@ -59,7 +59,7 @@ EXAMPLES = [
         gloam.CVTArchive(IMAGES),
         np.zeros(40),
         0.5,
-        network=discounts.Frozen(STACK, discounts.MLP(1, (4,)), measures=16),
+        network=discounts.Frozen(STACK, discounts.MLP(1, (4,)), measure_shape=16),
         restart=emitters.RestartWithoutImprovement(),
         strategy=emitters.LMMAES(3),
         **CMA,

@@ -131,7 +131,7 @@ def test_outside_of_drivers_the_twins_run_too(forced):
 
 
 def test_kmeans_falls_back(forced):
-    centroids, warnings_ = warned(lambda: gloam.kmeans_centroids(5, 0, 1, 2, iterations=2))
+    centroids, warnings_ = warned(lambda: gloam.kmeans_centroids(5, 0, 1, 2, num_iterations=2))
     assert centroids.shape == (5, 2)
     assert warnings_ == 1
 

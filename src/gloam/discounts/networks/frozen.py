@@ -20,21 +20,21 @@ class Frozen(eqx.Module):
     embedding: it may be far larger than a network that could be trained as the search runs.
 
     Args:
-        embed: Maps one row of measures, in the shape that ``measures`` says, to an array of any
+        embed: Maps one row of measures, in the shape that ``measure_shape`` says, to an array of any
             shape: an Equinox module, or a function. It sees measures scaled to [-1, 1], as every
             network does. Prefer a module: a run folder can store it if it is made of parts of
             gloam, Equinox and JAX, as `from_torch` makes them; and weights inside a function become
             constants of the compiled program.
         head: Maps the embedding, as a flat row, to a number; by default the paper's MLP.
-        measures: Size of the input, ``784``, or its shape, ``(28, 28)``.
+        measure_shape: Number of measures, ``784``, or its shape, ``(28, 28)``.
         key: Randomness of the default head's weights.
 
     Example:
         >>> embed = eqx.nn.Linear(784, 50, key=jax.random.key(0))
-        >>> network = Frozen(embed, measures=784)
+        >>> network = Frozen(embed, measure_shape=784)
         >>> network(jnp.zeros(784)).shape, network.head.weights[0].shape
         ((), (50, 128))
-        >>> columns = Frozen(lambda image: image.mean(axis=0), measures=(28, 28))
+        >>> columns = Frozen(lambda image: image.mean(axis=0), measure_shape=(28, 28))
         >>> columns.head.weights[0].shape
         (28, 128)
     """
@@ -49,7 +49,7 @@ class Frozen(eqx.Module):
         embed: Callable[[Array], Array],
         head: eqx.Module | None = None,
         *,
-        measures: int | Sequence[int],
+        measure_shape: int | Sequence[int],
         key: PRNGKeyArray | None = None,
     ):
         checks.expect(
@@ -59,8 +59,8 @@ class Frozen(eqx.Module):
         self.embed = jax.tree.map(
             lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, embed
         )
-        sizes = measures if isinstance(measures, Sequence) else (measures,)
-        sizes = tuple(checks.integer("measures", size, minimum=1) for size in sizes)
+        sizes = measure_shape if isinstance(measure_shape, Sequence) else (measure_shape,)
+        sizes = tuple(checks.integer("measure_shape", size, minimum=1) for size in sizes)
         self.shape = sizes if len(sizes) > 1 else ()
         size = _output("embed", self.embed, self.features, sizes).shape[0]
         self.head = MLP(size, key=key) if head is None else head
@@ -91,7 +91,7 @@ class Frozen(eqx.Module):
 def stages(network: eqx.Module) -> tuple[Callable[[Array], Array], eqx.Module]:
     """A network as what is computed of a point once, and what training changes.
 
-    >>> embed, head = stages(Frozen(jnp.tanh, measures=3))
+    >>> embed, head = stages(Frozen(jnp.tanh, measure_shape=3))
     >>> embed(jnp.zeros(3)).shape, type(head).__name__
     ((3,), 'MLP')
     """

@@ -74,7 +74,7 @@ class MLP(eqx.Module):
     Weights and biases start uniform in ``+-1/sqrt(fan_in)``, which is PyTorch's default.
 
     Args:
-        measures: Size of the input; a row with a shape is made flat.
+        measure_dim: Number of measures; a row with a shape is made flat.
         hidden: Sizes of the hidden layers.
         key: Randomness of the weights.
 
@@ -88,9 +88,13 @@ class MLP(eqx.Module):
     biases: list[Float[Array, "..."]]
 
     def __init__(
-        self, measures: int, hidden: Sequence[int] = (128, 128), *, key: PRNGKeyArray | None = None
+        self,
+        measure_dim: int,
+        hidden: Sequence[int] = (128, 128),
+        *,
+        key: PRNGKeyArray | None = None,
     ):
-        sizes = [checks.integer("measures", measures, minimum=1)]
+        sizes = [checks.integer("measure_dim", measure_dim, minimum=1)]
         sizes += [*checks.integers("hidden", hidden, minimum=1), 1]
         self.weights, self.biases = first_weights(tuple(pairwise(sizes)), key)
 
