@@ -9,7 +9,7 @@ import gloam
 
 SOURCE = Path(gloam.__file__).parent
 
-_BASE = {"records", "checks", "files", "draws", "kernels", "terminal"}
+_BASE = {"records", "checks", "files", "cache", "draws", "devices", "kernels", "terminal"}
 _PIECES = {"emitters", "archives", "discounts"}
 _CORE = _BASE | _PIECES | {"algorithms", "step", "_version"}
 
@@ -20,11 +20,13 @@ ALLOWED = {
     "_version": set(),
     "checks": set(),
     "files": set(),
+    "cache": set(),
+    "devices": set(),
     "draws": set(),
-    "kernels": set(),
+    "kernels": {"devices"},
     "terminal": set(),
     "records": {"checks"},
-    "num_emitters": _BASE,
+    "emitters": _BASE,
     "archives": _BASE,
     "discounts": _BASE,
     "algorithms": _BASE | _PIECES,
