@@ -9,7 +9,7 @@ import tyro
 
 from gloam import checks, datasets
 from gloam.algorithms import DMS
-from gloam.archives import IndexName
+from gloam.archives.faiss_settings import IndexName
 from gloam.cli import user_code
 from gloam.cli.outputs import write_new
 from gloam.datasets import Dataset, Matches
