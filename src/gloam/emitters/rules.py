@@ -16,7 +16,7 @@ class SelectionRule(eqx.Module):
     def parents(
         self, batch_size: int, improved: Int[Array, " emitters"]
     ) -> Int[Array, " emitters"]:
-        """Number of parents of each emitter, ``improved`` of whose solutions improved the archive."""
+        """Number of parents of each emitter; ``improved`` of its solutions improved the archive."""
 
 
 class MuSelection(SelectionRule):

@@ -21,7 +21,7 @@ def kaiser_beta(num_taps: int, width: float) -> float:
 
     Example:
         >>> round(kaiser_beta(12, 0.4), 3)
-        2.517
+        3.34
     """
     attenuation = 2.285 * (num_taps - 1) * np.pi * width + 7.95
     if attenuation > 50:
