@@ -136,6 +136,7 @@ def _download(name: str, path: Path, source: Source, progress: bool) -> None:
 
 def _continue(url: str, part: Path, progress: bool) -> None:
     """Append to ``part`` what it lacks of the file at ``url``."""
+    # Not by pooch, which downloads a file from its beginning each time.
     have = part.stat().st_size if part.is_file() else 0
     request = urllib.request.Request(url, headers={"User-Agent": "gloam"})
     if have:
