@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from ribs.archives import CVTArchive as PyribsCVT
 
+from gloam import devices
 from gloam.archives import CVTArchive, cvt_archive, kmeans_centroids
 from gloam.archives import nearest_centroids as neighbors
 
@@ -61,7 +62,7 @@ def test_indices_agree_with_float64(cells, meas):
 @pytest.fixture
 def gpu_index_of(monkeypatch):
     """The search as it is written for a GPU, in small blocks."""
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(devices, "platform", lambda: "gpu")
     monkeypatch.setattr(neighbors, "_BLOCK", 64)
     return eqx.filter_jit(lambda archive, measures: archive.index_of(measures))
 

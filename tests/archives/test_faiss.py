@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import gloam
+from gloam import devices
 from gloam.archives import Faiss, FaissIndex, cvt_archive, faiss_building, faiss_settings
 from gloam.archives.faiss_settings import chosen_index
 from gloam.drivers.splitting import split
@@ -364,7 +365,7 @@ def test_what_is_built_changes_neither_equality_nor_files_nor_programs(builds):
     ],
 )
 def test_the_size_chooses_unless_somebody_does(index, cells, backend, kind, monkeypatch):
-    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    monkeypatch.setattr(devices, "platform", lambda: backend)
     settings = chosen_index(index, cells, 784)
     assert (settings and settings.kind) == kind
     assert not isinstance(index, Faiss) or settings == index

@@ -8,15 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gloam.archives import (
-    CVTArchive,
-    GridArchive,
-    Store,
-    add,
-    empty_store,
-    random_elites,
-    random_empty_cells,
-)
+from gloam import devices
+from gloam.archives import CVTArchive, GridArchive
+from gloam.archives.store import Store, add, empty_store, random_elites, random_empty_cells
 from gloam.records import Batch
 
 SIZE = 8
@@ -291,7 +285,7 @@ def test_random_elites_are_the_same_on_every_device(occupied, monkeypatch):
         return random_elites(store_with(occupied), 50, NOWHERE, key=jax.random.key(3))
 
     drawn = draw()
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(devices, "platform", lambda: "gpu")
     np.testing.assert_array_equal(draw(), drawn)
 
 

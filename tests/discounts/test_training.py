@@ -10,6 +10,7 @@ import numpy as np
 import optax
 import pytest
 
+from gloam import devices
 from gloam.discounts import MLP
 from gloam.discounts.training import Trained, fit
 
@@ -157,7 +158,7 @@ def test_a_gpus_loop_trains_as_a_cpus_does(monkeypatch):
     real = np.arange(40) < 22
     arguments = fresh(), inputs, targets, real, 0.0, jax.random.key(3)
     want = fitted(*arguments, batch_size=8, epochs=3)
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(devices, "platform", lambda: "gpu")
     program = jax.jit(fitted.__wrapped__, static_argnames=("batch_size", "epochs"))
     got = program(*arguments, batch_size=8, epochs=3)
     assert got[0].optimizer[0].count == 9

@@ -107,5 +107,5 @@ def test_seeds_are_dealt_out_and_give_what_they_give_on_one_device():
     ("seeds", "devices", "used"), [(20, 8, 5), (20, 4, 4), (1, 8, 1), (7, 3, 1), (6, 8, 6)]
 )
 def test_devices_get_equal_shares(monkeypatch, seeds, devices, used):
-    monkeypatch.setattr(fused.jax, "local_devices", lambda: list(range(devices)))
+    monkeypatch.setattr(fused, "usable_devices", lambda: list(range(devices)))
     assert fused._devices_for(seeds) == list(range(used))

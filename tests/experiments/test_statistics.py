@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from gloam.experiments.statistics import games_howell, welch_anova
 
@@ -76,6 +77,34 @@ def test_groups_that_do_not_vary_are_compared_exactly():
     compared = games_howell(same)
     assert compared["a", "b"].sign == "-"
     assert compared["c", "a"].sign == ">"
+
+
+def test_a_group_that_does_not_vary_is_compared_with_one_that_does():
+    mixed = {"a": np.full(4, 3.0), "b": np.array([1.0, 2.0, 2.5, 1.5]), "c": np.full(3, 3.0)}
+    assert welch_anova(mixed) is None
+    rows = [(name, value) for name in ("a", "b") for value in mixed[name]]
+    frame = pd.DataFrame(rows, columns=["group", "value"])
+    theirs = pingouin.pairwise_gameshowell(data=frame, dv="value", between="group")
+    ours = games_howell({name: mixed[name] for name in ("a", "b")})
+    expected = column(theirs, "pval", "p_tukey", "p_corr")[0]
+    assert np.isclose(ours["a", "b"].p, expected, atol=1e-6)
+    assert games_howell(mixed)["a", "c"] == (0.0, 1.0)
+
+
+def test_the_tests_are_scipys(monkeypatch):
+    """The formulas are SciPy's own: gloam has no second copy of them."""
+    asked = []
+    for name in ("f_oneway", "tukey_hsd"):
+        theirs = getattr(stats, name)
+
+        def remember(*groups, name=name, theirs=theirs, equal_var):
+            asked.append((name, len(groups), equal_var))
+            return theirs(*groups, equal_var=equal_var)
+
+        monkeypatch.setattr(stats, name, remember)
+    welch_anova(GROUPS)
+    games_howell(GROUPS)
+    assert asked == [("f_oneway", 5, False), ("tukey_hsd", 5, False)]
 
 
 def test_too_few_trials_are_refused():

@@ -242,11 +242,7 @@ def test_sizes():
     [("9.0", None, True), ("10.0", None, True), ("7.5", None, False), ("9.0", "off", False)],
 )
 def test_where_kernels_run(capability, setting, usable, monkeypatch):
-    class Device:
-        compute_capability = capability
-
-    monkeypatch.setattr(kernels, "on_cuda", lambda: True)
-    monkeypatch.setattr(jax, "devices", lambda: [Device()])
+    monkeypatch.setattr(kernels, "compute_capability", lambda: float(capability))
     if setting is not None:
         monkeypatch.setenv("GLOAM_KERNELS", setting)
     assert kernels.usable() == usable

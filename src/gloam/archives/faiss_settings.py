@@ -5,9 +5,8 @@ import importlib.util
 import warnings
 from typing import Any, Literal
 
-import jax
-
 from gloam import checks
+from gloam.devices import runs_on_cpu
 
 Kind = Literal["flat", "ivf", "hnsw"]
 IndexName = Literal["auto", "exact", "flat", "ivf", "hnsw"]
@@ -83,7 +82,7 @@ def chosen_index(index: IndexName | Faiss, cells: int, measures: int) -> Faiss |
     if index != "auto":
         load_faiss()
         return Faiss(index)
-    if cells * measures < LARGE or jax.default_backend() != "cpu":
+    if cells * measures < LARGE or not runs_on_cpu():
         return None
     if importlib.util.find_spec("faiss") is None:
         warnings.warn(

@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from gloam import kernels
+from gloam.devices import runs_on_cpu
 from gloam.kernels.products import similarities
 
 _CACHED = 1024  # rows of a product that stay in a CPU's cache, for some hundred points
@@ -90,7 +91,7 @@ def most_similar(lanes: Lanes, points: Float[Array, "batch meas"]) -> Int[Array,
         )
     ones = jnp.ones((points.shape[0], 1), jnp.float32)
     shifted = jnp.concatenate([points - lanes.origin, ones], axis=1)
-    if height == 1 and jax.default_backend() != "cpu":
+    if height == 1 and not runs_on_cpu():
         return _by_argmax(lanes.rows[0], shifted)
     lane = _best_lane(lanes.rows, shifted)
     if height == 1:
@@ -209,7 +210,7 @@ def _height(cells: int, measures: int) -> int:
     The second step looks at this many for every point, and pays for each of their numbers; the
     first pays for every lane. With few centroids, and on a GPU, a lane of its own for each is best.
     """
-    if cells <= 2048 or jax.default_backend() != "cpu":
+    if cells <= 2048 or not runs_on_cpu():
         return 1
     few = min(40, max(8, 2048 // measures))
     return max(few, -(-cells // 16_384))

@@ -5,10 +5,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from gloam.devices import place_of_ranks
 from gloam.draws import uniforms
 from gloam.records import Added, Batch
-
-_MANY_COMPARISONS = 10**7
 
 
 class Store(eqx.Module):
@@ -86,14 +85,7 @@ def random_elites(
     place = uniforms(key, count) * number.astype(jnp.float32)
     draw = jnp.floor(place).astype(jnp.int32)
     # The cell of the r-th elite is the first whose running count exceeds r.
-    # A GPU compares with all counts in the time of one or two steps of a binary search.
-    quick = jax.default_backend() != "cpu" and count * filled.shape[0] <= _MANY_COMPARISONS
-    cell = jnp.searchsorted(
-        filled,
-        jnp.minimum(draw, number - 1),
-        side="right",
-        method="compare_all" if quick else "scan",
-    )
+    cell = place_of_ranks(filled, jnp.minimum(draw, number - 1))
     elites = store.solutions[jnp.minimum(cell, filled.shape[0] - 1)]
     return jnp.where(number > 0, elites, fallback)
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gloam import checks
+from gloam.cache import cache_folder
 from gloam.datasets.progress import bar
-from gloam.datasets.storage import cache_folder
 
 _CHUNK = 1 << 16
 _TIMEOUT = 30.0  # seconds without a byte
@@ -136,6 +136,7 @@ def _download(name: str, path: Path, source: Source, progress: bool) -> None:
 
 def _continue(url: str, part: Path, progress: bool) -> None:
     """Append to ``part`` what it lacks of the file at ``url``."""
+    # Not by pooch, which downloads a file from its beginning each time.
     have = part.stat().st_size if part.is_file() else 0
     request = urllib.request.Request(url, headers={"User-Agent": "gloam"})
     if have:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from gloam.devices import loop
 from gloam.draws import uniforms
 
 Forward = Callable[[Any, Float[Array, "n meas"]], Float[Array, " n"]]
@@ -108,13 +109,8 @@ def _descend(
         loss, gradient = jax.value_and_grad(loss_of)(old.params, some_x, some_y, weight)
         updates, memory = optimizer.update(gradient, old.optimizer, old.params)
         new = Trained(optax.apply_updates(old.params, updates), memory)
-        if steps_known:
-            new = jax.tree.map(lambda a, b: jnp.where(start < total, a, b), new, old)
         return total_loss + loss * jnp.sum(weight, dtype=jnp.float32), new
 
-    # Minibatches of padding alone change nothing: Adam's moments would decay in them. A CPU
-    # leaves them out. A GPU goes through them, because it asks the host before every step of a
-    # loop whether to go on, unless the number of steps is known beforehand.
-    steps_known = jax.default_backend() != "cpu"
-    steps = y.shape[0] // batch_size if steps_known else -(-total // batch_size)
-    return jax.lax.fori_loop(0, steps, step, (jnp.zeros((), jnp.float32), trained))
+    # Minibatches of padding alone are left out: Adam's moments would decay in them.
+    needed, most = -(-total // batch_size), y.shape[0] // batch_size
+    return loop(needed, most, step, (jnp.zeros((), jnp.float32), trained))

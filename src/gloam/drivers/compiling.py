@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-from gloam.kernels import on_cuda
+from gloam.devices import on_cuda
 
 # An iteration is over a hundred short kernels and a few loops and branches. As parts of one graph
 # they need not ask the host before every turn whether to go on. Choosing a kernel for each product
@@ -17,11 +17,16 @@ _GPU = {
 }
 
 
-def compiled(lowered: Any) -> Callable:
-    """The program, compiled with the options that suit the device."""
-    if on_cuda():
+def compiler_options() -> dict[str, Any]:
+    """Options that suit the device of this thread: `jax.default_device` is set by thread."""
+    return _GPU if on_cuda() else {}
+
+
+def compiled(lowered: Any, options: dict[str, Any]) -> Callable:
+    """The program, compiled with these options if XLA knows them."""
+    if options:
         try:
-            return lowered.compile(compiler_options=_GPU)
+            return lowered.compile(compiler_options=options)
         except jax.errors.JaxRuntimeError as error:
             # Options come and go with versions of XLA. Without them programs are only slower.
             if "INVALID_ARGUMENT" not in str(error):

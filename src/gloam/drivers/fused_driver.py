@@ -15,6 +15,7 @@ import numpy as np
 from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
+from gloam.devices import usable_devices
 from gloam.discounts import TorchNetwork
 from gloam.draws import root_key
 from gloam.drivers.evaluation import evaluation_parts
@@ -141,7 +142,7 @@ class FusedDriver:
 
 def _devices_for(seeds: int) -> list[Any]:
     """As many devices as can have equal shares of the seeds."""
-    devices = jax.local_devices()
+    devices = usable_devices()
     return devices[: max(n for n in range(1, len(devices) + 1) if seeds % n == 0)]
 
 

@@ -17,7 +17,8 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from gloam import step
-from gloam.drivers.compiling import compiled
+from gloam.devices import runs_on_cpu
+from gloam.drivers.compiling import compiled, compiler_options
 from gloam.drivers.evaluation import evaluation_parts, flat_rows
 from gloam.drivers.splitting import Rest
 from gloam.kernels import with_plain_twins
@@ -93,19 +94,20 @@ class FusedProgram:
                 return
             begin = self.begin.trace(arrays, keys, x0s)
             pool = ThreadPoolExecutor(2)  # for compiling only: settings of JAX are by thread
+            options = compiler_options()
 
             def compile_begin() -> None:
-                self._beginning = pool.submit(compiled, begin.lower())
+                self._beginning = pool.submit(compiled, begin.lower(), options)
 
             def compile_stretch() -> None:
                 if self._one_device and self._compiling is None:
                     stretch = self.stretch.lower(arrays, begin.out_info, jnp.int32(1))
-                    self._compiling = pool.submit(compiled, stretch)
+                    self._compiling = pool.submit(compiled, stretch, options)
 
             # The larger program goes first where compiling it is what takes longest. A CPU has few
             # cores, and better uses one for the smaller program while Python writes the larger.
             tasks = [compile_stretch, compile_begin]
-            for task in reversed(tasks) if jax.default_backend() == "cpu" else tasks:
+            for task in reversed(tasks) if runs_on_cpu() else tasks:
                 task()
             pool.shutdown(wait=False)
 
@@ -135,7 +137,8 @@ class FusedProgram:
         def program() -> Callable:
             with self._lock:
                 if self._compiling is None:
-                    stretch = compiled(self.stretch.lower(arrays, state, length))
+                    lowered = self.stretch.lower(arrays, state, length)
+                    stretch = compiled(lowered, compiler_options())
                     self._compiling = Future()
                     self._compiling.set_result(stretch)
             return self._finished(self._compiling)

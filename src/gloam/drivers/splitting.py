@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from gloam import kernels
+from gloam import devices, kernels
 from gloam.algorithms import Algorithm
 from gloam.drivers.variables import variables_of
 
@@ -100,7 +100,7 @@ def shapes_of(arrays: Any) -> tuple[Any, ...]:
 def surroundings() -> tuple[Any, ...]:
     """What a program depends on besides its arguments: the device and settings of the process."""
     options = tuple(getattr(jax.config, name) for name in _OPTIONS)
-    return jax.default_backend(), kernels.usable(), *options
+    return devices.platform(), kernels.usable(), *options
 
 
 def _with_number_arrays(node: Any, ours: bool = False) -> Any:

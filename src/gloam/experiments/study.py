@@ -11,6 +11,7 @@ import pandas as pd
 
 from gloam import checks
 from gloam.algorithms import Algorithm
+from gloam.devices import memory_bytes
 from gloam.domains import Arm, Domain, LinearProjection, Triangles
 from gloam.draws import root_key
 from gloam.drivers import run
@@ -238,7 +239,7 @@ def seeds_that_fit(algorithm: Algorithm, wanted: int) -> int:
 
     state: Any = jax.eval_shape(lambda key: step.init(algorithm, key), root_key(0))
     size = sum(leaf.size * 4 for leaf in jax.tree.leaves(state))
-    memory = (jax.devices()[0].memory_stats() or {}).get("bytes_limit", _CPU_BYTES)
+    memory = memory_bytes(_CPU_BYTES)
     return max(1, min(wanted, int(memory * _STATE_SHARE // size)))
 
 

@@ -52,7 +52,7 @@ def radial_lowpass(
     num_taps: int, cutoff: float, width: float, sampling_rate: float
 ) -> Float[np.ndarray, "taps taps"]:
     """Radially symmetric low-pass filter: a jinc in a Kaiser window. Arguments as in `lowpass`."""
-    from scipy.special import j1  # JAX depends on SciPy; the import takes time
+    from scipy.special import j1  # lazily: the import takes time
 
     positions = (np.arange(num_taps) - (num_taps - 1) / 2) / sampling_rate
     radius = np.hypot(*np.meshgrid(positions, positions))

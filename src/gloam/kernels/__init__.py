@@ -17,17 +17,10 @@ from typing import Any, TypeVar
 
 import jax
 
+from gloam.devices import compute_capability
+
 _Built = TypeVar("_Built")
 _switched_off = False
-
-
-def on_cuda() -> bool:
-    """Whether programs will run on a GPU of NVIDIA.
-
-    >>> jax.default_backend() == "gpu" or not on_cuda()
-    True
-    """
-    return jax.default_backend() == "gpu" and "cuda" in jax.devices()[0].client.platform_version
 
 
 def usable() -> bool:
@@ -37,7 +30,7 @@ def usable() -> bool:
     """
     if _switched_off or os.environ.get("GLOAM_KERNELS") == "off":
         return False
-    return on_cuda() and float(jax.devices()[0].compute_capability) >= 8.0
+    return compute_capability() >= 8.0
 
 
 def load(name: str) -> ModuleType | None:
@@ -111,4 +104,4 @@ def _warn(error: Exception) -> None:
     )
 
 
-__all__ = ["jit", "load", "on_cuda", "usable", "with_plain_twins"]
+__all__ = ["jit", "load", "usable", "with_plain_twins"]

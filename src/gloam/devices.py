@@ -1,0 +1,105 @@
+"""What depends on the device: which one programs run on, and operations that it does in its way.
+
+The device is that of `jax.default_device`, where it is set, and otherwise JAX's first. Both ways of
+an operation give the same numbers.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+_Carry = TypeVar("_Carry")
+_MANY_COMPARISONS = 10**7
+
+
+def default_device() -> jax.Device:
+    """The device that programs run on.
+
+    >>> with jax.default_device(jax.devices("cpu")[0]):
+    ...     default_device().platform
+    'cpu'
+    """
+    chosen: Any = jax.config.jax_default_device
+    if chosen is None:
+        return jax.devices()[0]
+    return jax.devices(chosen)[0] if isinstance(chosen, str) else chosen
+
+
+def usable_devices() -> list[jax.Device]:
+    """The devices of this process that seeds are dealt out to.
+
+    A device that `jax.default_device` names is the only one; the name of a platform stands for all
+    of its devices.
+    """
+    chosen: Any = jax.config.jax_default_device
+    if chosen is None or isinstance(chosen, str):
+        return jax.local_devices(backend=chosen)
+    return [chosen]
+
+
+def platform() -> str:
+    """The platform of programs: ``"cpu"``, ``"gpu"``, ..."""
+    return default_device().platform
+
+
+def runs_on_cpu() -> bool:
+    """Whether programs run on a CPU."""
+    return platform() == "cpu"
+
+
+def on_cuda() -> bool:
+    """Whether programs run on a GPU of NVIDIA.
+
+    >>> on_cuda() and runs_on_cpu()
+    False
+    """
+    return platform() == "gpu" and "cuda" in default_device().client.platform_version
+
+
+def compute_capability() -> float:
+    """The compute capability of an NVIDIA GPU, such as 9.0; 0 for other devices."""
+    return float(default_device().compute_capability) if on_cuda() else 0.0
+
+
+def memory_bytes(otherwise: int) -> int:
+    """Bytes of memory that programs may use; ``otherwise`` where the device does not say."""
+    return (default_device().memory_stats() or {}).get("bytes_limit", otherwise)
+
+
+def place_of_ranks(counts: Int[Array, " n"], ranks: Int[Array, " m"]) -> Int[Array, " m"]:
+    """For each rank the first place whose running count exceeds it.
+
+    >>> place_of_ranks(jnp.array([0, 1, 1, 2]), jnp.array([0, 1])).tolist()
+    [1, 3]
+    """
+    # A GPU compares with all counts in the time of one or two steps of a binary search.
+    quick = not runs_on_cpu() and ranks.size * counts.size <= _MANY_COMPARISONS
+    method = "compare_all" if quick else "scan"
+    return jnp.searchsorted(counts, ranks, side="right", method=method)
+
+
+def loop(
+    needed: Int[Array, ""],
+    most: int,
+    step: Callable[[Int[Array, ""], _Carry], _Carry],
+    carry: _Carry,
+) -> _Carry:
+    """The carry after ``step(i, carry)`` for each ``i < needed``, where ``needed <= most``.
+
+    A CPU stops after ``needed`` steps. A GPU takes all ``most`` and drops the results of the rest,
+    because it asks the host before every step of a loop whether to go on, unless the number of
+    steps is known beforehand.
+
+    >>> int(loop(jnp.int32(3), 5, lambda i, total: total + i, jnp.int32(0)))
+    3
+    """
+    if runs_on_cpu():
+        return jax.lax.fori_loop(0, needed, step, carry)
+
+    def step_if_needed(i: Int[Array, ""], old: _Carry) -> _Carry:
+        return jax.tree.map(lambda a, b: jnp.where(i < needed, a, b), step(i, old), old)
+
+    return jax.lax.fori_loop(0, most, step_if_needed, carry)
