@@ -14,7 +14,7 @@ import pandas as pd
 
 from gloam import step
 from gloam.algorithms import Algorithm
-from gloam.archives import add, random_elites, random_empty_cells
+from gloam.archives.store import add, random_elites, random_empty_cells
 from gloam.drivers.compiling import compiled
 from gloam.drivers.splitting import for_programs, split
 from gloam.emitters.cma_es import lazy_gap

@@ -1,7 +1,10 @@
 """Imports point one way. The table is the rule; the tests hold the source to it."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -9,7 +12,7 @@ import gloam
 
 SOURCE = Path(gloam.__file__).parent
 
-_BASE = {"records", "checks", "files", "draws", "kernels", "terminal"}
+_BASE = {"records", "checks", "files", "cache", "draws", "devices", "kernels", "terminal"}
 _PIECES = {"emitters", "archives", "discounts"}
 _CORE = _BASE | _PIECES | {"algorithms", "step", "_version"}
 
@@ -20,11 +23,13 @@ ALLOWED = {
     "_version": set(),
     "checks": set(),
     "files": set(),
+    "cache": set(),
+    "devices": set(),
     "draws": set(),
-    "kernels": set(),
+    "kernels": {"devices"},
     "terminal": set(),
     "records": {"checks"},
-    "num_emitters": _BASE,
+    "emitters": _BASE,
     "archives": _BASE,
     "discounts": _BASE,
     "algorithms": _BASE | _PIECES,
@@ -148,7 +153,7 @@ def test_the_table_itself_has_no_circle():
     ("module", "text", "wrong"),
     [
         ("emitters.cma_emitters", "from gloam.archives.store import add", {"archives.store"}),
-        ("emitters.cma_emitters", "from gloam.archives import add", {"archives.store"}),
+        ("emitters.cma_emitters", "from gloam.archives import Faiss", {"archives.faiss_settings"}),
         (
             "emitters.cma_emitters",
             "import gloam.discounts.discount_model as model",
@@ -180,3 +185,37 @@ def test_the_table_itself_has_no_circle():
 def test_what_the_rule_forbids_is_found(module, text, wrong):
     room = module.split(".")[0]
     assert forbidden(room, imported(text, module, is_package=False)) == wrong
+
+
+def test_what_takes_long_is_imported_on_use():
+    code = """
+import sys, gloam
+assert not {"matplotlib", "pandas", "scipy.stats"} & set(sys.modules), "imported at once"
+assert {"plots", "gallery", "experiments"} <= set(dir(gloam))
+assert gloam.plots.curves.__name__ == "curves"
+assert "matplotlib" in sys.modules
+assert gloam.gallery.gallery.__name__ == "gallery"
+assert gloam.experiments.Study.__name__ == "Study"
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'gloam' has no attribute 'plotz'"):
+        gloam.plotz  # noqa: B018
+
+
+def public(package) -> set[str]:
+    """Names of a package that are neither private nor its own modules."""
+    modules = {name for name, value in vars(package).items() if isinstance(value, ModuleType)}
+    return {name for name in vars(package) if not name.startswith("_")} - modules
+
+
+def test_archives_and_discounts_pass_on_what_users_need_and_no_more():
+    archives = {"Archive", "GridArchive", "CVTArchive", "Elites"}
+    assert public(gloam.archives) == archives | {"Faiss", "FaissIndex", "kmeans_centroids"}
+    discounts = {"Discount", "DiscountModel", "NoDiscount", "Thresholds", "KernelDensity"}
+    discounts |= {"BufferPolicy", "KeepLast", "Reservoir"}
+    networks = {"CNN", "MLP", "Frozen", "TorchNetwork", "from_torch"}
+    assert public(gloam.discounts) == discounts | networks

@@ -3,6 +3,10 @@
 The names here are the public surface; `gloam.step` shows how an iteration works.
 """
 
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING
+
 from gloam import archives as archives
 from gloam import datasets as datasets
 from gloam import discounts as discounts
@@ -31,3 +35,21 @@ from gloam.formats import ForeignError as ForeignError
 from gloam.formats import LockedError as LockedError
 from gloam.formats import RunExistsError as RunExistsError
 from gloam.formats import RunFolder as RunFolder
+
+if TYPE_CHECKING:
+    from gloam import experiments as experiments
+    from gloam import gallery as gallery
+    from gloam import plots as plots
+
+# They import matplotlib and pandas, which takes longer than all the rest.
+_IMPORTED_ON_USE = ("experiments", "gallery", "plots")
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in _IMPORTED_ON_USE:
+        return importlib.import_module(f"gloam.{name}")
+    raise AttributeError(f"module 'gloam' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_IMPORTED_ON_USE})

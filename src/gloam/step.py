@@ -14,15 +14,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.algorithms import Algorithm
-from gloam.archives import (
-    ArchiveMetrics,
-    add,
-    archive_metrics,
-    empty_store,
-    random_elites,
-    random_empty_cells,
-)
-from gloam.discounts import DiscountMetrics, discount_metrics
+from gloam.archives.archive_metrics import ArchiveMetrics, archive_metrics
+from gloam.archives.store import add, empty_store, random_elites, random_empty_cells
+from gloam.discounts.discount_metrics import DiscountMetrics, discount_metrics
 from gloam.records import Batch, LowObjectives, Proposal, SearchState, StepInfo
 
 # Objectives, measures and fields. Without objectives, closeness to the cell's centre is maximised.

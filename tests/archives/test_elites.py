@@ -4,7 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gloam.archives import Elites, GridArchive, Store, empty_store
+from gloam.archives import Elites, GridArchive
+from gloam.archives.store import Store, empty_store
 
 FIELDS = {"score": (), "image": (3, 2)}
 ARCHIVE = GridArchive((2, 4), 0, 1, f_min=-2.0, fields=FIELDS)

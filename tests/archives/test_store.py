@@ -8,15 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gloam.archives import (
-    CVTArchive,
-    GridArchive,
-    Store,
-    add,
-    empty_store,
-    random_elites,
-    random_empty_cells,
-)
+from gloam.archives import CVTArchive, GridArchive
+from gloam.archives.store import Store, add, empty_store, random_elites, random_empty_cells
 from gloam.records import Batch
 
 SIZE = 8

@@ -6,7 +6,7 @@ import pytest
 
 from gloam import RunFolder
 from gloam.cli import fill, main
-from gloam.cli.fill import digits, read_dataset
+from gloam.cli.fill import read_dataset
 from gloam.datasets import Matches
 from gloam.drivers import Interrupted
 
@@ -107,12 +107,7 @@ def test_new_does_not_overwrite(problem, capsys):
     assert "which exists" in capsys.readouterr().err
 
 
-def test_the_digits_are_pictures_with_labels():
-    data = digits()
-    assert len(data) == 1797
-    assert data.shape == (8, 8)
-    assert (data.items.min(), data.items.max()) == (0.0, 1.0)
-    assert set(data.labels) == set("0123456789")
+def test_the_digits_are_a_dataset_by_name():
     assert len(read_dataset("digits", (28, 28), "L")) == 1797
 
 

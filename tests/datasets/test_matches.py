@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gloam
-from gloam.archives import Store
+from gloam.archives.store import Store
 from gloam.datasets import Dataset, Matches, matches
 
 

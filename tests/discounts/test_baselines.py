@@ -17,9 +17,8 @@ from gloam.discounts import (
     NoDiscount,
     Reservoir,
     Thresholds,
-    discount_metrics,
 )
-from gloam.discounts.discount_metrics import spearman
+from gloam.discounts.discount_metrics import discount_metrics, spearman
 from gloam.records import Batch
 
 with warnings.catch_warnings():

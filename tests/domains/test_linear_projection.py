@@ -225,32 +225,6 @@ def test_centroids_are_made_once_and_cached(tmp_path, monkeypatch):
     assert len(list((tmp_path / "cache").iterdir())) == 2
 
 
-@pytest.mark.parametrize(
-    ("variables", "folder"),
-    [
-        ({"GLOAM_CACHE": "/a", "XDG_CACHE_HOME": "/b", "HOME": "/c"}, "/a"),
-        ({"XDG_CACHE_HOME": "/b", "HOME": "/c"}, "/b/gloam"),
-        ({"HOME": "/c"}, "/c/.cache/gloam"),
-    ],
-    ids=["GLOAM_CACHE", "XDG_CACHE_HOME", "HOME"],
-)
-def test_the_cache_is_where_the_environment_says(variables, folder, monkeypatch):
-    for name in ("GLOAM_CACHE", "XDG_CACHE_HOME", "HOME"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    caches = []
-
-    def remember(cells, lower, upper, dimensions, *, cache):
-        caches.append(cache)
-        return np.eye(dimensions, dtype=np.float32)
-
-    monkeypatch.setattr(linear_projection, "kmeans_centroids", remember)
-    LinearProjection(10).archive()
-    (cache,) = caches
-    assert str(cache.parent) == folder
-
-
 @pytest.mark.parametrize("measures", [10, 20, 50])
 def test_the_authors_centroids_make_an_archive(measures, shared_data):
     file = shared_data / "centroids" / f"lp_{measures}d.npy"

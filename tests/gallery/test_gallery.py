@@ -17,7 +17,7 @@ from matplotlib.image import imread
 from PIL import Image
 
 import gloam
-from gloam.archives import Store
+from gloam.archives.store import Store
 from gloam.datasets import Dataset, Matches, from_array
 from gloam.gallery import panels
 from gloam.gallery.page import page

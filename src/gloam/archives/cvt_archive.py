@@ -46,7 +46,7 @@ class CVTArchive(Archive):
             the device. ``"flat"``, ``"ivf"``, ``"hnsw"`` or `gloam.archives.Faiss` with settings:
             by FAISS on the host (``pip install 'gloam[faiss]'``), approximately but for
             ``"flat"``; what it reaches is in the archive's ``index``. ``"auto"``: exactly, but for
-            archives of `gloam.archives.LARGE` numbers and more on a CPU, which get ``"ivf"``.
+            archives of 100 million numbers (cells x measures) or more on a CPU: ``"ivf"``.
             `gloam.Search` and `gloam.optimize` use it, and it is built when they first need it;
             programs on the device search exactly.
 

@@ -2,12 +2,12 @@
 
 import os
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import jax
 import tyro
 
+from gloam.cache import cache_folder
 from gloam.cli import errors
 from gloam.cli.bench import Bench
 from gloam.cli.commands import Demo, Plot, Resume, Run
@@ -57,5 +57,4 @@ def main(args: list[str] | None = None) -> None:
 def _keep_compiled_programs() -> None:
     """Let a second run of the same settings start without compiling."""
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(home / "gloam" / "compiled"))
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))

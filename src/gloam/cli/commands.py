@@ -8,8 +8,8 @@ import tyro
 
 from gloam.algorithms import DMS
 from gloam.cli.choices import AlgorithmChoice, build_algorithm
-from gloam.cli.fill import Gallery, digits, tell_matches
-from gloam.datasets import Matches
+from gloam.cli.fill import Gallery, tell_matches
+from gloam.datasets import Matches, digits
 from gloam.domains import LinearProjection, Triangles
 from gloam.drivers import Result, resume, run
 from gloam.emitters import RestartEvery

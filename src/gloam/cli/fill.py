@@ -9,7 +9,7 @@ import tyro
 
 from gloam import checks, datasets
 from gloam.algorithms import DMS
-from gloam.archives import IndexName
+from gloam.archives.faiss_settings import IndexName
 from gloam.cli import user_code
 from gloam.cli.outputs import write_new
 from gloam.datasets import Dataset, Matches
@@ -188,7 +188,7 @@ class Datasets:
 def read_dataset(where: str, size: tuple[int, int], mode: Literal["L", "RGB"]) -> Dataset:
     """A dataset by what the command line says."""
     if where == "digits":
-        return digits()
+        return datasets.digits()
     path = Path(where)
     if path.is_dir():
         return datasets.from_folder(path, size, mode)
@@ -196,21 +196,6 @@ def read_dataset(where: str, size: tuple[int, int], mode: Literal["L", "RGB"]) -
     if path.name.removesuffix(".gz").endswith("-ubyte"):
         return datasets.from_idx(path)
     return datasets.from_file(path)
-
-
-def digits() -> Dataset:
-    """Scikit-learn's 1,797 handwritten digits of 8 x 8 pixels."""
-    try:
-        from sklearn.datasets import load_digits  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise ValueError(
-            "dataset: expected scikit-learn, which has the digits, got none. "
-            "Run: pip install 'gloam[demo]'"
-        ) from error
-    found: Any = load_digits()
-    return datasets.from_array(
-        found.images / np.float32(16), labels=[str(label) for label in found.target]
-    )
 
 
 def tell_matches(matches: Matches) -> None:

@@ -12,7 +12,8 @@ import numpy as np
 from jaxtyping import Float32, Shaped
 
 from gloam import checks, files
-from gloam.datasets import limits, storage
+from gloam.cache import cache_folder
+from gloam.datasets import limits
 from gloam.datasets.progress import bar
 from gloam.datasets.rows import blocks
 
@@ -98,15 +99,22 @@ def _folder(cache: bool | str | os.PathLike, source: Path | None) -> Path | None
     """Where vectors are kept, if they are."""
     if not isinstance(cache, bool):
         folder = Path(cache)
-        checks.expect(
-            storage.can_write(folder), "cache", "a folder that can be written to", f"'{cache}'"
-        )
+        checks.expect(_can_write(folder), "cache", "a folder that can be written to", f"'{cache}'")
         return folder
     if not cache or source is None:
         return None
     beside = (source if source.is_dir() else source.parent) / ".gloam"
     # Data may lie where only others can write.
-    return beside if storage.can_write(beside) else storage.cache_folder() / "embeddings"
+    return beside if _can_write(beside) else cache_folder() / "embeddings"
+
+
+def _can_write(folder: Path) -> bool:
+    """Whether files can be created in ``folder``, which is created where it is missing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK | os.X_OK)
 
 
 def _file_name(name: str, inputs: np.ndarray) -> str:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gloam import checks
+from gloam.cache import cache_folder
 from gloam.datasets.progress import bar
-from gloam.datasets.storage import cache_folder
 
 _CHUNK = 1 << 16
 _TIMEOUT = 30.0  # seconds without a byte

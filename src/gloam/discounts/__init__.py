@@ -1,8 +1,6 @@
 """Discounts: they score solutions by improvement, and learn what is covered."""
 
 from gloam.discounts.discount import Discount as Discount
-from gloam.discounts.discount_metrics import DiscountMetrics as DiscountMetrics
-from gloam.discounts.discount_metrics import discount_metrics as discount_metrics
 from gloam.discounts.discount_model import DiscountModel as DiscountModel
 from gloam.discounts.kernel_density import BufferPolicy as BufferPolicy
 from gloam.discounts.kernel_density import KeepLast as KeepLast

@@ -1,7 +1,6 @@
 """Linear projection: measures are sums of blocks of the solution, hard to spread by chance."""
 
 import os
-from pathlib import Path
 from typing import Literal
 
 import equinox as eqx
@@ -10,6 +9,7 @@ from jaxtyping import Array, Float
 
 from gloam import checks, files
 from gloam.archives import Archive, CVTArchive, GridArchive, kmeans_centroids
+from gloam.cache import cache_folder
 from gloam.domains.domain import Domain
 
 _EDGE = 5.12
@@ -117,13 +117,6 @@ class LinearProjection(Domain):
                 f"shape {points.shape}",
             )
         else:
-            cache = _cache() / f"lp-{self.measure_dim}d-{self.solution_dim}.npy"
+            cache = cache_folder() / f"lp-{self.measure_dim}d-{self.solution_dim}.npy"
             points = kmeans_centroids(10_000, -self.edge, self.edge, self.measure_dim, cache=cache)
         return CVTArchive(points, -self.edge, self.edge)
-
-
-def _cache() -> Path:
-    """Where made centroids are kept: ``GLOAM_CACHE``, or the user's cache folder."""
-    given = os.environ.get("GLOAM_CACHE")
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(given) if given else Path(home) / "gloam"

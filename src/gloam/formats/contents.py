@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from gloam import checks
-from gloam.archives import Archive, Elites, Store
+from gloam.archives import Archive, Elites
+from gloam.archives.store import Store
 from gloam.datasets import Dataset
 
 _ELITE_ARRAYS = ("cell", "solution", "objective", "measures")
