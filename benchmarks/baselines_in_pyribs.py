@@ -9,7 +9,7 @@ differ, the reason is shown in pyribs itself, so that nothing of gloam takes par
 * ``dds`` with pyribs' buffer as released or with a uniform sample of all measures (what its
   documentation means), and with pyribs' scale of the density or with a normalised one.
 
-    python benchmarks/baselines_in_pyribs.py dds --measures 10 --buffer uniform --centroids FOLDER
+    python benchmarks/baselines_in_pyribs.py dds --measures 10 --buffer uniform --centroids-dir DIR
 """
 
 import argparse
@@ -105,7 +105,7 @@ def search(args: argparse.Namespace) -> Scheduler:
     def archive(**options: float) -> GridArchive | CVTArchive:
         if args.measures == 2:
             return GridArchive(dims=(100, 100), **shape, **options)
-        centroids = np.load(args.centroids / f"lp_{args.measures}d.npy")
+        centroids = np.load(args.centroids_dir / f"lp_{args.measures}d.npy")
         return QuickCVT(centroids=centroids, **shape, **options)
 
     result = archive()
@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("--scale", default="pyribs", choices=["pyribs", "normalised"])
     parser.add_argument("--iterations", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--centroids", type=Path, default=Path("../shared/data/centroids"))
+    parser.add_argument("--centroids-dir", type=Path, default=Path("../shared/data/centroids"))
     parser.add_argument("--csv", type=Path, help="append a row at every 500 iterations")
     args = parser.parse_args()
 

@@ -169,7 +169,7 @@ def main() -> int:
         metavar="K",
         help="numbers of measures (2 10 50)",
     )
-    parser.add_argument("--centroids", type=Path, metavar="FOLDER", help="folder with lp_{K}d.npy")
+    parser.add_argument("--centroids-dir", type=Path, metavar="DIR", help="folder with lp_{K}d.npy")
     parser.add_argument(
         "--iterations",
         type=int,
@@ -185,7 +185,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     neighbours = Neighbours()
-    problems = [Problem("dms", k, options.centroids) for k in options.measures]
+    problems = [Problem("dms", k, options.centroids_dir) for k in options.measures]
     columns = {
         f"{problem.measures}D": costs(problem, options.iterations, options.repeats, options.seeds)
         for problem in problems

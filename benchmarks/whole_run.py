@@ -17,11 +17,11 @@ def main() -> int:
         description="Seconds of one search from its construction to its result, and from the start "
         "of the run to the last iteration; both with compilation, which nothing keeps: "
         "there is no cache of programs here. Loading JAX and its device is not counted.",
-        epilog="Example: whole_run.py --measures 10 --centroids FOLDER --seeds 20",
+        epilog="Example: whole_run.py --measures 10 --centroids-dir DIR --seeds 20",
     )
     parser.add_argument("--measures", type=int, default=2, metavar="K", help="measures (2)")
-    parser.add_argument("--centroids", type=Path, metavar="FOLDER", help="folder with lp_{K}d.npy")
-    parser.add_argument("--seeds", type=int, default=20, metavar="N", help="trials (20)")
+    parser.add_argument("--centroids-dir", type=Path, metavar="DIR", help="folder with lp_{K}d.npy")
+    parser.add_argument("--seeds", type=int, default=20, metavar="N", help="number of seeds (20)")
     parser.add_argument(
         "--iterations", type=int, default=10_000, metavar="N", help="iterations (10000)"
     )
@@ -36,7 +36,7 @@ def main() -> int:
     device = jax.devices()[0].device_kind
 
     start = time.perf_counter()
-    problem = Problem("dms", options.measures, options.centroids)
+    problem = Problem("dms", options.measures, options.centroids_dir)
     result = gloam.run(
         problem.domain,
         problem.ours,

@@ -49,7 +49,7 @@ def test_every_command_runs(workplace, monkeypatch, capsys):
             assert picture.width > 500
         assert "<html" in (folder / "gallery.html").read_text()
     assert (workplace / "runs" / "pictures" / "figures" / "curves.png").is_file()
-    # It went on from 300, and did not begin again.
+    # The run was resumed at 300 and not started again.
     iterations = gloam.RunFolder("runs/pictures").read_metrics()["iteration"]
     assert iterations.tolist() == list(range(50, 401, 50))
 
@@ -57,4 +57,4 @@ def test_every_command_runs(workplace, monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(workplace))
     (program,) = blocks("python")
     exec(compile(program, str(TUTORIAL), "exec"), {})
-    assert "items never seen:" in capsys.readouterr().out
+    assert "unseen items:" in capsys.readouterr().out

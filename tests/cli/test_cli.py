@@ -1,13 +1,21 @@
 """The command line as a user types it."""
 
+import ast
+import dataclasses
+import inspect
+import itertools
 import sys
+from types import NoneType, UnionType
+from typing import Union, get_args, get_origin, get_type_hints
 
 import pandas as pd
 import pytest
 
 import gloam
-from gloam.cli import main
+from gloam import cli
+from gloam.cli import choices, main
 from gloam.cli.outputs import check_bench
+from gloam.experiments.presets import ALGORITHMS
 
 
 def run(*arguments):
@@ -95,12 +103,87 @@ def test_errors_are_one_line_and_exit_2(arguments, message, tmp_path, capsys):
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["", "run", "run dms lp", "resume", "plot", "demo", "paper"])
-def test_every_command_explains_itself(command, capsys):
+COMMANDS = ("demo", "new", "fill", "gallery", "datasets", "resume", "plot", "paper", "bench")
+COMMANDS += ("report", *(f"run {name} lp" for name in ALGORITHMS), "run dms arm")
+
+
+def help_text(command, capsys):
     with pytest.raises(SystemExit) as stop:
         main([*command.split(), "--help"])
     assert stop.value.code == 0
-    assert "usage: gloam" in capsys.readouterr().out
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["", "run", "run dms", *COMMANDS])
+def test_every_command_has_a_help_text(command, capsys):
+    assert "usage: gloam" in help_text(command, capsys)
+
+
+def documented(one):
+    """Names of the fields that a class declares, with the texts below them."""
+    if one is object:
+        return
+    (body,) = ast.parse(inspect.getsource(one)).body
+    assert isinstance(body, ast.ClassDef)
+    for field, text in itertools.pairwise(body.body):
+        is_text = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+        if isinstance(field, ast.AnnAssign) and is_text:
+            yield field.target.id, text.value.value
+
+
+def options(node, found=None):
+    """The fields of a command and of the choices inside it, with their types and descriptions."""
+    found = {} if found is None else found
+    if isinstance(node, type) and dataclasses.is_dataclass(node):
+        hints = get_type_hints(node, include_extras=True)
+        texts = {name: text for base in node.__mro__[::-1] for name, text in documented(base)}
+        for field in dataclasses.fields(node):
+            use = (node.__name__, hints[field.name], texts.get(field.name))
+            found.setdefault(field.name, []).append(use)
+            options(hints[field.name], found)
+    for inner in get_args(node):
+        options(inner, found)
+    return found
+
+
+def without_none(kind):
+    """The types that an option may have when it is given."""
+    is_union = get_origin(kind) in (Union, UnionType)
+    return tuple(one for one in get_args(kind) if one is not NoneType) if is_union else (kind,)
+
+
+def test_an_option_means_the_same_in_every_command():
+    found = options(cli._Command)
+    kinds = {name: {without_none(kind) for _, kind, _ in uses} for name, uses in found.items()}
+    several = {name: types for name, types in kinds.items() if len(types) > 1}
+    # `bench` and `paper` take several of what `run` and `demo` take one of.
+    assert set(several) <= {"algorithm", "algorithms", "measures", "domain", "domains", "run"}
+    assert kinds["restart"] == {(str,)}
+    assert "trials" not in kinds
+    assert {place for place, _, _ in found["centroids"]} == {"LpChoice"}
+    assert {place for place, _, _ in found["centroids_dir"]} == {"Bench", "Paper"}
+
+
+def test_every_option_is_described_by_a_sentence():
+    for name, uses in options(cli._Command).items():
+        for place, kind, text in uses:
+            if dataclasses.is_dataclass(kind) or name in ("algorithm", "domain"):
+                continue
+            assert text is not None, f"{place}.{name}"
+            assert len(text.split()) > 1, f"{place}.{name}: {text}"
+            assert text.endswith("."), f"{place}.{name}: {text}"
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("basic", gloam.emitters.BasicRestart()),
+        ("no-improvement", gloam.emitters.RestartWithoutImprovement()),
+        ("7", gloam.emitters.RestartEvery(7)),
+    ],
+)
+def test_restart_is_text_in_run_and_fill(text, rule):
+    assert choices.restart_rule(text) == rule
 
 
 def test_bench_writes_a_table_a_csv_and_a_picture(tmp_path, capsys, monkeypatch):
@@ -136,7 +219,7 @@ def test_a_stop_outside_the_search_needs_no_traceback(tmp_path, monkeypatch, cap
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gloam.cli.commands.run", stopped)
+    monkeypatch.setattr("gloam.cli.run.run", stopped)
     with pytest.raises(SystemExit) as ended:
         run("run", "dms", "lp", "--iterations", 1, "--out", tmp_path / "r", "--quiet")
     assert ended.value.code == 130

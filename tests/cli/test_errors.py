@@ -11,7 +11,8 @@ import pytest
 
 import gloam
 from gloam import datasets
-from gloam.cli import commands, main, user_code
+from gloam.cli import main, user_code
+from gloam.cli import run as run_command
 from gloam.datasets import FetchError
 from gloam.drivers import Interrupted
 
@@ -69,7 +70,7 @@ def test_the_extra_to_install_is_named(capsys, monkeypatch):
     def needs_faiss(*_, **__):
         raise ValueError("index: got 'ivf'. Run: pip install 'gloam[faiss]'")
 
-    monkeypatch.setattr(commands, "run", needs_faiss)
+    monkeypatch.setattr(run_command, "run", needs_faiss)
     assert "pip install 'gloam[faiss]'" in told(capsys, "run", "dms", "lp", "--out", "x")
 
 
@@ -93,7 +94,7 @@ def test_a_drivers_advice_is_reworded(problem, capsys, monkeypatch):
     def exists(*_, **__):
         raise gloam.RunExistsError(Path("r"))
 
-    monkeypatch.setattr(commands, "run", exists)
+    monkeypatch.setattr(run_command, "run", exists)
     message = told(capsys, "run", "dms", "lp", "--out", "r")
     assert "`gloam resume r`" in message
     assert "resume=True" not in message
@@ -108,7 +109,7 @@ def test_what_a_driver_adds_to_an_error_is_told(capsys, monkeypatch):
         error.add_note("The run was saved after iteration 3 in 'r'.")
         raise error
 
-    monkeypatch.setattr(commands, "run", locked)
+    monkeypatch.setattr(run_command, "run", locked)
     message = told(capsys, "run", "dms", "lp", "--out", "r")
     assert message == "error: 'r' is in use. The run was saved after iteration 3 in 'r'.\n"
 
@@ -116,7 +117,7 @@ def test_what_a_driver_adds_to_an_error_is_told(capsys, monkeypatch):
 def test_resume_of_a_filled_dataset_names_the_command(problem, capsys):
     main(fill("mine.py"))
     message = told(capsys, "resume", "runs/x")
-    assert "this run evaluates your own function" in message
+    assert "uses your own function or classes" in message
     assert "gloam fill ... --out runs/x --resume" in message
 
 
@@ -232,7 +233,7 @@ def test_the_exit_code_names_the_signal(kind, code, problem, capsys, monkeypatch
     def stopped(*_, **__):
         raise Interrupted(Path("r"), 7, signal=kind)
 
-    monkeypatch.setattr(commands, "run", stopped)
+    monkeypatch.setattr(run_command, "run", stopped)
     message = told(capsys, "run", "dms", "lp", "--out", "r", code=code)
     assert message == "stopped after iteration 7; continue with: gloam resume r\n"
     monkeypatch.setattr("gloam.cli.fill.optimize", stopped)

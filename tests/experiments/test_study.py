@@ -22,7 +22,7 @@ def study(tmp_path_factory):
         "--algorithms",
         "dms",
         "map-elites",
-        "--trials",
+        "--seeds",
         "2",
         "--iterations",
         "200",
@@ -40,7 +40,7 @@ def test_the_report_has_tables_and_figures(study):
         assert expected in report
     results = pd.read_csv(out / "report" / "results.csv")
     assert list(results["algorithm"]) == ["dms", "map-elites"]
-    assert (results["trials"] == 2).all()
+    assert (results["seeds"] == 2).all()
     # On the flat objective the QD score is 10,000 times the coverage (here in per cent).
     assert (abs(results["qd_score"] - 100 * results["coverage"]) < 1).all()
     for name in ("curves-2d-lp--flat", "heatmaps-2d-lp--flat", "discount-2d-lp--flat-dms"):
@@ -109,7 +109,7 @@ def test_seeds_are_split_when_the_device_is_small(monkeypatch, tmp_path):
     [
         (["--domains", "3d-chess"], "domains: expected some of 2d-lp-sphere"),
         (["--algorithms", "nsga"], "algorithms: expected some of dms"),
-        (["--trials", "0"], "trials: expected a whole number >= 1"),
+        (["--seeds", "0"], "num_seeds: expected a whole number >= 1"),
     ],
 )
 def test_wrong_studies_are_refused(arguments, message, tmp_path, capsys):
@@ -155,12 +155,12 @@ def test_the_wallclock_of_a_cell_in_parts_is_their_sum(study, tmp_path):
     out, _ = study
     whole = out / "2d-lp-flat" / "dms"
     spent = gloam.RunFolder(whole).read_metrics()["seconds"].max()
-    copy = Study(tmp_path, ("2d-lp-flat",), ("dms",), trials=4, iterations=200)
+    copy = Study(tmp_path, ("2d-lp-flat",), ("dms",), num_seeds=4, iterations=200)
     copy.write()
     for part in range(3):
         shutil.copytree(whole, tmp_path / "2d-lp-flat" / "dms" / f"part-{part:02d}")
-    results = tables.results(tables.final_trials(copy))
+    results = tables.results(tables.final_metrics(copy))
     assert results["seconds"].tolist() == pytest.approx([3 * spent])
     assert float(tables.wallclock(results).iloc[0, 1]) == pytest.approx(3 * spent, abs=0.06)
-    alone = tables.results(tables.final_trials(Study.read(out)))
+    alone = tables.results(tables.final_metrics(Study.read(out)))
     assert alone["seconds"].iloc[0] == pytest.approx(spent)

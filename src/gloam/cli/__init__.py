@@ -1,4 +1,4 @@
-"""The command line: `main` reads the arguments, runs a command and words its errors."""
+"""The command line: `main` parses the arguments, runs a command and reports its errors."""
 
 import os
 import sys
@@ -10,9 +10,15 @@ import tyro
 from gloam.cache import cache_folder
 from gloam.cli import errors
 from gloam.cli.bench import Bench
-from gloam.cli.commands import Demo, Plot, Resume, Run
-from gloam.cli.fill import Datasets, Fill, Gallery, New
+from gloam.cli.datasets import Datasets
+from gloam.cli.demo import Demo
+from gloam.cli.fill import Fill
+from gloam.cli.gallery import Gallery
+from gloam.cli.new import New
 from gloam.cli.paper import Paper, Report
+from gloam.cli.plot import Plot
+from gloam.cli.resume import Resume
+from gloam.cli.run import Run
 from gloam.drivers.signals import remembered_interrupt
 
 _Command = (
@@ -31,7 +37,7 @@ _Command = (
 
 
 def main(args: list[str] | None = None) -> None:
-    """Quality-diversity search where the measure space is large. Begin with `gloam demo`."""
+    """Quality-diversity optimization in large measure spaces. To start, run `gloam demo`."""
     args = sys.argv[1:] if args is None else args
     if args[:2] == ["paper", "report"]:
         args = args[1:]

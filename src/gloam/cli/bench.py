@@ -1,4 +1,4 @@
-"""The command that times gloam beside its peers."""
+"""`gloam bench`: times of gloam, pyribs and QDax on the same problems."""
 
 import dataclasses
 from pathlib import Path
@@ -14,12 +14,11 @@ from gloam.peers.compare import Neighbours, surroundings
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """Time gloam beside pyribs and QDax: same problems, one process, taking turns.
+    """Compare the speed of gloam, pyribs and QDax on the same problems, in one process.
 
-    First everyone does the same number of iterations, which warms them up and shows that they do
-    the same work; then they are timed in turns, so that a slow spell of the machine falls on all
-    of them. Quote figures only from a machine with nothing else to do. Peers that are not
-    installed are named and left out: pip install 'gloam[bench]' for pyribs.
+    After a warm-up, which also checks that all libraries do the same work, the libraries are timed
+    in turns. Use a machine without other work. Libraries that are not installed are skipped: pip
+    install 'gloam[bench]' installs pyribs.
 
     Example: gloam bench --measures 2 --algorithms dms --repeats 3
     """
@@ -27,28 +26,28 @@ class Bench:
     out: Path = Path("runs/bench")
     """Folder for bench.md, bench.csv and bench.png."""
     algorithms: tuple[str, ...] = ALGORITHMS
-    """What to compare: dms, cma-mae, map-elites-line."""
+    """Algorithms to compare: dms, cma-mae, map-elites-line."""
     measures: tuple[int, ...] = (2, 10, 50)
-    """Numbers of measures of LP Sphere: 2 is a grid, others are 10,000 centroids."""
-    centroids: Path | None = None
-    """Folder with lp_10d.npy and so on; without it gloam makes centroids, once."""
+    """Numbers of measures of LP (Sphere). 2 uses a grid, others 10,000 centroids."""
+    centroids_dir: Path | None = None
+    """Folder with lp_10d.npy, lp_50d.npy. Default: centroids are computed once and cached."""
     repeats: int = 5
-    """Timed stretches of each contender; the median is compared."""
+    """Number of timed periods of each contender; the medians are compared."""
     seconds: float = 2.0
-    """Length of a stretch."""
+    """Length of a timed period in seconds."""
     warm_up: int = 200
-    """Iterations of everyone before, after which scores are compared."""
+    """Number of iterations of the warm-up, after which QD scores are compared."""
     seed: int = 0
-    """Of everyone."""
+    """Seed of every contender."""
 
     def __call__(self) -> None:
-        """Measure, print and write."""
+        """Run the comparison, print it and write it."""
         check_bench(self.out)
         problems = [
-            Problem(name, k, self.centroids) for name in self.algorithms for k in self.measures
+            Problem(name, k, self.centroids_dir) for name in self.algorithms for k in self.measures
         ]
         for problem in problems:
-            _ = problem.ours  # wrong arguments are told before anything is timed
+            _ = problem.ours  # reports wrong arguments before anything is timed
         neighbours = Neighbours()
         comparison = measure(
             problems,
@@ -72,7 +71,7 @@ class Bench:
 
 
 def _report(comparison: Comparison, neighbours: str) -> str:
-    """The table and what to know about it."""
+    """The table and its notes."""
     frame = comparison.frame()
     table = pd.DataFrame(frame[["algorithm", "measures", "contender"]])
     table["ms/iteration"] = frame["median_ms"].map("{:.2f}".format)

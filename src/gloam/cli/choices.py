@@ -1,6 +1,6 @@
-"""What can be named on the command line: domains and algorithms, with their options.
+"""Domains and algorithms that the command line can name, with their options.
 
-Only here do strings choose objects.
+Only this module maps strings to objects.
 """
 
 import dataclasses
@@ -28,13 +28,13 @@ class LpChoice:
     """Linear projection: every measure is the sum of one block of the solution."""
 
     measures: int = 2
-    """Number of measures; 2 has a grid of 100 x 100 cells, more have 10,000 centroids."""
+    """Number of measures. 2 uses a grid of 100 x 100 cells, others 10,000 centroids."""
     objective: Literal["sphere", "rastrigin", "flat"] = "sphere"
-    """What is to be maximised."""
+    """Objective function to maximise."""
     solution: int = 100
-    """Numbers in a solution, a multiple of the measures."""
+    """Number of variables of a solution; a multiple of the number of measures."""
     centroids: Path | None = None
-    """A .npy file of centroids. Without it they are made once and cached."""
+    """File (.npy) with the centroids. Default: they are computed once and cached."""
 
     def build(self) -> Domain:
         """The domain."""
@@ -45,10 +45,10 @@ class LpChoice:
 
 @dataclasses.dataclass(frozen=True)
 class ArmChoice:
-    """Arm repertoire: reach every point of the plane with a many-jointed arm."""
+    """Arm repertoire: reach every point of the plane with a planar arm."""
 
     joints: int = 100
-    """Joints, each with a link of length 1."""
+    """Number of joints; each link has length 1."""
 
     def build(self) -> Domain:
         """The domain."""
@@ -62,33 +62,33 @@ DomainChoice = Annotated[LpChoice, subcommand("lp")] | Annotated[ArmChoice, subc
 class _CmaOptions:
     domain: DomainChoice
     sigma0: float | None = None
-    """Standard deviation of the first solutions, and after restarts."""
+    """Standard deviation of the first solutions around the start, and after restarts."""
     restart: str | None = None
-    """basic, no-improvement, or a number of iterations."""
+    """When emitters restart: basic, no-improvement, or a number of iterations."""
     emitters: int | None = None
-    """CMA-ES instances."""
+    """Number of CMA-ES emitters."""
     batch_size: int | None = None
-    """Solutions per instance and iteration."""
+    """Number of solutions per emitter and iteration."""
     strategy: Literal["full", "separable", "limited-memory", "pyribs"] | None = None
-    """The Gaussians: full CMA-ES (best up to 1,000 numbers), sep-CMA-ES, LM-MA-ES, or pyribs'
-    variant of CMA-ES, with which the paper's figures were made."""
+    """Evolution strategy: full CMA-ES (for up to 1,000 variables), separable CMA-ES,
+    limited-memory MA-ES, or pyribs' variant of CMA-ES, which the paper used."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DmsChoice(_CmaOptions):
-    """Discount Model Search. What you do not set is as in the paper for the domain."""
+    """Discount Model Search. Defaults are the paper's settings for the domain."""
 
     alpha: float | None = None
     """Archive learning rate: 0 optimises only, 1 explores only."""
     empty_points: int | None = None
-    """Empty cells trained to f_min in each iteration."""
+    """Number of empty cells trained to f_min in each iteration."""
 
     name = "dms"
 
 
 @dataclasses.dataclass(frozen=True)
 class CmaMaeChoice(_CmaOptions):
-    """CMA-MAE: one threshold per cell. What you do not set is as in the paper for the domain."""
+    """CMA-MAE: one threshold per cell. Defaults are the paper's settings for the domain."""
 
     alpha: float | None = None
     """Archive learning rate: 0 optimises only, 1 is CMA-ME."""
@@ -98,7 +98,7 @@ class CmaMaeChoice(_CmaOptions):
 
 @dataclasses.dataclass(frozen=True)
 class DdsChoice(_CmaOptions):
-    """Density Descent Search (KDE). What you do not set is as in the paper for the domain."""
+    """Density Descent Search (KDE). Defaults are the paper's settings for the domain."""
 
     bandwidth: float | None = None
     """Standard deviation of the kernel, in units of the measures."""
@@ -108,20 +108,20 @@ class DdsChoice(_CmaOptions):
 
 @dataclasses.dataclass(frozen=True)
 class MapElitesChoice:
-    """MAP-Elites. What you do not set is as in the paper for the domain."""
+    """MAP-Elites. Defaults are the paper's settings for the domain."""
 
     domain: DomainChoice
     sigma: float | None = None
-    """Standard deviation of the noise."""
+    """Standard deviation of the Gaussian noise."""
     batch_size: int | None = None
-    """Solutions per iteration."""
+    """Number of solutions per iteration."""
 
     name = "map-elites"
 
 
 @dataclasses.dataclass(frozen=True)
 class MapElitesLineChoice(MapElitesChoice):
-    """MAP-Elites (line). What you do not set is as in the paper for the domain."""
+    """MAP-Elites (line). Defaults are the paper's settings for the domain."""
 
     line_sigma: float | None = None
     """Standard deviation along the line to a second elite."""
@@ -146,21 +146,26 @@ _STRATEGIES = {
 }
 
 
+# Options with a shorter name than the argument in Python.
+_ARGUMENTS = {"emitters": "num_emitters", "empty_points": "num_empty_points"}
+
+
 def build_algorithm(choice: Any, domain: Domain) -> Algorithm:
-    """The algorithm of a choice: the paper's settings but for the options that were given."""
+    """The algorithm of a choice: the paper's settings, changed by the options given."""
     changes = {
-        field.name: getattr(choice, field.name)
+        _ARGUMENTS.get(field.name, field.name): getattr(choice, field.name)
         for field in dataclasses.fields(choice)
         if field.name != "domain" and getattr(choice, field.name) is not None
     }
     if "strategy" in changes:
         changes["strategy"] = _STRATEGIES[changes["strategy"]]
     if "restart" in changes:
-        changes["restart"] = _restart(changes["restart"])
+        changes["restart"] = restart_rule(changes["restart"])
     return paper_algorithm(choice.name, domain, **changes)
 
 
-def _restart(text: str) -> RestartRule:
+def restart_rule(text: str) -> RestartRule:
+    """The restart rule that the option --restart names."""
     if text == "basic":
         return BasicRestart()
     if text == "no-improvement":

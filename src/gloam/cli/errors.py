@@ -1,4 +1,4 @@
-"""What the command line says when a command fails or is stopped, and the exit codes."""
+"""Messages and exit codes of commands that fail or are stopped."""
 
 import signal
 import sys
@@ -22,7 +22,7 @@ _USER_CODE_FAILED, _FAILED, _BY_SIGNAL = 1, 2, 128
 
 
 def report(error: BaseException, command: Any) -> int:
-    """Tell the user about ``error`` and return the exit code; raise what nobody expected.
+    """Print ``error`` and return the exit code; raise unexpected errors again.
 
     Args:
         error: What ended the command.
@@ -32,7 +32,7 @@ def report(error: BaseException, command: Any) -> int:
         _tell(str(error))
         return _BY_SIGNAL + (error.signal or signal.SIGINT)
     if isinstance(error, KeyboardInterrupt):  # while something is compiled, read or drawn
-        _tell("stopped; files that were written are whole")
+        _tell("stopped; all files written so far are complete")
         return _BY_SIGNAL + signal.SIGINT
     trace = user_code.traceback_of(error)
     if trace is not None:
@@ -62,9 +62,9 @@ def _saved(command: Any) -> str:
     out, continuation = getattr(command, "out", None), getattr(command, "continuation", None)
     folder = None if out is None else RunFolder(out)
     if folder is None or continuation is None or not folder.holds_checkpoint:
-        return "error: the traceback above is of your own code; no run was saved"
+        return "error: your code raised the exception above; no run was saved"
     return (
-        f"error: the traceback above is of your own code; the run was saved in '{out}' after "
+        f"error: your code raised the exception above; the run was saved in '{out}' after "
         f"iteration {folder.read_checkpoint_iteration()}, continue it with {continuation}"
     )
 

@@ -1,4 +1,4 @@
-"""The command that runs the paper's study, and the one that reports on it."""
+"""`gloam paper` runs the paper's study, `gloam paper report` writes its report."""
 
 import dataclasses
 from pathlib import Path
@@ -16,40 +16,41 @@ from gloam.experiments.study import DOMAINS, Study, ablation, run_cell
 
 @dataclasses.dataclass(frozen=True)
 class Paper:
-    """Run the paper's study: algorithms by domains, all trials of a cell as one program.
+    """Run the paper's study: every algorithm on every domain, then write the report.
 
-    Finished cells are kept and interrupted ones continued, so the same command can be given again
-    until everything is there. Then it writes the report; `gloam paper report STUDY` writes it anew.
+    After an interruption, repeat the command: finished pairs of algorithm and domain are kept, and
+    the others are continued. `gloam paper report STUDY` writes the report again.
 
-    Example: gloam paper --domains 2d-lp-flat arm --algorithms dms map-elites --trials 5
+    Example: gloam paper --domains 2d-lp-flat arm --algorithms dms map-elites --seeds 5
     """
 
     out: Path = Path("runs/paper")
-    """The study folder."""
+    """Study folder."""
     domains: tuple[str, ...] = DOMAINS
-    """Domains, as in 10d-lp-sphere."""
+    """Domains to run, for example 10d-lp-sphere."""
     algorithms: tuple[str, ...] = tuple(ALGORITHMS)
-    """Algorithms; with -pyribs behind it, on pyribs' variant of CMA-ES."""
+    """Algorithms to run. The suffix -pyribs selects pyribs' variant of CMA-ES."""
     ablation: Literal["alpha", "empty", "restart"] | None = None
-    """Run the variants of one of the paper's ablations of DMS instead of the algorithms."""
-    trials: int = 20
-    """Seeds of every cell."""
+    """Ablation of DMS to run instead of the algorithms."""
+    seeds: int = 20
+    """Number of seeds of every algorithm on every domain."""
     iterations: int = 10_000
-    """Iterations of every trial."""
-    centroids: Path | None = None
-    """Folder with lp_10d.npy, lp_20d.npy, lp_50d.npy; without it gloam makes its own."""
+    """Number of iterations of every seed."""
+    centroids_dir: Path | None = None
+    """Folder with lp_10d.npy, lp_20d.npy, lp_50d.npy. Default: centroids are computed once and
+    cached."""
     figures: bool = True
-    """Whether the report has figures."""
+    """Draw the figures of the report."""
 
     def __call__(self) -> None:
-        """Run what is missing, then report."""
+        """Run the missing pairs, then write the report."""
         study = Study(
             self.out,
             tuple(self.domains),
             tuple(ablation(self.ablation)) if self.ablation else tuple(self.algorithms),
-            self.trials,
+            self.seeds,
             self.iterations,
-            str(self.centroids) if self.centroids else None,
+            str(self.centroids_dir) if self.centroids_dir else None,
         )
         study.write()
         cells = list(study.cells())
@@ -69,17 +70,17 @@ class Paper:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """Write a study's report: tables beside the paper's, statistics, figures."""
+    """Write the report of a study: comparison with the paper, statistics, figures."""
 
     study: Annotated[Path, tyro.conf.Positional]
-    """The study folder."""
+    """Study folder."""
     figures: bool = True
-    """Whether to draw, too."""
+    """Draw the figures."""
     pdf: bool = True
-    """Whether figures are also written as PDF."""
+    """Also write the figures as PDF files."""
 
     def __call__(self) -> None:
-        """Write it and show the table of results."""
+        """Write the report and print it."""
         written = write_report(self.study, figures=self.figures, pdf=self.pdf)
         print(written[0].read_text())
         for path in written:

@@ -105,7 +105,7 @@ class LinearProjection(Domain):
         return 1.0 - raw(solutions - _SHIFT) / worst, measures
 
     def archive(self) -> Archive:
-        """100 x 100 cells for two measures, else 10,000 centroids, the same for every trial."""
+        """100 x 100 cells for two measures, else 10,000 centroids, the same for every seed."""
         if self.measure_dim == 2 and self.centroids is None:
             return GridArchive((100, 100), -self.edge, self.edge)
         if self.centroids is not None:

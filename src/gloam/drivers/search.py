@@ -135,13 +135,11 @@ class Search:
         Raises:
             EvaluationError: Every row failed. The search is as it was: ask again gives the same.
         """
-        checks.expect(
-            self._proposal is not None,
-            "tell",
-            "a call of ask() before it",
-            "none",
-            "Call ask(), evaluate its solutions, then tell().",
-        )
+        if self._proposal is None:
+            raise ValueError(
+                "tell() was called before ask(). Call ask(), evaluate the solutions that it "
+                "returns, then call tell()."
+            )
         batch, values = self._batch, None
         if objectives is not None:
             values = _float32(checks.rows("objectives", objectives, (batch,)))

@@ -25,18 +25,18 @@ def write_report(path: str | os.PathLike, *, figures: bool = True, pdf: bool = T
     study = Study.read(path)
     out = study.path / "report"
     _check_ours(out)
-    trials = tables.final_trials(study)
-    results = tables.results(trials)
+    metrics = tables.final_metrics(study)
+    results = tables.results(metrics)
     parts = {
         "results": ("Results", tables.readable(results)),
-        "anova": ("Welch's one-way ANOVA", tables.anova_table(trials)),
+        "anova": ("Welch's one-way ANOVA", tables.anova_table(metrics)),
         "pairwise-qd-score": (
             "Games-Howell comparisons of the QD score",
-            tables.pairwise_table(trials, "qd_score"),
+            tables.pairwise_table(metrics, "qd_score"),
         ),
         "pairwise-coverage": (
             "Games-Howell comparisons of coverage",
-            tables.pairwise_table(trials, "coverage"),
+            tables.pairwise_table(metrics, "coverage"),
         ),
         "wallclock": ("Wallclock, seconds", tables.wallclock(results)),
     }
@@ -48,15 +48,15 @@ def write_report(path: str | os.PathLike, *, figures: bool = True, pdf: bool = T
 
     sections = [
         f"# {len(study.domains)} domains, {len(study.algorithms)} algorithms, "
-        f"{study.trials} trials of {study.iterations:,} iterations\n",
-        "Mean and standard error; the paper's figures are quoted as the paper's. "
-        "`s` is the wallclock of all trials of a cell together, compilation included.\n",
+        f"{study.num_seeds} seeds of {study.iterations:,} iterations\n",
+        "Mean and standard error; the paper's figures are quoted from the paper. "
+        "`s` is the wallclock of all seeds of a cell together, compilation included.\n",
     ]
     for heading, table in parts.values():
         if len(table):
             sections.append(f"## {heading}\n\n{tables.as_markdown(table)}")
     write("report.md", "\n".join(sections))
-    write("trials.csv", trials.to_csv(index=False))
+    write("seeds.csv", metrics.to_csv(index=False))
     write("results.csv", results.to_csv(index=False))
     for name, (_, table) in parts.items():
         if len(table):
@@ -71,7 +71,7 @@ def write_report(path: str | os.PathLike, *, figures: bool = True, pdf: bool = T
 def _check_ours(out: Path) -> None:
     """Refuse to replace a report that gloam did not write."""
     first = out / "report.md"
-    ours = not first.exists() or (out / "trials.csv").is_file()
+    ours = not first.exists() or (out / "seeds.csv").is_file()
     fix = "Move it away, or rename the folder."
     checks.expect(ours, "report", "a report of gloam, or none", f"'{first}'", fix)
 

@@ -62,37 +62,39 @@ _STATE_SHARE = 0.25
 _CPU_BYTES = 8 * 2**30
 
 
-def domain_named(name: str, centroids: str | os.PathLike | None = None) -> Domain:
+def domain_named(name: str, centroids_dir: str | os.PathLike | None = None) -> Domain:
     """A domain of the paper by its short name.
 
     Args:
         name: One of `DOMAINS` or `IMAGE_DOMAINS`.
-        centroids: Folder with ``lp_{k}d.npy``, the paper's own centroids; without it gloam's own
-            are made once and cached. For image domains, with ``mnist_1000.npy`` and so on: rows of
-            784 pixels from 0 to 1.
+        centroids_dir: Folder with ``lp_{k}d.npy``, the paper's own centroids; without it they
+            are computed once and cached. For image domains, with ``mnist_1000.npy`` and so on:
+            rows of 784 pixels from 0 to 1.
     """
     checks.expect(name in _KNOWN, "domain", f"one of {', '.join(_KNOWN)}", repr(name))
     if name in IMAGE_DOMAINS:
         checks.expect(
-            centroids is not None,
-            "centroids",
+            centroids_dir is not None,
+            "centroids_dir",
             f"a folder with {IMAGE_DOMAINS[name]}, the images of {name}",
             "none",
-            "Give --centroids FOLDER.",
+            "Give --centroids-dir DIR.",
         )
-        assert centroids is not None
-        return Triangles(Path(centroids) / IMAGE_DOMAINS[name], name=name)
+        assert centroids_dir is not None
+        return Triangles(Path(centroids_dir) / IMAGE_DOMAINS[name], name=name)
     if name == "arm":
         return Arm()
     size, _, objective = name.split("-")
     measures = int(size[:-1])
-    file = None if centroids is None or measures == 2 else Path(centroids) / f"lp_{measures}d.npy"
+    file = None
+    if centroids_dir is not None and measures != 2:
+        file = Path(centroids_dir) / f"lp_{measures}d.npy"
     return LinearProjection(measures, objective, centroids=file)  # pyright: ignore[reportArgumentType]
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One algorithm on one domain, all trials."""
+    """One algorithm on one domain, all seeds."""
 
     domain: str
     algorithm: str
@@ -105,7 +107,7 @@ class Cell:
         return [RunFolder(part) for part in sorted(self.path.glob("part-*"))]
 
     def metrics(self) -> pd.DataFrame:
-        """Metrics of all trials so far; ``part`` tells the run folders of the cell apart."""
+        """Metrics of all seeds so far; ``part`` tells the run folders of the cell apart."""
         tables = [folder.read_metrics() for folder in self.folders()]
         tables = [table.assign(part=part) for part, table in enumerate(tables) if len(table)]
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
@@ -119,18 +121,18 @@ class Study:
         path: The study folder; cells are in ``path/DOMAIN/ALGORITHM``.
         domains: Some of `DOMAINS`.
         algorithms: Names of algorithms, or of the variants of an ablation.
-        trials: Seeds 0, 1, ... of every cell.
-        iterations: Of every trial.
-        centroids: See `domain_named`.
+        num_seeds: Number of seeds (0, 1, ...) of every cell.
+        iterations: Number of iterations of every seed.
+        centroids_dir: See `domain_named`.
         log_every: Iterations between two rows of metrics.
     """
 
     path: Path
     domains: tuple[str, ...] = DOMAINS
     algorithms: tuple[str, ...] = tuple(ALGORITHMS)
-    trials: int = 20
+    num_seeds: int = 20
     iterations: int = 10_000
-    centroids: str | None = None
+    centroids_dir: str | None = None
     log_every: int = 50
 
     def __post_init__(self) -> None:
@@ -143,10 +145,10 @@ class Study:
                 f"some of {', '.join(VARIANTS)}",
                 repr(algorithm),
             )
-        if self.centroids is not None:
-            checks.instance("centroids", self.centroids, str)
+        if self.centroids_dir is not None:
+            checks.instance("centroids_dir", self.centroids_dir, str)
         checks.integer("log_every", self.log_every, minimum=1)
-        checks.integer("trials", self.trials, minimum=1)
+        checks.integer("num_seeds", self.num_seeds, minimum=1)
         checks.integer("iterations", self.iterations, minimum=1)
 
     def cells(self) -> Iterator[Cell]:
@@ -158,12 +160,12 @@ class Study:
                 yield Cell(domain, algorithm, self.path / domain / algorithm)
 
     def finished(self, cell: Cell) -> bool:
-        """True when every trial of the cell has run to its end."""
+        """True when every seed of the cell has run to its end."""
         metrics = cell.metrics()
         if not len(metrics):
             return False
         done = metrics[metrics["iteration"] >= self.iterations]
-        return set(range(self.trials)) <= set(done["seed"])
+        return set(range(self.num_seeds)) <= set(done["seed"])
 
     def write(self) -> None:
         """Remember the study in its folder.
@@ -203,7 +205,7 @@ class Study:
 
 def build_cell(study: Study, cell: Cell) -> tuple[Domain, Algorithm]:
     """The domain and the algorithm of a cell."""
-    domain = domain_named(cell.domain, study.centroids)
+    domain = domain_named(cell.domain, study.centroids_dir)
     algorithm, changes = VARIANTS[cell.algorithm]
     return domain, paper_algorithm(algorithm, domain, **changes)
 
@@ -213,7 +215,7 @@ def run_cell(study: Study, cell: Cell, display: Display | bool) -> None:
     if study.finished(cell):
         return
     domain, algorithm = build_cell(study, cell)
-    seeds = list(range(study.trials))
+    seeds = list(range(study.num_seeds))
     size = seeds_that_fit(algorithm, len(seeds))
     groups = [seeds[start : start + size] for start in range(0, len(seeds), size)]
     quarters = [max(1, study.iterations * part // 100) for part in (1, 10, 50, 100)]

@@ -13,8 +13,8 @@ from gloam.experiments.study import Study
 METRICS = {"qd_score": "QD score", "coverage": "coverage"}
 
 
-def final_trials(study: Study) -> pd.DataFrame:
-    """A row for each trial at its last iteration: domain, algorithm, seed, figures."""
+def final_metrics(study: Study) -> pd.DataFrame:
+    """The metrics of every seed at its last iteration, with domain and algorithm."""
     parts = []
     for cell in study.cells():
         metrics = cell.metrics()
@@ -26,18 +26,18 @@ def final_trials(study: Study) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def results(trials: pd.DataFrame) -> pd.DataFrame:
+def results(metrics: pd.DataFrame) -> pd.DataFrame:
     """Mean and standard error of every cell, beside the paper's.
 
     Coverage is in per cent, as the paper prints it. ``difference`` is in per cent of the paper's
     mean, ``errors`` in standard errors of the difference of both means. ``seconds`` is the
-    wallclock of all trials of the cell together.
+    wallclock of all seeds of the cell together.
     """
     rows = []
-    cells: Any = trials.groupby(["domain", "algorithm"], sort=False)
+    cells: Any = metrics.groupby(["domain", "algorithm"], sort=False)
     for (domain, algorithm), cell in cells:
         paper = PUBLISHED.get((domain, algorithm))
-        row: dict[str, Any] = {"domain": domain, "algorithm": algorithm, "trials": len(cell)}
+        row: dict[str, Any] = {"domain": domain, "algorithm": algorithm, "seeds": len(cell)}
         for metric in METRICS:
             scale = 100 if metric == "coverage" else 1
             values = cell[metric].to_numpy(np.float64) * scale
@@ -58,7 +58,7 @@ def results(trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def _wallclock(cell: pd.DataFrame) -> float:
-    """Seconds of all trials of a cell: trials of a part run at once, parts one after another."""
+    """Seconds of all seeds of a cell: seeds of a part run at once, parts one after another."""
     seconds: Any = cell["seconds"]
     if "part" not in cell:
         return float(seconds.max())
@@ -66,7 +66,7 @@ def _wallclock(cell: pd.DataFrame) -> float:
 
 
 def wallclock(results: pd.DataFrame) -> pd.DataFrame:
-    """Seconds of every cell, all trials together: a row for each domain."""
+    """Seconds of every cell, all seeds together: a row for each domain."""
     rows = []
     for domain, cells in results.groupby("domain", sort=False):
         row = {"domain": title(str(domain))}
@@ -76,10 +76,10 @@ def wallclock(results: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).fillna("")
 
 
-def anova_table(trials: pd.DataFrame) -> pd.DataFrame:
+def anova_table(metrics: pd.DataFrame) -> pd.DataFrame:
     """Welch's ANOVA of every domain and metric, in the paper's form."""
     rows = []
-    for domain, cell in trials.groupby("domain", sort=False):
+    for domain, cell in metrics.groupby("domain", sort=False):
         row = {"domain": title(str(domain))}
         for metric, name in METRICS.items():
             row[name] = _tested(
@@ -89,10 +89,10 @@ def anova_table(trials: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def pairwise_table(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
+def pairwise_table(metrics: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Games-Howell signs: the row's algorithm against the column's, by domain."""
     rows = []
-    for domain, cell in trials.groupby("domain", sort=False):
+    for domain, cell in metrics.groupby("domain", sort=False):
         names = list(cell["algorithm"].unique())
         groups = _groups(cell, metric)
         if len(names) < 2 or min(len(group) for group in groups.values()) < 2:
@@ -147,7 +147,7 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
         start = {
             "domain": title(row["domain"]),
             "algorithm": title(row["algorithm"]),
-            "trials": str(row["trials"]),
+            "seeds": str(row["seeds"]),
         }
         rows.append(
             start | cell(row, "qd_score") | cell(row, "coverage") | {"s": f"{row['seconds']:.1f}"}
@@ -157,13 +157,13 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
 
 def _groups(cell: pd.DataFrame, metric: str) -> dict[str, np.ndarray]:
     return {
-        str(name): trials[metric].to_numpy(np.float64)
-        for name, trials in cell.groupby("algorithm", sort=False)
+        str(name): rows[metric].to_numpy(np.float64)
+        for name, rows in cell.groupby("algorithm", sort=False)
     }
 
 
 def _tested(cell: pd.DataFrame, metric: str, test: Callable[[dict], str]) -> str:
     groups = _groups(cell, metric)
     if len(groups) < 2 or min(len(group) for group in groups.values()) < 2:
-        return "too few trials"
+        return "too few seeds"
     return test(groups)

@@ -22,12 +22,12 @@ class Problem:
     Args:
         algorithm: One of `ALGORITHMS`.
         measures: Number of measures; 2 has a grid, others have 10,000 centroids.
-        centroids: Folder with ``lp_{k}d.npy``; without one, gloam makes them by k-means.
+        centroids_dir: Folder with ``lp_{k}d.npy``; without it, they are computed by k-means.
     """
 
     algorithm: str
     measures: int
-    centroids: Path | None = None
+    centroids_dir: Path | None = None
 
     def __post_init__(self) -> None:
         checks.expect(
@@ -40,8 +40,8 @@ class Problem:
     @cached_property
     def domain(self) -> LinearProjection:
         """The domain, for JAX."""
-        needs_file = self.centroids is not None and self.measures != 2
-        file = self.centroids / f"lp_{self.measures}d.npy" if needs_file else None  # pyright: ignore
+        needs_file = self.centroids_dir is not None and self.measures != 2
+        file = self.centroids_dir / f"lp_{self.measures}d.npy" if needs_file else None  # pyright: ignore
         return LinearProjection(self.measures, centroids=file)
 
     @cached_property

@@ -24,7 +24,7 @@ def study_figures(folders: Folders, out: Path, *, pdf: bool = False) -> list[Pat
 
     For every domain the curves of its algorithms (QD score, coverage, loss, unique cells per batch,
     with the standard error); for domains with two measures a heatmap of each algorithm's first
-    trial; and for every run of a discount model on two measures the discount function over
+    seed; and for every run of a discount model on two measures the discount function over
     iterations with its training points.
 
     Args:
@@ -73,7 +73,7 @@ def _two_measures(algorithm: Algorithm) -> bool:
 def _last_snapshots(
     algorithms: Mapping[str, list[RunFolder]],
 ) -> dict[str, tuple[Algorithm, np.ndarray]]:
-    """The objectives of each algorithm's first trial at its last snapshot, for two measures."""
+    """The objectives of each algorithm's first seed at its last snapshot, for two measures."""
     found = {}
     for label, parts in algorithms.items():
         algorithm, snapshots = _algorithm(parts[0]), parts[0].read_snapshots()

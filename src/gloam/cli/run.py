@@ -1,0 +1,61 @@
+"""`gloam run`: search with one algorithm on one domain."""
+
+import dataclasses
+from pathlib import Path
+
+from gloam.cli.choices import AlgorithmChoice, build_algorithm
+from gloam.cli.metrics_table import print_metrics
+from gloam.drivers import run
+from gloam.formats import RunFolder
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """Search with one algorithm on one domain, with all seeds at once.
+
+    Example: gloam run dms lp --measures 10 --iterations 10000 --seeds 3 --out runs/x
+    """
+
+    algorithm: AlgorithmChoice
+    out: Path
+    """Run folder for metrics, archives, checkpoints and figures."""
+    iterations: int = 10_000
+    """Number of iterations; the paper runs 10,000."""
+    seeds: int = 1
+    """Number of seeds."""
+    seed: int = 0
+    """First seed; the others follow it."""
+    log_every: int = 50
+    """Number of iterations between two rows of metrics."""
+    checkpoint_seconds: float = 60.0
+    """Maximum number of seconds between two checkpoints."""
+    checkpoint_every: int | None = None
+    """Number of iterations between two checkpoints, in addition to --checkpoint-seconds."""
+    snapshots: tuple[int, ...] = ()
+    """Iterations at which `gloam plot` shows the archive and the discount. Default: the last."""
+    quiet: bool = False
+    """Show no progress bar."""
+
+    @property
+    def continuation(self) -> str:
+        """How this run is continued."""
+        return f"`gloam resume {self.out}`"
+
+    def __call__(self) -> None:
+        """Run the search."""
+        RunFolder(self.out).check_new()
+        domain = self.algorithm.domain.build()
+        result = run(
+            domain,
+            build_algorithm(self.algorithm, domain),
+            seeds=range(self.seed, self.seed + self.seeds),
+            iterations=self.iterations,
+            run_dir=self.out,
+            log_every=self.log_every,
+            checkpoint_seconds=self.checkpoint_seconds,
+            checkpoint_every=self.checkpoint_every,
+            snapshots=self.snapshots or (self.iterations,),
+            progress=not self.quiet,
+        )
+        print_metrics(result)
+        print(f"To draw figures: gloam plot {self.out}")
