@@ -13,6 +13,9 @@ from gloam.records import Batch, Fit, Scored
 class Discount(eqx.Module):
     """Frozen settings of a discount. What it has learned is in its state."""
 
+    def check(self, num_cells: int, measure_dim: int) -> None:
+        """Raise an error where the discount was made for an archive of other sizes."""
+
     @property
     @abstractmethod
     def num_initial_centers(self) -> int:

@@ -41,15 +41,18 @@ class DiscountModel(Discount):
 
     Args:
         lower, upper: Bounds of the measures; the network sees them scaled to [-1, 1].
-        alpha: Archive learning rate of equation 1.
-        f_min, f_max: Range of the objective. The model starts at ``f_min``; training stops early
-            when the loss is at most ``cutoff * (f_max - f_min)``.
-        network: Any Equinox module, see `gloam.discounts.networks`; by default the paper's MLP.
-        shape: Of one row of measures, ``(28, 28)`` for images; by default they are flat.
-        num_empty_points: Number of empty cells that are trained to ``f_min`` in each iteration.
-        num_init_points: Number of cells for the first fit.
-        learning_rate: Of Adam, whose memory is kept through the run.
-        train_batch_size, max_epochs, cutoff: Of each fit.
+        alpha: Archive learning rate (equation 1): 1 explores only, 0 optimises only.
+        f_min: Where the model starts: at or below the lowest objective that you expect.
+        f_max: Largest objective that you expect; it scales the loss at which training stops.
+        network: Any Equinox module from one row of measures to a number, see
+            `gloam.discounts.networks`; by default the paper's MLP.
+        shape: Shape of one row of measures, ``(28, 28)`` for images; by default they are flat.
+        num_empty_points: Number of empty cells trained to ``f_min`` in each iteration.
+        num_init_points: Number of cells for the model's first fit.
+        learning_rate: Learning rate of Adam, whose memory is kept through the run.
+        train_batch_size: Number of rows in a minibatch.
+        max_epochs: Largest number of epochs in an iteration.
+        cutoff: Training stops early at a loss of ``cutoff * (f_max - f_min)``.
     """
 
     lower: Float[Array, " meas"]
@@ -100,6 +103,12 @@ class DiscountModel(Discount):
         self.train_batch_size = checks.integer("train_batch_size", train_batch_size, minimum=1)
         self.max_epochs = checks.integer("max_epochs", max_epochs, minimum=1)
         self.cutoff = checks.number("cutoff", cutoff, at_least=0.0)
+
+    def check(self, num_cells: int, measure_dim: int) -> None:
+        """Its bounds are those of the archive's measures."""
+        expected, fix = f"{measure_dim}, as the archive has", "Give it archive.lower and .upper."
+        number = len(self.lower)
+        checks.expect(number == measure_dim, "bounds of DiscountModel", expected, number, fix)
 
     @property
     def num_initial_centers(self) -> int:

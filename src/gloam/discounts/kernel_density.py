@@ -76,9 +76,10 @@ class KernelDensity(Discount):
 
     Args:
         measure_dim: Number of measures.
-        bandwidth: Standard deviation ``h`` of the kernel.
-        buffer_size: Measures kept.
-        policy: Which of them; `Reservoir` by default.
+        bandwidth: Standard deviation ``h`` of the Gaussian kernel, in units of the measures (of
+            measures of length one in a cosine archive).
+        buffer_size: Number of measures that the density is made of.
+        policy: Which measures those are; `gloam.discounts.Reservoir` by default.
     """
 
     measure_dim: int = eqx.field(static=True)
@@ -99,6 +100,12 @@ class KernelDensity(Discount):
         self.buffer_size = checks.integer("buffer_size", buffer_size, minimum=1)
         self.policy = Reservoir() if policy is None else policy
         checks.instance("policy", self.policy, BufferPolicy, "Use Reservoir() or KeepLast().")
+
+    def check(self, num_cells: int, measure_dim: int) -> None:
+        """Its buffer has rows of the archive's measures."""
+        expected, fix = f"{measure_dim}, as the archive has", "Give it archive.measure_dim."
+        same = self.measure_dim == measure_dim
+        checks.expect(same, "measure_dim of KernelDensity", expected, self.measure_dim, fix)
 
     @property
     def num_initial_centers(self) -> int:

@@ -19,7 +19,7 @@ class Thresholds(Discount):
 
     Args:
         num_cells: Number of cells.
-        alpha: Archive learning rate; 1 is CMA-ME, 0 plain optimisation.
+        alpha: Archive learning rate: 1 explores only, as CMA-ME does, 0 optimises only.
         f_min: Where thresholds start.
     """
 
@@ -31,6 +31,12 @@ class Thresholds(Discount):
         self.num_cells = checks.integer("num_cells", num_cells, minimum=1)
         self.alpha = checks.number("alpha", alpha, at_least=0.0, at_most=1.0)
         self.f_min = checks.objective("f_min", f_min)
+
+    def check(self, num_cells: int, measure_dim: int) -> None:
+        """It has a threshold for each cell of the archive."""
+        expected, fix = f"{num_cells}, as the archive has", "Give it archive.num_cells."
+        same = self.num_cells == num_cells
+        checks.expect(same, "num_cells of Thresholds", expected, self.num_cells, fix)
 
     @property
     def num_initial_centers(self) -> int:

@@ -32,15 +32,18 @@ class CmaEmitters(Emitter):
     """``num_emitters`` independent CMA-ES instances of ``batch_size`` solutions each.
 
     Args:
-        x0: Where every emitter starts.
-        sigma0: Standard deviation at the start and after a restart.
-        num_emitters: Number of instances.
+        x0: ``(sol,)`` starting solution of every emitter.
+        sigma0: Standard deviation of the first solutions around ``x0``, and after restarts.
+        num_emitters: Number of CMA-ES instances.
         batch_size: Number of solutions per instance and iteration.
-        restart, selection: Rules, see `gloam.emitters`.
+        restart: When emitters restart from a random elite; `gloam.emitters.BasicRestart` by
+            default.
+        selection: Which solutions are parents; `gloam.emitters.MuSelection` by default.
         lower, upper: Optional box of the solutions. Draws outside are repeated a fixed number of
             times, then clipped: a mean on the edge of the box cannot stall the search.
-        strategy: What each Gaussian is made of, see `gloam.emitters.strategies`: by default a full
-            covariance for solutions of up to 1,000 numbers, and LM-MA-ES beyond.
+        strategy: What each Gaussian is made of: ``CMAES()``, ``SepCMAES()`` or ``LMMAES()`` of
+            `gloam.emitters`; by default the first for solutions of up to 1,000 numbers and the
+            last beyond.
     """
 
     x0: Float[Array, " sol"]

@@ -19,10 +19,10 @@ class Variation(Emitter):
     While the archive is empty, ``x0`` stands for the elites.
 
     Args:
-        x0: Starting solution.
+        x0: ``(sol,)`` solution that is varied while the archive is empty.
         sigma: Standard deviation of the isotropic noise.
         line_sigma: Standard deviation along the line to a second elite; ``None`` or 0 for none.
-        batch_size: Solutions per iteration.
+        batch_size: Number of solutions per iteration.
         lower, upper: Optional box of the solutions, into which they are clipped.
     """
 
