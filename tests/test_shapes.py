@@ -66,7 +66,7 @@ def test_an_archive_of_images_is_that_of_their_flat_rows(images, metric):
     shaped = gloam.CVTArchive(images, metric=metric)
     flat = gloam.CVTArchive(images.reshape(30, -1), metric=metric)
     assert shaped.measure_shape == images.shape[1:]
-    assert flat.measure_shape == (flat.measures,) == (shaped.measures,)
+    assert flat.measure_shape == (flat.measure_dim,) == (shaped.measure_dim,)
     assert_same_bits(shaped, flat)
 
 
@@ -177,7 +177,7 @@ def test_a_network_that_takes_both_is_given_the_shape():
         (IMAGES, MLP(30, (8,))),
         (IMAGES, CNN((6, 5), channels=(3,), hidden=4)),
         (COLOURS, CNN((4, 3, 3), channels=(3,), hidden=4)),
-        (IMAGES, Frozen(jnp.tanh, MLP(30, (8,)), measures=30)),
+        (IMAGES, Frozen(jnp.tanh, MLP(30, (8,)), measure_shape=30)),
     ],
     ids=["MLP", "CNN", "CNN in colour", "Frozen"],
 )
@@ -195,16 +195,16 @@ def test_a_frozen_embedding_sees_the_shape_it_was_built_for():
     def columns(image):
         return jnp.sum(image, axis=0)
 
-    network = Frozen(columns, MLP(5, (4,)), measures=(6, 5))
+    network = Frozen(columns, MLP(5, (4,)), measure_shape=(6, 5))
     image = jnp.arange(30.0).reshape(6, 5)
     np.testing.assert_array_equal(network.features(image), image.sum(axis=0))
     np.testing.assert_array_equal(network.features(image.ravel()), image.sum(axis=0))
     assert network(image).shape == ()
     # One that was built for flat rows is never given another: its sum is one number.
-    assert Frozen(columns, MLP(1, (4,)), measures=30).features(image).shape == (1,)
+    assert Frozen(columns, MLP(1, (4,)), measure_shape=30).features(image).shape == (1,)
     told(dms(gloam.CVTArchive(IMAGES), network), lambda x: pictures(x, (6, 5)), iterations=1)
     with pytest.raises(ValueError, match=r"embed: expected a network for rows of shape \(6, 5\)"):
-        Frozen(lambda image: image @ image, measures=(6, 5))
+        Frozen(lambda image: image @ image, measure_shape=(6, 5))
 
 
 def test_a_network_for_neither_is_told_both_reasons():
@@ -237,7 +237,7 @@ def test_elites_have_the_shape_and_tables_are_flat(tmp_path):
     # Files are as they were when measures were flat.
     with np.load(tmp_path / "archive.npz") as arrays:
         assert arrays["measures"].shape == (len(elites), 30)
-    assert gloam.Search(dms(gloam.CVTArchive(IMAGES))).archive.measure_dim.shape == (0, 6, 5)
+    assert gloam.Search(dms(gloam.CVTArchive(IMAGES))).elites.measures.shape == (0, 6, 5)
 
 
 def test_a_dataset_hands_its_shape_on():
@@ -246,7 +246,7 @@ def test_a_dataset_hands_its_shape_on():
     assert archive.measure_shape == (6, 5)
     assert data.embedded(
         lambda images: images.reshape(len(images), -1)[:, :7] / 255.0, cache=False, progress=False
-    ).elites().measure_shape == (7,)
+    ).archive().measure_shape == (7,)
     search = told(dms(archive), lambda x: pictures(x, (6, 5)))
     matches = gloam.datasets.Matches(search.elites, data)
     near = search.elites.measures - IMAGES[search.elites.cells]

@@ -23,7 +23,7 @@ from gloam.archives import (
     random_empty_cells,
 )
 from gloam.discounts import DiscountMetrics, discount_metrics
-from gloam.records import Batch, LowObjectives, Proposal, SearchState, StepInfo
+from gloam.records import Batch, Feedback, LowObjectives, Proposal, SearchState, StepInfo
 
 # Objectives, measures and fields. Without objectives, closeness to the cell's centre is maximised.
 Evaluation = tuple[Float[Array, " batch"] | None, Float[Array, "batch meas"], dict[str, Array]]
@@ -86,9 +86,8 @@ def tell(
     scored = discount.score(state.discount, discounted)
     store, added = add(state.store, batch)
     elites = random_elites(store, emitter.num_elites_to_adapt, state.x0, key=keys.restarts)
-    adapted = emitter.adapt(
-        state.emitter, proposal, scored.improvements, added.improved, batch.valid, elites, finished
-    )
+    feedback = Feedback(scored.improvements, added.improved, batch.valid, finished)
+    adapted = emitter.adapt(state.emitter, proposal, feedback, elites)
     empty, real = random_empty_cells(store, discount.num_empty_centers, key=keys.empty)
     centers = archive.centers_of(empty)
     learned, fit = discount.train(state.discount, discounted, scored, centers, real, key=keys.train)

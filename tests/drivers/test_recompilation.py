@@ -116,7 +116,7 @@ def test_numbers_count_although_the_program_is_the_same(build):
 
 def test_settings_stay_plain_numbers():
     algorithm = dms(0.3, np.zeros(5))
-    assert (algorithm.discount.alpha, algorithm.discount.epochs) == (0.3, 3)
+    assert (algorithm.discount.alpha, algorithm.discount.max_epochs) == (0.3, 3)
     assert type(algorithm.discount.alpha) is float
     assert type(algorithm.archive.f_min) is float
     assert type(algorithm.emitter.restart.iterations) is int

@@ -15,7 +15,7 @@ IMAGES = np.random.default_rng(0).random((12, 16), dtype=np.float32)
 
 
 def triangles(**changes) -> Triangles:
-    return Triangles(IMAGES, **({"triangles": 3, "canvas": (4, 4)} | changes))
+    return Triangles(IMAGES, **({"num_triangles": 3, "canvas": (4, 4)} | changes))
 
 
 def algorithm_of(domain, x0=None) -> gloam.DMS:

@@ -4,12 +4,12 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.draws import normals
 from gloam.emitters.emitter import Emitter
-from gloam.records import Proposal
+from gloam.records import Feedback, Proposal
 
 
 class Variation(Emitter):
@@ -90,11 +90,8 @@ class Variation(Emitter):
         self,
         state: None,
         proposal: Proposal,
-        improvements: Float[Array, " batch"],
-        improved: Bool[Array, " batch"],
-        valid: Bool[Array, " batch"],
+        feedback: Feedback,
         elites: Float[Array, "n sol"],
-        finished: Int[Array, ""],
     ) -> None:
         """Nothing to learn."""
 
