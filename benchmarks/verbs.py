@@ -99,9 +99,9 @@ def train(
     algorithm: Algorithm, discount: Any, batch: Batch, scored: Any, store: Any, key: Any
 ) -> Any:
     """TRAIN as `step.tell` does it, with the draw of empty cells."""
-    empty, real = random_empty_cells(store, algorithm.discount.num_empty_centers, key=key)
-    centers = algorithm.archive.centers_of(empty)
-    return algorithm.discount.train(discount, batch, scored, centers, real, key=key)
+    empty_cells, is_real = random_empty_cells(store, algorithm.discount.num_empty_centers, key=key)
+    centers = algorithm.archive.centers_of(empty_cells)
+    return algorithm.discount.train(discount, batch, scored, centers, is_real, key=key)
 
 
 def costs(problem: Problem, iterations: int, repeats: int, seeds: int) -> dict[str, float]:

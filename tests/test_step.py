@@ -225,7 +225,7 @@ def test_training_sees_the_batch_and_the_centres_of_cells_that_are_still_empty(a
     state, report = host(tell_jit(algorithm, later, proposal, (objectives, measures, fields)))
     fit = report.fit
     np.testing.assert_array_equal(fit.points[:BATCH], measures)
-    assert fit.real.all()
+    assert fit.is_trained.all()
     drawn = np.asarray(index_of(algorithm.archive, fit.points[BATCH:]))
     assert len(np.unique(drawn)) == EMPTY
     assert not occupied(state)[drawn].any()
@@ -313,7 +313,7 @@ def test_failed_rows_are_masked_and_counted_and_the_others_count(algorithm, late
     assert_finite(state)
     np.testing.assert_array_equal(np.flatnonzero(~state.emitter.feedback.valid), failed)
     # Never trained on.
-    np.testing.assert_array_equal(np.flatnonzero(~report.fit.real), failed)
+    np.testing.assert_array_equal(np.flatnonzero(~report.fit.is_trained), failed)
     assert np.isfinite(report.fit.loss)
     # Never elites: no solution of theirs is in the archive, and every good row did as it would.
     for solution in np.asarray(proposal.solutions)[failed]:
@@ -399,9 +399,9 @@ def test_with_every_cell_filled_training_goes_on_without_empty_points(algorithm,
     full = eqx.tree_at(lambda s: s.store.objectives, later, objectives)
     state, report = host(tell_jit(algorithm, full, proposal, evaluation))
     assert occupied(state).all()
-    assert report.fit.real[:BATCH].all()
-    assert report.fit.real.shape == (BATCH + EMPTY,)
-    assert not report.fit.real[BATCH:].any()
+    assert report.fit.is_trained[:BATCH].all()
+    assert report.fit.is_trained.shape == (BATCH + EMPTY,)
+    assert not report.fit.is_trained[BATCH:].any()
     assert report.fit.epochs >= 1
     for old, new in zip(bits(full.discount.params), bits(state.discount.params), strict=True):
         assert (old != new).any()

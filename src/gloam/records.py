@@ -70,7 +70,7 @@ class Fit(eqx.Module):
     points: Float[Array, "rows meas"]
     """Training inputs: the batch's measures, then the centres of empty cells."""
     targets: Float[Array, " rows"]
-    real: Bool[Array, " rows"]
+    is_trained: Bool[Array, " rows"]
     """False for rows that were masked and not trained on."""
 
 

@@ -121,7 +121,7 @@ class DiscountModel(Discount):
         return self.num_empty_points
 
     def init(
-        self, centers: Float[Array, "n meas"], real: Bool[Array, " n"], *, key: PRNGKeyArray
+        self, centers: Float[Array, "n meas"], is_real: Bool[Array, " n"], *, key: PRNGKeyArray
     ) -> Trained:
         """Fresh weights, ``fhat`` regressed to ``f_min`` at the centres (algorithm 1, line 2)."""
         key_weights, key_fit = jax.random.split(key)
@@ -131,7 +131,7 @@ class DiscountModel(Discount):
         params = eqx.filter(stages(network)[1], eqx.is_inexact_array)
         trained = Trained(params, self._optimizer.init(params))
         floor = jnp.zeros(centers.shape[:1], jnp.float32)
-        return self._fit(trained, self._inputs(centers), floor, real, key=key_fit)[0]
+        return self._fit(trained, self._inputs(centers), floor, is_real, key=key_fit)[0]
 
     def discount(self, state: Trained, measures: Float[Array, "n meas"]) -> Float[Array, " n"]:
         """The discount function ``fhat`` at any measures."""
@@ -158,7 +158,7 @@ class DiscountModel(Discount):
         batch: Batch,
         scored: Scored,
         centers: Float[Array, "n meas"],
-        empty: Bool[Array, " n"],
+        is_real: Bool[Array, " n"],
         *,
         key: PRNGKeyArray,
     ) -> tuple[Trained, Fit]:
@@ -167,12 +167,12 @@ class DiscountModel(Discount):
         floor = jnp.full(centers.shape[:1], self.f_min, jnp.float32)
         points = jnp.concatenate([batch.measures, centers])
         goals = jnp.concatenate([raised, floor])
-        real = jnp.concatenate([batch.valid, empty])
+        is_trained = jnp.concatenate([batch.valid, is_real])
         # Each part as it is scored, so that the compiler embeds the batch once for both.
         inputs = jnp.concatenate([self._inputs(batch.measures), self._inputs(centers)])
         heights = jnp.clip(goals - self.f_min, -_HIGHEST, _HIGHEST)
-        trained, loss, epochs = self._fit(state, inputs, heights, real, key=key)
-        return trained, Fit(loss, epochs, points, goals, real)
+        trained, loss, epochs = self._fit(state, inputs, heights, is_trained, key=key)
+        return trained, Fit(loss, epochs, points, goals, is_trained)
 
     @property
     def _optimizer(self) -> optax.GradientTransformation:
@@ -189,7 +189,7 @@ class DiscountModel(Discount):
         return outputs(network, inputs.reshape(-1, *self.row_shape) if self.row_shape else inputs)
 
     def _fit(
-        self, trained: Trained, inputs: Array, goals: Array, real: Array, *, key: PRNGKeyArray
+        self, trained: Trained, inputs: Array, goals: Array, is_trained: Array, *, key: PRNGKeyArray
     ) -> tuple[Trained, Array, Array]:
         sweep = fast_sweep(
             stages(self.network)[1],
@@ -204,7 +204,7 @@ class DiscountModel(Discount):
             trained,
             inputs,
             goals,
-            real,
+            is_trained,
             batch_size=self.train_batch_size,
             epochs=self.max_epochs,
             cutoff=self.cutoff * (self.f_max - self.f_min),

@@ -118,7 +118,7 @@ class KernelDensity(Discount):
         return 0
 
     def init(
-        self, centers: Float[Array, "n meas"], real: Bool[Array, " n"], *, key: PRNGKeyArray
+        self, centers: Float[Array, "n meas"], is_real: Bool[Array, " n"], *, key: PRNGKeyArray
     ) -> DensityState:
         """An empty buffer."""
         return DensityState(
@@ -171,7 +171,7 @@ class KernelDensity(Discount):
         batch: Batch,
         scored: Scored,
         centers: Float[Array, "n meas"],
-        empty: Bool[Array, " n"],
+        is_real: Bool[Array, " n"],
         *,
         key: PRNGKeyArray,
     ) -> tuple[DensityState, Fit]:

@@ -49,7 +49,7 @@ class Thresholds(Discount):
         return 0
 
     def init(
-        self, centers: Float[Array, "n meas"], real: Bool[Array, " n"], *, key: PRNGKeyArray
+        self, centers: Float[Array, "n meas"], is_real: Bool[Array, " n"], *, key: PRNGKeyArray
     ) -> Float[Array, " cells"]:
         """``f_min`` everywhere."""
         return jnp.full((self.num_cells,), self.f_min, jnp.float32)
@@ -74,7 +74,7 @@ class Thresholds(Discount):
         batch: Batch,
         scored: Scored,
         centers: Float[Array, "n meas"],
-        empty: Bool[Array, " n"],
+        is_real: Bool[Array, " n"],
         *,
         key: PRNGKeyArray,
     ) -> tuple[Float[Array, " cells"], Fit]:
