@@ -16,12 +16,13 @@ from gloam import step
 from gloam.algorithms import Algorithm
 from gloam.archives.store import add, random_elites, random_empty_cells
 from gloam.drivers.compiling import compiled
+from gloam.drivers.fused_driver import FusedDriver
 from gloam.drivers.splitting import for_programs, split
-from gloam.emitters.cma_es import lazy_gap
+from gloam.emitters import CMAES
 from gloam.experiments.tables import as_markdown
 from gloam.peers.compare import Neighbours
 from gloam.peers.problem import Problem
-from gloam.records import Batch
+from gloam.records import Batch, Feedback
 
 
 class Stopwatch:
@@ -89,19 +90,18 @@ def adapt(
 ) -> Any:
     """ADAPT as `step.tell` does it, with the elites for restarts."""
     own = algorithm.emitter
-    elites = random_elites(store, own.elites_to_adapt, own.x0, key=key)
-    return own.adapt(
-        emitter, proposal, scored.improvements, added.improved, batch.valid, elites, finished
-    )
+    elites = random_elites(store, own.num_elites_to_adapt, own.x0, key=key)
+    feedback = Feedback(scored.improvements, added.improved, batch.valid, finished)
+    return own.adapt(emitter, proposal, feedback, elites)
 
 
 def train(
     algorithm: Algorithm, discount: Any, batch: Batch, scored: Any, store: Any, key: Any
 ) -> Any:
     """TRAIN as `step.tell` does it, with the draw of empty cells."""
-    empty, real = random_empty_cells(store, algorithm.discount.empty_centers, key=key)
-    centers = algorithm.archive.centers_of(empty)
-    return algorithm.discount.train(discount, batch, scored, centers, real, key=key)
+    empty_cells, is_real = random_empty_cells(store, algorithm.discount.num_empty_centers, key=key)
+    centers = algorithm.archive.centers_of(empty_cells)
+    return algorithm.discount.train(discount, batch, scored, centers, is_real, key=key)
 
 
 def costs(problem: Problem, iterations: int, repeats: int, seeds: int) -> dict[str, float]:
@@ -112,7 +112,7 @@ def costs(problem: Problem, iterations: int, repeats: int, seeds: int) -> dict[s
     state, key = jax.tree.map(jnp.copy, fused.state), jax.random.split(jax.random.key(1), seeds)
     if seeds == 1:  # the iteration has no axis of seeds
         state, key = jax.tree.map(lambda leaf: leaf[0] if leaf.ndim else leaf, (state, key))
-    gap = lazy_gap(len(problem.x0), problem.ours.emitter.batch_size)
+    gap = CMAES().gap(len(problem.x0), problem.ours.emitter.batch_size)
     watch = Stopwatch(problem.ours, repeats, seeds)
 
     proposal = watch("ask", step.ask, state)

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from gloam.algorithms import DMS, Algorithm
-from gloam.archives import Archive, GridArchive
-from gloam.discounts import MLP, Discount
+from gloam.archives import GridArchive
+from gloam.discounts import MLP
 from gloam.emitters import Emitter
+from gloam.records import Feedback
 from gloam.step import ask, init, step, tell
 
 EMITTERS, EACH, SOL = 3, 8, 6
@@ -54,10 +55,7 @@ class Told(eqx.Module):
     """State of a `Recorder`: that of the emitter inside, and what it was told last."""
 
     inner: Any
-    improvements: jax.Array
-    improved: jax.Array
-    valid: jax.Array
-    finished: jax.Array
+    feedback: Feedback
 
 
 class Recorder(Emitter):
@@ -79,28 +77,17 @@ class Recorder(Emitter):
         return self.inner.num_elites_to_adapt
 
     def init(self, x0=None):
-        no = jnp.zeros(BATCH, bool)
-        return Told(self.inner.init(x0), jnp.zeros(BATCH), no, no, jnp.zeros((), jnp.int32))
+        no, zero = jnp.zeros(BATCH, bool), jnp.zeros((), jnp.int32)
+        return Told(self.inner.init(x0), Feedback(jnp.zeros(BATCH), no, no, zero))
 
     def ask(self, state, elites, *, key):
         return self.inner.ask(state.inner, elites, key=key)
 
-    def adapt(self, state, proposal, improvements, improved, valid, elites, finished):
-        inner = self.inner.adapt(
-            state.inner, proposal, improvements, improved, valid, elites, finished
-        )
-        return Told(inner, improvements, improved, valid, finished)
+    def adapt(self, state, proposal, feedback, elites):
+        return Told(self.inner.adapt(state.inner, proposal, feedback, elites), feedback)
 
     def num_restarts(self, state):
         return self.inner.num_restarts(state.inner)
-
-
-class Pairing(Algorithm):
-    """Any three pieces."""
-
-    emitter: Emitter
-    archive: Archive
-    discount: Discount
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +103,7 @@ def algorithm():
         num_empty_points=EMPTY,
         network=MLP(2, (16,)),
     )
-    return Pairing(Recorder(dms.emitter, dms.emitter.x0), dms.archive, dms.discount)
+    return Algorithm(Recorder(dms.emitter, dms.emitter.x0), dms.archive, dms.discount)
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +225,7 @@ def test_training_sees_the_batch_and_the_centres_of_cells_that_are_still_empty(a
     state, report = host(tell_jit(algorithm, later, proposal, (objectives, measures, fields)))
     fit = report.fit
     np.testing.assert_array_equal(fit.points[:BATCH], measures)
-    assert fit.real.all()
+    assert fit.is_trained.all()
     drawn = np.asarray(index_of(algorithm.archive, fit.points[BATCH:]))
     assert len(np.unique(drawn)) == EMPTY
     assert not occupied(state)[drawn].any()
@@ -256,7 +243,7 @@ def test_improvements_are_measured_by_the_model_before_the_iteration(algorithm, 
     proposal = ask_jit(algorithm, later)
     objectives, measures, fields = evaluated(proposal)
     state, _ = host(tell_jit(algorithm, later, proposal, (objectives, measures, fields)))
-    told = state.emitter
+    told = state.emitter.feedback
     before = np.asarray(discount_at(algorithm.discount, later.discount, measures))
     # Rounded differently inside and outside the compiled program.
     np.testing.assert_allclose(told.improvements, objectives - before, rtol=0, atol=1e-6)
@@ -268,7 +255,7 @@ def test_improvements_are_measured_by_the_model_before_the_iteration(algorithm, 
     np.testing.assert_array_equal(told.improved, objectives > elites)
     assert 0 < told.improved.sum() < BATCH
     assert told.valid.all()
-    assert told.finished == 4
+    assert told.iteration == 4
 
 
 def test_given_cells_stand_in_place_of_the_archives_own(algorithm, start):
@@ -324,9 +311,9 @@ def test_failed_rows_are_masked_and_counted_and_the_others_count(algorithm, late
     assert state.failed == 5
     assert state.iteration == 4
     assert_finite(state)
-    np.testing.assert_array_equal(np.flatnonzero(~state.emitter.valid), failed)
+    np.testing.assert_array_equal(np.flatnonzero(~state.emitter.feedback.valid), failed)
     # Never trained on.
-    np.testing.assert_array_equal(np.flatnonzero(~report.fit.real), failed)
+    np.testing.assert_array_equal(np.flatnonzero(~report.fit.is_trained), failed)
     assert np.isfinite(report.fit.loss)
     # Never elites: no solution of theirs is in the archive, and every good row did as it would.
     for solution in np.asarray(proposal.solutions)[failed]:
@@ -412,9 +399,9 @@ def test_with_every_cell_filled_training_goes_on_without_empty_points(algorithm,
     full = eqx.tree_at(lambda s: s.store.objectives, later, objectives)
     state, report = host(tell_jit(algorithm, full, proposal, evaluation))
     assert occupied(state).all()
-    assert report.fit.real[:BATCH].all()
-    assert report.fit.real.shape == (BATCH + EMPTY,)
-    assert not report.fit.real[BATCH:].any()
+    assert report.fit.is_trained[:BATCH].all()
+    assert report.fit.is_trained.shape == (BATCH + EMPTY,)
+    assert not report.fit.is_trained[BATCH:].any()
     assert report.fit.epochs >= 1
     for old, new in zip(bits(full.discount.params), bits(state.discount.params), strict=True):
         assert (old != new).any()

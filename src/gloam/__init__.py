@@ -17,6 +17,7 @@ from gloam._version import __version__ as __version__
 from gloam.algorithms import CMAMAE as CMAMAE
 from gloam.algorithms import DDS as DDS
 from gloam.algorithms import DMS as DMS
+from gloam.algorithms import Algorithm as Algorithm
 from gloam.algorithms import MAPElites as MAPElites
 from gloam.algorithms import MAPElitesLine as MAPElitesLine
 from gloam.archives import CVTArchive as CVTArchive

@@ -13,28 +13,29 @@ from jaxtyping import Array, Int
 
 _Carry = TypeVar("_Carry")
 _MANY_COMPARISONS = 10**7
+_CONFIG: Any = jax.config  # its options are not declared
 
 
-def default_device() -> jax.Device:
+def default_device() -> Any:
     """The device that programs run on.
 
     >>> with jax.default_device(jax.devices("cpu")[0]):
     ...     default_device().platform
     'cpu'
     """
-    chosen: Any = jax.config.jax_default_device
+    chosen = _CONFIG.jax_default_device
     if chosen is None:
         return jax.devices()[0]
     return jax.devices(chosen)[0] if isinstance(chosen, str) else chosen
 
 
-def usable_devices() -> list[jax.Device]:
+def usable_devices() -> list[Any]:
     """The devices of this process that seeds are dealt out to.
 
     A device that `jax.default_device` names is the only one; the name of a platform stands for all
     of its devices.
     """
-    chosen: Any = jax.config.jax_default_device
+    chosen = _CONFIG.jax_default_device
     if chosen is None or isinstance(chosen, str):
         return jax.local_devices(backend=chosen)
     return [chosen]

@@ -49,6 +49,19 @@ class Added(eqx.Module):
     """Number of different cells the valid solutions landed in."""
 
 
+class Feedback(eqx.Module):
+    """ADAPT: how the solutions of a proposal did."""
+
+    improvements: Float[Array, " batch"]
+    """The ranking values, larger is better."""
+    improved: Bool[Array, " batch"]
+    """True where the solution improved the archive."""
+    valid: Bool[Array, " batch"]
+    """True where the evaluation succeeded."""
+    iteration: Int[Array, ""]
+    """Iterations finished, this one included."""
+
+
 class Fit(eqx.Module):
     """TRAIN: what the discount learned from in this iteration, and how that went."""
 
@@ -57,7 +70,7 @@ class Fit(eqx.Module):
     points: Float[Array, "rows meas"]
     """Training inputs: the batch's measures, then the centres of empty cells."""
     targets: Float[Array, " rows"]
-    real: Bool[Array, " rows"]
+    is_trained: Bool[Array, " rows"]
     """False for rows that were masked and not trained on."""
 
 

@@ -17,7 +17,7 @@ from gloam.algorithms import Algorithm
 from gloam.archives.archive_metrics import ArchiveMetrics, archive_metrics
 from gloam.archives.store import add, empty_store, random_elites, random_empty_cells
 from gloam.discounts.discount_metrics import DiscountMetrics, discount_metrics
-from gloam.records import Batch, LowObjectives, Proposal, SearchState, StepInfo
+from gloam.records import Batch, Feedback, LowObjectives, Proposal, SearchState, StepInfo
 
 # Objectives, measures and fields. Without objectives, closeness to the cell's centre is maximised.
 Evaluation = tuple[Float[Array, " batch"] | None, Float[Array, "batch meas"], dict[str, Array]]
@@ -25,7 +25,7 @@ Evaluate = Callable[[Float[Array, "batch sol"]], Evaluation]
 
 # TensorFloat-32 would halve the digits of distances and covariances on a GPU.
 _precise = jax.default_matmul_precision("float32")
-_INSPECTED_CELLS = 20_000
+_MEASURED_CELLS = 20_000
 
 
 @_precise
@@ -38,8 +38,8 @@ def init(
     archive, discount, emitter = algorithm.archive, algorithm.discount, algorithm.emitter
     x0 = emitter.x0 if x0 is None else x0
     store = empty_store(archive.num_cells, x0.shape[0], archive.measure_dim, archive.fields)
-    cells, real = random_empty_cells(store, discount.num_initial_centers, key=key_cells)
-    learned = discount.init(archive.centers_of(cells), real, key=key_discount)
+    empty_cells, is_real = random_empty_cells(store, discount.num_initial_centers, key=key_cells)
+    learned = discount.init(archive.centers_of(empty_cells), is_real, key=key_discount)
     zero = jnp.zeros((), jnp.int32)
     low = LowObjectives(jnp.full((), archive.f_min, jnp.float32), zero)
     return SearchState(key, zero, zero, emitter.init(x0), store, learned, low, x0)
@@ -80,12 +80,15 @@ def tell(
     scored = discount.score(state.discount, discounted)
     store, added = add(state.store, batch)
     elites = random_elites(store, emitter.num_elites_to_adapt, state.x0, key=keys.restarts)
-    adapted = emitter.adapt(
-        state.emitter, proposal, scored.improvements, added.improved, batch.valid, elites, finished
+    feedback = Feedback(scored.improvements, added.improved, batch.valid, finished)
+    adapted = emitter.adapt(state.emitter, proposal, feedback, elites)
+    empty_cells, is_real = random_empty_cells(
+        store, discount.num_empty_centers, key=keys.empty_cells
     )
-    empty, real = random_empty_cells(store, discount.num_empty_centers, key=keys.empty)
-    centers = archive.centers_of(empty)
-    learned, fit = discount.train(state.discount, discounted, scored, centers, real, key=keys.train)
+    centers = archive.centers_of(empty_cells)
+    learned, fit = discount.train(
+        state.discount, discounted, scored, centers, is_real, key=keys.train
+    )
 
     failed = jnp.sum(~batch.valid, dtype=jnp.int32)
     below, low = _below_f_min(state.low, batch, archive.f_min)
@@ -106,22 +109,22 @@ def step(
 class SearchMetrics(eqx.Module):
     """What is logged of a state."""
 
-    summary: ArchiveMetrics
-    diagnosis: DiscountMetrics
+    archive: ArchiveMetrics
+    discount: DiscountMetrics
 
 
 @_precise
-def inspect(algorithm: Algorithm, state: SearchState) -> SearchMetrics:
+def metrics(algorithm: Algorithm, state: SearchState) -> SearchMetrics:
     """QD score, coverage and best of the archive, and the health of the discount."""
     archive, store = algorithm.archive, state.store
     # A few thousand cells say enough of a very large archive.
     cells = jnp.arange(
-        0, archive.num_cells, -(-archive.num_cells // _INSPECTED_CELLS), dtype=jnp.int32
+        0, archive.num_cells, -(-archive.num_cells // _MEASURED_CELLS), dtype=jnp.int32
     )
     discounts = algorithm.discount.at_cells(state.discount, cells, archive.centers_of(cells))
     objectives, occupied = store.objectives[cells], store.occupied[cells]
-    diagnosis = discount_metrics(discounts, objectives, occupied, archive.f_min)
-    return SearchMetrics(archive_metrics(store, archive.f_min), diagnosis)
+    health = discount_metrics(discounts, objectives, occupied, archive.f_min)
+    return SearchMetrics(archive_metrics(store, archive.f_min), health)
 
 
 class _Keys(NamedTuple):
@@ -130,7 +133,7 @@ class _Keys(NamedTuple):
     parents: PRNGKeyArray
     ask: PRNGKeyArray
     restarts: PRNGKeyArray
-    empty: PRNGKeyArray
+    empty_cells: PRNGKeyArray
     train: PRNGKeyArray
 
 

@@ -153,7 +153,7 @@ def test_training_fits_the_scaled_batch_and_f_min_at_empty_centres():
     # Half of a sum against a sum of halves: one rounding of numbers below 8.
     np.testing.assert_allclose(np.asarray(report.targets)[:40], goals, rtol=0, atol=1e-6)
     np.testing.assert_array_equal(np.asarray(report.targets)[40:], np.full(10, -3.0))
-    np.testing.assert_array_equal(report.real, np.concatenate([valid, empty]))
+    np.testing.assert_array_equal(report.is_trained, np.concatenate([valid, empty]))
 
     scaled = (points - np.float32([2.0, 20.0])) / np.float32([4.0, 10.0])
     expected, loss, epochs = jax.jit(
@@ -163,7 +163,7 @@ def test_training_fits_the_scaled_batch_and_f_min_at_empty_centres():
             state,
             scaled,
             report.targets + 3.0,
-            report.real,
+            report.is_trained,
             batch_size=32,
             epochs=5,
             cutoff=1.6,

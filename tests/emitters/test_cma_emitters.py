@@ -15,9 +15,9 @@ from gloam.emitters import (
     MuSelection,
     RestartEvery,
     RestartWithoutImprovement,
-    cma_es,
 )
-from gloam.records import Proposal
+from gloam.emitters.cma_es import CmaState
+from gloam.records import Feedback, Proposal
 
 EMITTERS, EACH, SOL = 3, 6, 3
 SHAPE = (EMITTERS, EACH)
@@ -30,7 +30,7 @@ emitters_of = partial(
 
 compiled_ask = eqx.filter_jit(lambda emitter, state, key: emitter.ask(state, NONE, key=key))
 jitted_adapt = eqx.filter_jit(lambda emitter, *arguments: emitter.adapt(*arguments))
-update = jax.jit(cma_es.update)
+update = eqx.filter_jit(CMAES().update)
 
 
 def ask(emitter, state, seed: int) -> Proposal:
@@ -43,16 +43,8 @@ def flat_mask(mask) -> jax.Array:
 
 def adapt(emitter, state, proposal, values, *, improved=True, valid=True, finished=1):
     values = jnp.asarray(np.asarray(values, np.float32).reshape(-1))
-    return jitted_adapt(
-        emitter,
-        state,
-        proposal,
-        values,
-        flat_mask(improved),
-        flat_mask(valid),
-        ELITES,
-        jnp.asarray(finished),
-    )
+    feedback = Feedback(values, flat_mask(improved), flat_mask(valid), jnp.asarray(finished))
+    return jitted_adapt(emitter, state, proposal, feedback, ELITES)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +66,7 @@ def values_of(proposal) -> np.ndarray:
     return np.einsum("ebi,ei->eb", solutions, slopes)
 
 
-def gaussian(state, number: int) -> cma_es.CmaState:
+def gaussian(state, number: int) -> CmaState:
     return jax.tree.map(lambda array: array[number], state.gaussians)
 
 
@@ -133,7 +125,7 @@ def test_asking_depends_on_the_key_alone():
 def test_every_emitter_starts_at_x0():
     state = emitters_of().init()
     for number in range(EMITTERS):
-        assert_equal(gaussian(state, number), cma_es.start(emitters_of().x0, 0.5))
+        assert_equal(gaussian(state, number), CMAES().start(emitters_of().x0, 0.5))
     assert emitters_of().num_restarts(state) == 0
 
 
@@ -205,7 +197,7 @@ def test_pyribs_covariance_is_passed_on(worn):
     state, proposal = worn
     values = values_of(proposal)
     after = adapt(emitters_of(strategy=CMAES(pyribs_covariance=True)), state, proposal, values)
-    like_pyribs = jax.jit(partial(cma_es.update, pyribs_covariance=True))
+    like_pyribs = eqx.filter_jit(CMAES(pyribs_covariance=True).update)
     for number in range(EMITTERS):
         order = np.argsort(-values[number])
         expected = by_hand(state, proposal, number, order, 3, update=like_pyribs)
@@ -213,7 +205,7 @@ def test_pyribs_covariance_is_passed_on(worn):
 
 
 def test_the_factor_is_renewed_after_every_lazy_gap(worn):
-    gap = cma_es.lazy_gap(SOL, EACH)
+    gap = CMAES().gap(SOL, EACH)
     assert gap == 2
     emitter = emitters_of()
     state, proposal = worn
@@ -244,15 +236,13 @@ def test_permuting_emitters_permutes_results(worn):
 
     after = adapt(emitter, state, proposal, values)
     gaussians, proposal = jax.tree.map(permuted, (state.gaussians, proposal))
+    every = flat_mask(True)
     shuffled = jitted_adapt(
         emitter,
         eqx.tree_at(lambda s: s.gaussians, state, gaussians),
         proposal,
-        permuted(values.reshape(-1)),
-        flat_mask(True),
-        flat_mask(True),
+        Feedback(permuted(values.reshape(-1)), every, every, jnp.asarray(1)),
         permuted(ELITES),
-        jnp.asarray(1),
     )
     assert restarted(after) == [False, False, True]
     assert_close(shuffled.gaussians, jax.tree.map(permuted, after.gaussians))
@@ -275,7 +265,7 @@ def test_an_emitter_learns_from_its_own_solutions_alone(worn):
 
 
 def assert_fresh_at_its_elite(state, number: int):
-    assert_equal(gaussian(state, number), cma_es.start(ELITES[number], 0.5))
+    assert_equal(gaussian(state, number), CMAES().start(ELITES[number], 0.5))
 
 
 def test_basic_restart_leaves_sound_emitters_alone(worn):

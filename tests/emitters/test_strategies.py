@@ -12,7 +12,7 @@ from ribs.emitters.opt import LMMAEvolutionStrategy
 
 from gloam.draws import normals
 from gloam.emitters import CMAES, LMMAES, CmaEmitters, SepCMAES, cma_es, sep_cma_es
-from gloam.emitters.strategies import FULL_UP_TO
+from gloam.emitters.cma_emitters import FULL_UP_TO
 
 STRATEGIES = [CMAES(), SepCMAES(), LMMAES()]
 
@@ -85,13 +85,13 @@ def test_lm_ma_es_remembers_as_many_directions_as_its_authors_advise():
 def test_sep_cma_es_is_the_diagonal_of_cma_es_that_learns_as_fast(monkeypatch):
     rates = sep_cma_es.separable_constants(9, 10)
     monkeypatch.setattr(cma_es, "constants", lambda sol, each: rates)
-    full, separable = cma_es.start(jnp.ones(9), 0.3), sep_cma_es.start(jnp.ones(9), 0.3)
+    full, separable = CMAES().start(jnp.ones(9), 0.3), SepCMAES().start(jnp.ones(9), 0.3)
     for iteration in range(6):
         noise = noise_of(10, 9, seed=iteration)
         solutions = full.mean + full.sigma * noise * jnp.sqrt(separable.variances)
         order = jnp.argsort(ellipsoid(solutions))
-        separable = sep_cma_es.update(separable, solutions, noise, order, jnp.asarray(5))
-        full = cma_es.update(full, solutions, noise, order, jnp.asarray(5))
+        separable = SepCMAES().update(separable, solutions, noise, order, jnp.asarray(5))
+        full = CMAES().update(full, solutions, noise, order, jnp.asarray(5))
         diagonal = jnp.diagonal(full.covariance)
         np.testing.assert_allclose(separable.variances, diagonal, rtol=1e-4)
         np.testing.assert_allclose(separable.mean, full.mean, rtol=1e-5)
@@ -180,7 +180,7 @@ def test_too_narrow_and_diverging_gaussians_are_flagged(strategy, sigma):
 
 
 def test_a_flat_diagonal_is_flagged():
-    state = sep_cma_es.start(jnp.zeros(3), 1.0)
+    state = SepCMAES().start(jnp.zeros(3), 1.0)
     flat = sep_cma_es.SepState(
         state.mean,
         state.sigma,
@@ -189,7 +189,7 @@ def test_a_flat_diagonal_is_flagged():
         state.path_c,
         state.generation,
     )
-    assert sep_cma_es.degenerate(flat)
+    assert SepCMAES().degenerate(flat)
 
 
 def test_large_solutions_get_limited_memory_unless_told_otherwise():

@@ -3,21 +3,21 @@
 from typing import Any
 
 from gloam import checks
-from gloam.algorithms.algorithm import Algorithm
+from gloam.algorithms.algorithm import Algorithm, check_archive
+from gloam.algorithms.composition import Piece, composed_of, split_options
 from gloam.archives import Archive
-from gloam.discounts import Discount, NoDiscount
-from gloam.emitters import Emitter, Variation
+from gloam.discounts import NoDiscount
+from gloam.emitters import Variation
+
+_EMITTER = Piece(Variation, without=("line_sigma",))
 
 
+@composed_of(_EMITTER)
 class MAPElites(Algorithm):
     """MAP-Elites: Gaussian noise around random elites.
 
     Args:
         archive: The cells to fill.
-        x0: ``(sol,)`` solution varied while the archive is empty.
-        sigma: Standard deviation of the noise.
-        batch_size: Solutions per iteration.
-        lower, upper: Optional box of the solutions.
 
     Example:
         >>> import gloam, numpy as np
@@ -26,57 +26,29 @@ class MAPElites(Algorithm):
         540
     """
 
-    emitter: Emitter
-    archive: Archive
-    discount: Discount
-
-    def __init__(
-        self,
-        archive: Archive,
-        x0: Any,
-        sigma: float,
-        *,
-        batch_size: int = 540,
-        lower: checks.Bounds | None = None,
-        upper: checks.Bounds | None = None,
-    ):
-        checks.instance("archive", archive, Archive, "Build a GridArchive or a CVTArchive.")
+    def __init__(self, archive: Archive, x0: Any, sigma: float, **options: Any):
+        (emitter,) = split_options("MAPElites", options, _EMITTER)
+        check_archive(archive)
         self.archive = archive
-        self.emitter = Variation(x0, sigma, batch_size=batch_size, lower=lower, upper=upper)
+        self.emitter = Variation(x0, sigma, **emitter)
         self.discount = NoDiscount()
 
 
+@composed_of(_EMITTER)
 class MAPElitesLine(Algorithm):
     """MAP-Elites (line): noise around an elite, and along the line to another.
 
     Args:
         archive: The cells to fill.
-        x0: ``(sol,)`` solution varied while the archive is empty.
-        sigma: Standard deviation of the isotropic noise (the paper's sigma_1).
-        line_sigma: Standard deviation along the line (sigma_2).
-        batch_size: Solutions per iteration.
-        lower, upper: Optional box of the solutions.
+        line_sigma: Standard deviation along the line (the paper's sigma_2; ``sigma`` is sigma_1).
     """
 
-    emitter: Emitter
-    archive: Archive
-    discount: Discount
-
     def __init__(
-        self,
-        archive: Archive,
-        x0: Any,
-        sigma: float,
-        line_sigma: float = 0.2,
-        *,
-        batch_size: int = 540,
-        lower: checks.Bounds | None = None,
-        upper: checks.Bounds | None = None,
+        self, archive: Archive, x0: Any, sigma: float, line_sigma: float = 0.2, **options: Any
     ):
-        checks.instance("archive", archive, Archive, "Build a GridArchive or a CVTArchive.")
+        (emitter,) = split_options("MAPElitesLine", options, _EMITTER)
+        check_archive(archive)
         checks.number("line_sigma", line_sigma, above=0.0, fix="Without it, use MAPElites.")
         self.archive = archive
-        self.emitter = Variation(
-            x0, sigma, line_sigma=line_sigma, batch_size=batch_size, lower=lower, upper=upper
-        )
+        self.emitter = Variation(x0, sigma, line_sigma=line_sigma, **emitter)
         self.discount = NoDiscount()

@@ -13,6 +13,9 @@ from gloam.records import Batch, Fit, Scored
 class Discount(eqx.Module):
     """Frozen settings of a discount. What it has learned is in its state."""
 
+    def check(self, num_cells: int, measure_dim: int) -> None:
+        """Raise an error where the discount was made for an archive of other sizes."""
+
     @property
     @abstractmethod
     def num_initial_centers(self) -> int:
@@ -25,9 +28,9 @@ class Discount(eqx.Module):
 
     @abstractmethod
     def init(
-        self, centers: Float[Array, "n meas"], real: Bool[Array, " n"], *, key: PRNGKeyArray
+        self, centers: Float[Array, "n meas"], is_real: Bool[Array, " n"], *, key: PRNGKeyArray
     ) -> Any:
-        """State before the first iteration; ``real`` is false for padding among the centres."""
+        """State before the first iteration; ``is_real`` is false for padding among the centres."""
 
     @abstractmethod
     def at_cells(
@@ -46,11 +49,14 @@ class Discount(eqx.Module):
         batch: Batch,
         scored: Scored,
         centers: Float[Array, "n meas"],
-        empty: Bool[Array, " n"],
+        is_real: Bool[Array, " n"],
         *,
         key: PRNGKeyArray,
     ) -> tuple[Any, Fit]:
-        """Learn from the batch; ``empty`` is false for padding among the centres."""
+        """Learn from the batch and from the centres of empty cells.
+
+        ``is_real`` is false for padding among the centres.
+        """
 
 
 def untrained(batch: Batch) -> Fit:

@@ -41,15 +41,18 @@ class DiscountModel(Discount):
 
     Args:
         lower, upper: Bounds of the measures; the network sees them scaled to [-1, 1].
-        alpha: Archive learning rate of equation 1.
-        f_min, f_max: Range of the objective. The model starts at ``f_min``; training stops early
-            when the loss is at most ``cutoff * (f_max - f_min)``.
-        network: Any Equinox module, see `gloam.discounts.networks`; by default the paper's MLP.
-        shape: Of one row of measures, ``(28, 28)`` for images; by default they are flat.
-        num_empty_points: Number of empty cells that are trained to ``f_min`` in each iteration.
-        num_init_points: Number of cells for the first fit.
-        learning_rate: Of Adam, whose memory is kept through the run.
-        train_batch_size, max_epochs, cutoff: Of each fit.
+        alpha: Archive learning rate (equation 1): 1 explores only, 0 optimises only.
+        f_min: Where the model starts: at or below the lowest objective that you expect.
+        f_max: Largest objective that you expect; it scales the loss at which training stops.
+        network: Any Equinox module from one row of measures to a number, see
+            `gloam.discounts.networks`; by default the paper's MLP.
+        shape: Shape of one row of measures, ``(28, 28)`` for images; by default they are flat.
+        num_empty_points: Number of empty cells trained to ``f_min`` in each iteration.
+        num_init_points: Number of cells for the model's first fit.
+        learning_rate: Learning rate of Adam, whose memory is kept through the run.
+        train_batch_size: Number of rows in a minibatch.
+        max_epochs: Largest number of epochs in an iteration.
+        cutoff: Training stops early at a loss of ``cutoff * (f_max - f_min)``.
     """
 
     lower: Float[Array, " meas"]
@@ -101,6 +104,12 @@ class DiscountModel(Discount):
         self.max_epochs = checks.integer("max_epochs", max_epochs, minimum=1)
         self.cutoff = checks.number("cutoff", cutoff, at_least=0.0)
 
+    def check(self, num_cells: int, measure_dim: int) -> None:
+        """Its bounds are those of the archive's measures."""
+        expected, fix = f"{measure_dim}, as the archive has", "Give it archive.lower and .upper."
+        number = len(self.lower)
+        checks.expect(number == measure_dim, "bounds of DiscountModel", expected, number, fix)
+
     @property
     def num_initial_centers(self) -> int:
         """Centres for the first fit."""
@@ -112,7 +121,7 @@ class DiscountModel(Discount):
         return self.num_empty_points
 
     def init(
-        self, centers: Float[Array, "n meas"], real: Bool[Array, " n"], *, key: PRNGKeyArray
+        self, centers: Float[Array, "n meas"], is_real: Bool[Array, " n"], *, key: PRNGKeyArray
     ) -> Trained:
         """Fresh weights, ``fhat`` regressed to ``f_min`` at the centres (algorithm 1, line 2)."""
         key_weights, key_fit = jax.random.split(key)
@@ -122,7 +131,7 @@ class DiscountModel(Discount):
         params = eqx.filter(stages(network)[1], eqx.is_inexact_array)
         trained = Trained(params, self._optimizer.init(params))
         floor = jnp.zeros(centers.shape[:1], jnp.float32)
-        return self._fit(trained, self._inputs(centers), floor, real, key=key_fit)[0]
+        return self._fit(trained, self._inputs(centers), floor, is_real, key=key_fit)[0]
 
     def discount(self, state: Trained, measures: Float[Array, "n meas"]) -> Float[Array, " n"]:
         """The discount function ``fhat`` at any measures."""
@@ -149,7 +158,7 @@ class DiscountModel(Discount):
         batch: Batch,
         scored: Scored,
         centers: Float[Array, "n meas"],
-        empty: Bool[Array, " n"],
+        is_real: Bool[Array, " n"],
         *,
         key: PRNGKeyArray,
     ) -> tuple[Trained, Fit]:
@@ -158,12 +167,12 @@ class DiscountModel(Discount):
         floor = jnp.full(centers.shape[:1], self.f_min, jnp.float32)
         points = jnp.concatenate([batch.measures, centers])
         goals = jnp.concatenate([raised, floor])
-        real = jnp.concatenate([batch.valid, empty])
+        is_trained = jnp.concatenate([batch.valid, is_real])
         # Each part as it is scored, so that the compiler embeds the batch once for both.
         inputs = jnp.concatenate([self._inputs(batch.measures), self._inputs(centers)])
         heights = jnp.clip(goals - self.f_min, -_HIGHEST, _HIGHEST)
-        trained, loss, epochs = self._fit(state, inputs, heights, real, key=key)
-        return trained, Fit(loss, epochs, points, goals, real)
+        trained, loss, epochs = self._fit(state, inputs, heights, is_trained, key=key)
+        return trained, Fit(loss, epochs, points, goals, is_trained)
 
     @property
     def _optimizer(self) -> optax.GradientTransformation:
@@ -180,7 +189,7 @@ class DiscountModel(Discount):
         return outputs(network, inputs.reshape(-1, *self.row_shape) if self.row_shape else inputs)
 
     def _fit(
-        self, trained: Trained, inputs: Array, goals: Array, real: Array, *, key: PRNGKeyArray
+        self, trained: Trained, inputs: Array, goals: Array, is_trained: Array, *, key: PRNGKeyArray
     ) -> tuple[Trained, Array, Array]:
         sweep = fast_sweep(
             stages(self.network)[1],
@@ -195,7 +204,7 @@ class DiscountModel(Discount):
             trained,
             inputs,
             goals,
-            real,
+            is_trained,
             batch_size=self.train_batch_size,
             epochs=self.max_epochs,
             cutoff=self.cutoff * (self.f_max - self.f_min),

@@ -76,9 +76,10 @@ class KernelDensity(Discount):
 
     Args:
         measure_dim: Number of measures.
-        bandwidth: Standard deviation ``h`` of the kernel.
-        buffer_size: Measures kept.
-        policy: Which of them; `Reservoir` by default.
+        bandwidth: Standard deviation ``h`` of the Gaussian kernel, in units of the measures (of
+            measures of length one in a cosine archive).
+        buffer_size: Number of measures that the density is made of.
+        policy: Which measures those are; `gloam.discounts.Reservoir` by default.
     """
 
     measure_dim: int = eqx.field(static=True)
@@ -100,6 +101,12 @@ class KernelDensity(Discount):
         self.policy = Reservoir() if policy is None else policy
         checks.instance("policy", self.policy, BufferPolicy, "Use Reservoir() or KeepLast().")
 
+    def check(self, num_cells: int, measure_dim: int) -> None:
+        """Its buffer has rows of the archive's measures."""
+        expected, fix = f"{measure_dim}, as the archive has", "Give it archive.measure_dim."
+        same = self.measure_dim == measure_dim
+        checks.expect(same, "measure_dim of KernelDensity", expected, self.measure_dim, fix)
+
     @property
     def num_initial_centers(self) -> int:
         """None."""
@@ -111,7 +118,7 @@ class KernelDensity(Discount):
         return 0
 
     def init(
-        self, centers: Float[Array, "n meas"], real: Bool[Array, " n"], *, key: PRNGKeyArray
+        self, centers: Float[Array, "n meas"], is_real: Bool[Array, " n"], *, key: PRNGKeyArray
     ) -> DensityState:
         """An empty buffer."""
         return DensityState(
@@ -164,7 +171,7 @@ class KernelDensity(Discount):
         batch: Batch,
         scored: Scored,
         centers: Float[Array, "n meas"],
-        empty: Bool[Array, " n"],
+        is_real: Bool[Array, " n"],
         *,
         key: PRNGKeyArray,
     ) -> tuple[DensityState, Fit]:

@@ -21,7 +21,7 @@ class NoDiscount(Discount):
         return 0
 
     def init(
-        self, centers: Float[Array, "n meas"], real: Bool[Array, " n"], *, key: PRNGKeyArray
+        self, centers: Float[Array, "n meas"], is_real: Bool[Array, " n"], *, key: PRNGKeyArray
     ) -> None:
         """Nothing to remember."""
 
@@ -41,7 +41,7 @@ class NoDiscount(Discount):
         batch: Batch,
         scored: Scored,
         centers: Float[Array, "n meas"],
-        empty: Bool[Array, " n"],
+        is_real: Bool[Array, " n"],
         *,
         key: PRNGKeyArray,
     ) -> tuple[None, Fit]:

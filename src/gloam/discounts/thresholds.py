@@ -19,7 +19,7 @@ class Thresholds(Discount):
 
     Args:
         num_cells: Number of cells.
-        alpha: Archive learning rate; 1 is CMA-ME, 0 plain optimisation.
+        alpha: Archive learning rate: 1 explores only, as CMA-ME does, 0 optimises only.
         f_min: Where thresholds start.
     """
 
@@ -32,6 +32,12 @@ class Thresholds(Discount):
         self.alpha = checks.number("alpha", alpha, at_least=0.0, at_most=1.0)
         self.f_min = checks.objective("f_min", f_min)
 
+    def check(self, num_cells: int, measure_dim: int) -> None:
+        """It has a threshold for each cell of the archive."""
+        expected, fix = f"{num_cells}, as the archive has", "Give it archive.num_cells."
+        same = self.num_cells == num_cells
+        checks.expect(same, "num_cells of Thresholds", expected, self.num_cells, fix)
+
     @property
     def num_initial_centers(self) -> int:
         """None."""
@@ -43,7 +49,7 @@ class Thresholds(Discount):
         return 0
 
     def init(
-        self, centers: Float[Array, "n meas"], real: Bool[Array, " n"], *, key: PRNGKeyArray
+        self, centers: Float[Array, "n meas"], is_real: Bool[Array, " n"], *, key: PRNGKeyArray
     ) -> Float[Array, " cells"]:
         """``f_min`` everywhere."""
         return jnp.full((self.num_cells,), self.f_min, jnp.float32)
@@ -68,7 +74,7 @@ class Thresholds(Discount):
         batch: Batch,
         scored: Scored,
         centers: Float[Array, "n meas"],
-        empty: Bool[Array, " n"],
+        is_real: Bool[Array, " n"],
         *,
         key: PRNGKeyArray,
     ) -> tuple[Float[Array, " cells"], Fit]:

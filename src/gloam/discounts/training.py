@@ -34,7 +34,7 @@ def fit(
     trained: Trained,
     inputs: Float[Array, "n meas"],
     targets: Float[Array, " n"],
-    real: Bool[Array, " n"],
+    is_trained: Bool[Array, " n"],
     *,
     batch_size: int,
     epochs: int,
@@ -45,8 +45,8 @@ def fit(
     """Regress ``forward`` to ``targets`` by mean squared error.
 
     Trains until an epoch's mean loss (taken while it trains, as PyTorch users do) is at most
-    ``cutoff``, or for ``epochs`` epochs. Rows that are not ``real`` change nothing: the result is
-    that of a data set without them. Without any real row nothing is trained.
+    ``cutoff``, or for ``epochs`` epochs. Rows without ``is_trained`` change nothing: the result
+    is that of a data set without them. Without any row to train on nothing is trained.
 
     ``sweep`` is another way through the minibatches of an epoch, for the same result: see
     `gloam.discounts.mlp_sweep`.
@@ -57,17 +57,17 @@ def fit(
     """
     size = inputs.shape[0]
     padding = -size % batch_size
-    total = jnp.sum(real, dtype=jnp.int32)
-    inputs = jnp.where(real[:, None], inputs, 0.0)  # a NaN times zero is a NaN
+    total = jnp.sum(is_trained, dtype=jnp.int32)
+    inputs = jnp.where(is_trained[:, None], inputs, 0.0)  # a NaN times zero is a NaN
 
     if sweep is None:
         sweep = partial(_descend, forward, optimizer, batch_size)
 
     def epoch(carry: tuple[Array, Array, Trained]) -> tuple[Array, Array, Trained]:
         number, _, trained = carry
-        # Real rows in random order first, padding last: the batches are those of the real rows.
+        # Trained rows in random order first, the others last: the batches are those of the former.
         ticket = uniforms(jax.random.fold_in(key, number), size)
-        order = jnp.argsort(jnp.where(real, ticket, 2.0))
+        order = jnp.argsort(jnp.where(is_trained, ticket, 2.0))
         order = jnp.concatenate([order, jnp.full((padding,), order[-1])])
         x, y = inputs[order], targets[order]
 

@@ -86,9 +86,9 @@ class FusedDriver:
                 the state, which is whole, whatever the number of iterations asked for.
         """
         done = self._program.advance(self._arrays, self.state, iterations)
-        self._state, (report, figures, first_failures) = done
+        self._state, (report, found, first_failures) = done
         # What the discount was trained on stays on the device until a snapshot wants it.
-        self._report, self._columns = report, metric_columns(report, figures)
+        self._report, self._columns = report, metric_columns(report, found)
         self._warn_of_low_objectives()
         everything_failed = bool((self._columns["failed"] == self.batch).all())
         # What fails in the iteration that is an error needs no warning.
@@ -122,7 +122,7 @@ class FusedDriver:
             warn_of_low_objectives(lowest, self.algorithm.archive.f_min, stacklevel=6)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The figures of each seed after the last iteration."""
+        """The metrics of each seed after the last iteration."""
         return metric_rows(self.seeds, self.iteration, self.batch, self._columns)
 
     def elites(self) -> list[Elites]:

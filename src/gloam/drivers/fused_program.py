@@ -129,7 +129,7 @@ class FusedProgram:
         """The state after some iterations, and what they report.
 
         Returns:
-            The state, and of each seed the report and the figures of the last iteration, and the
+            The state, and of each seed the report and the metrics of the last iteration, and the
             first iteration in which its whole batch failed (0 without any).
         """
         length = jnp.int32(iterations)
@@ -199,8 +199,8 @@ class FusedProgram:
             state = _map_seeds(lambda leaf: leaf[None], state)
             report = jax.tree.map(lambda leaf: leaf[None], report)
             first_failure = first_failure[None]
-        figures = jax.vmap(lambda state: step.inspect(algorithm, state), (_AXES,))(state)
-        return state, (report, figures, first_failure)
+        found = jax.vmap(lambda state: step.metrics(algorithm, state), (_AXES,))(state)
+        return state, (report, found, first_failure)
 
 
 @lru_cache(maxsize=_KEPT)

@@ -43,7 +43,7 @@ class Driver(Protocol):
         ...
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The figures of each seed after the last iteration."""
+        """The metrics of each seed after the last iteration."""
         ...
 
     def elites(self) -> list[Elites]:

@@ -10,21 +10,21 @@ from gloam.records import Fit, StepInfo
 from gloam.step import SearchMetrics
 
 
-def metric_columns(report: StepInfo, figures: SearchMetrics) -> dict[str, np.ndarray]:
+def metric_columns(report: StepInfo, found: SearchMetrics) -> dict[str, np.ndarray]:
     """Columns of the metrics table, brought from the device all at once."""
-    summary, diagnosis = figures.summary, figures.diagnosis
+    archive, discount = found.archive, found.discount
     columns = {
-        "qd_score": summary.qd_score,
-        "coverage": summary.coverage,
-        "best_objective": summary.best_objective,
+        "qd_score": archive.qd_score,
+        "coverage": archive.coverage,
+        "best_objective": archive.best_objective,
         "loss": report.fit.loss,
         "epochs": report.fit.epochs,
         "restarts": report.restarts,
         "unique_cells": report.unique_cells,
         "failed": report.failed,
         "below_f_min": report.below_f_min,
-        "empty_discount": diagnosis.empty_discount,
-        "rank_correlation": diagnosis.rank_correlation,
+        "empty_discount": discount.empty_discount,
+        "rank_correlation": discount.rank_correlation,
     }
     return dict(zip(columns, jax.device_get(list(columns.values())), strict=True))
 
@@ -47,7 +47,7 @@ def snapshot_arrays(objectives: Any, discount: Any, fit: Fit) -> dict[str, np.nd
         "objectives": np.asarray(objectives),
         "points": np.asarray(fit.points),
         "targets": np.asarray(fit.targets),
-        "real": np.asarray(fit.real),
+        "real": np.asarray(fit.is_trained),
     }
     learned = state_arrays(discount)
     return arrays | {f"discount {place}": array for place, array in learned.items()}

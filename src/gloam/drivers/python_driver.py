@@ -57,7 +57,7 @@ class PythonDriver:
         jax.block_until_ready(self.search.state.iteration)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The figures after the last iteration."""
+        """The metrics after the last iteration."""
         return [self.search.metrics]
 
     def elites(self) -> list[Elites]:

@@ -37,7 +37,7 @@ class _Programs(NamedTuple):
     init: Callable
     ask: Callable
     tell: Callable
-    inspect: Callable
+    metrics: Callable
 
 
 @lru_cache(maxsize=_KEPT)
@@ -54,11 +54,11 @@ def _programs(rest: Rest, shapes: Any, surroundings: tuple[Any, ...]) -> _Progra
     def tell(arrays: Any, state: SearchState, proposal: Any, evaluation: Any, cells: Any):
         return step.tell(rest.with_arrays(arrays), state, proposal, evaluation, cells)
 
-    def inspect(arrays: Any, state: SearchState) -> step.SearchMetrics:
-        return step.inspect(rest.with_arrays(arrays), state)
+    def metrics(arrays: Any, state: SearchState) -> step.SearchMetrics:
+        return step.metrics(rest.with_arrays(arrays), state)
 
     jit = kernels.jit
-    return _Programs(jit(init), jit(ask), jit(tell, donate_argnums=1), jit(inspect))
+    return _Programs(jit(init), jit(ask), jit(tell, donate_argnums=1), jit(metrics))
 
 
 class Search:
@@ -86,7 +86,7 @@ class Search:
         self.seed = checks.seed("seed", seed)
         arrays, rest = split(for_programs(algorithm, cells_given=True))
         programs = _programs(rest, shapes_of(arrays), surroundings())
-        self._init, self._ask, self._tell, self._inspect = programs
+        self._init, self._ask, self._tell, self._metrics = programs
         self._arrays = arrays
         # Looked up once: attributes of Equinox modules are slow to read, and a batch may take 1 ms.
         self._archive, self._batch = algorithm.archive, algorithm.emitter.num_solutions
@@ -192,20 +192,20 @@ class Search:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The figures of the search as they are now; training figures are of the last `tell`."""
-        figures = self._inspect(self._arrays, self.state)
-        batch, summary = self.algorithm.emitter.num_solutions, figures.summary
+        """The metrics of the search as it is now; those of training are of the last `tell`."""
+        found = self._metrics(self._arrays, self.state)
+        batch, archive = self.algorithm.emitter.num_solutions, found.archive
         if self._report is not None:
-            columns = metric_columns(self._report, figures)
+            columns = metric_columns(self._report, found)
             columns = {name: np.asarray(value)[None] for name, value in columns.items()}
             return metric_rows([self.seed], self.iteration, batch, columns)[0]
         return {
             "seed": self.seed,
             "iteration": self.iteration,
             "evaluations": self.iteration * batch,
-            "qd_score": float(summary.qd_score),
-            "coverage": float(summary.coverage),
-            "best_objective": float(summary.best_objective),
+            "qd_score": float(archive.qd_score),
+            "coverage": float(archive.coverage),
+            "best_objective": float(archive.best_objective),
         }
 
     def snapshot(self) -> dict[str, np.ndarray]:

@@ -9,11 +9,17 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.draws import normals
+from gloam.emitters.cma_es import CMAES
 from gloam.emitters.emitter import Emitter
-from gloam.emitters.rules import BasicRestart, MuSelection, RestartRule, SelectionRule
-from gloam.emitters.strategies import Strategy, default_strategy
-from gloam.records import Proposal
+from gloam.emitters.lm_ma_es import LMMAES
+from gloam.emitters.restart_rules import BasicRestart, RestartRule
+from gloam.emitters.selection_rules import MuSelection, SelectionRule
+from gloam.emitters.strategy import Strategy
+from gloam.records import Feedback, Proposal
 
+# Solutions of more numbers than this get the limited-memory strategy unless another is named: a
+# full covariance of 15 emitters takes 120 MB for 1,000 numbers, and 12 GB for 10,000.
+FULL_UP_TO = 1000
 # Rounds of resampling before a solution is clipped into the box.
 _RESAMPLINGS = 16
 # pycma's limit for a flat ranking.
@@ -32,15 +38,18 @@ class CmaEmitters(Emitter):
     """``num_emitters`` independent CMA-ES instances of ``batch_size`` solutions each.
 
     Args:
-        x0: Where every emitter starts.
-        sigma0: Standard deviation at the start and after a restart.
-        num_emitters: Number of instances.
+        x0: ``(sol,)`` starting solution of every emitter.
+        sigma0: Standard deviation of the first solutions around ``x0``, and after restarts.
+        num_emitters: Number of CMA-ES instances.
         batch_size: Number of solutions per instance and iteration.
-        restart, selection: Rules, see `gloam.emitters`.
+        restart: When emitters restart from a random elite; `gloam.emitters.BasicRestart` by
+            default.
+        selection: Which solutions are parents; `gloam.emitters.MuSelection` by default.
         lower, upper: Optional box of the solutions. Draws outside are repeated a fixed number of
             times, then clipped: a mean on the edge of the box cannot stall the search.
-        strategy: What each Gaussian is made of, see `gloam.emitters.strategies`: by default a full
-            covariance for solutions of up to 1,000 numbers, and LM-MA-ES beyond.
+        strategy: What each Gaussian is made of: ``CMAES()``, ``SepCMAES()`` or ``LMMAES()`` of
+            `gloam.emitters`; by default the first for solutions of up to 1,000 numbers and the
+            last beyond.
     """
 
     x0: Float[Array, " sol"]
@@ -93,7 +102,7 @@ class CmaEmitters(Emitter):
         low, high = checks.solution_bounds(lower, upper, start)
         self.lower = None if low is None else jnp.asarray(low, jnp.float32)
         self.upper = None if high is None else jnp.asarray(high, jnp.float32)
-        self.strategy = default_strategy(len(start)) if strategy is None else strategy
+        self.strategy = _default_strategy(len(start)) if strategy is None else strategy
         checks.instance(
             "strategy",
             self.strategy,
@@ -170,18 +179,15 @@ class CmaEmitters(Emitter):
         self,
         state: CmaEmittersState,
         proposal: Proposal,
-        improvements: Float[Array, " batch"],
-        improved: Bool[Array, " batch"],
-        valid: Bool[Array, " batch"],
+        feedback: Feedback,
         elites: Float[Array, "emitters sol"],
-        finished: Int[Array, ""],
     ) -> CmaEmittersState:
         """One CMA-ES update of every emitter, and restarts where they are due."""
         by_emitter = (self.num_emitters, self.batch_size)
-        valid = valid.reshape(by_emitter)
-        values = jnp.where(valid, improvements.reshape(by_emitter), -jnp.inf)
+        valid = feedback.valid.reshape(by_emitter)
+        values = jnp.where(valid, feedback.improvements.reshape(by_emitter), -jnp.inf)
         number_valid = jnp.sum(valid, axis=1, dtype=jnp.int32)
-        number_improved = jnp.sum(improved.reshape(by_emitter), axis=1, dtype=jnp.int32)
+        number_improved = jnp.sum(feedback.improved.reshape(by_emitter), axis=1, dtype=jnp.int32)
         parents = self.selection.parents(self.batch_size, number_improved)
         parents = jnp.minimum(parents, number_valid)
 
@@ -195,12 +201,14 @@ class CmaEmitters(Emitter):
         gap = self.strategy.gap(self.x0.shape[0], self.batch_size)
         if gap:
             renew = jax.vmap(self.strategy.renew)
-            gaussians = jax.lax.cond(finished % gap == 0, renew, lambda same: same, gaussians)
+            gaussians = jax.lax.cond(
+                feedback.iteration % gap == 0, renew, lambda same: same, gaussians
+            )
 
         lowest = jnp.min(jnp.where(valid, values, jnp.inf), axis=1)
         flat = ~(jnp.max(values, axis=1) - lowest >= _FLAT)  # also when no row is valid
         stop = flat | jax.vmap(self.strategy.degenerate)(gaussians)
-        stop |= self.restart.due(finished, number_improved)
+        stop |= self.restart.due(feedback.iteration, number_improved)
 
         # In most iterations none is due, and on a CPU nothing is copied then.
         def restarted(gaussians: Any) -> Any:
@@ -219,3 +227,8 @@ class CmaEmitters(Emitter):
 
     def _fresh(self, means: Float[Array, "emitters sol"]) -> Any:
         return jax.vmap(lambda mean: self.strategy.start(mean, self.sigma0))(means)
+
+
+def _default_strategy(sol: int) -> Strategy:
+    """A full covariance while it is affordable."""
+    return CMAES() if sol <= FULL_UP_TO else LMMAES()

@@ -1,18 +1,12 @@
 """Canonical CMA-ES, one instance: sampling, one update, and the signs of convergence.
 
 Equation numbers are those of Hansen's tutorial (arXiv:1604.00772). Only the best solutions carry
-weight (no negative weights), as in pycma's `purecma`. Two choices differ in form:
-
-* Sampling uses a Cholesky factor ``A A^T = C`` instead of an eigendecomposition, which is ten times
-  cheaper. The path of sigma needs ``A^-1 (mean shift) / sigma``; that is the weighted sum of the
-  sampled noise, so nothing is inverted. The path then lives in the factor's coordinates, where its
-  expected length is the same.
-* The number of parents may vary (filter selection, failed rows), so the constants that depend on
-  it are tables with a row for every number.
+weight (no negative weights), as in pycma's `purecma`. One choice differs in form: sampling uses a
+Cholesky factor ``A A^T = C`` instead of an eigendecomposition, which is ten times cheaper. The path
+of sigma needs ``A^-1 (mean shift) / sigma``; that is the weighted sum of the sampled noise, so
+nothing is inverted. The path then lives in the factor's coordinates, where its expected length is
+the same.
 """
-
-from functools import lru_cache
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -21,46 +15,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gloam import kernels
-
-
-class Constants(NamedTuple):
-    """Weights and learning rates, a row for each number of parents from 0 to ``each``."""
-
-    weights: np.ndarray
-    mu_eff: np.ndarray
-    c_c: np.ndarray
-    c_sigma: np.ndarray
-    c_1: np.ndarray
-    c_mu: np.ndarray
-    damping: np.ndarray
-
-
-@lru_cache
-def constants(sol: int, each: int) -> Constants:
-    """The default strategy parameters (tutorial, table 1), in float64."""
-    parents = np.arange(each + 1)[:, None]
-    rank = np.arange(1, each + 1)[None, :]
-    raw = np.where(rank <= parents, np.log(parents + 0.5) - np.log(rank), 0.0)  # (49)
-    total = np.maximum(raw.sum(axis=1, keepdims=True), 1e-300)
-    weights = raw / total  # (53)
-    mu_eff = 1.0 / np.maximum(np.square(weights).sum(axis=1), 1e-300)
-    mu_eff[0] = 1.0  # never used: without parents there is no update
-    c_c = (4 + mu_eff / sol) / (sol + 4 + 2 * mu_eff / sol)  # (56)
-    c_sigma = (mu_eff + 2) / (sol + mu_eff + 5)  # (55)
-    c_1 = 2 / ((sol + 1.3) ** 2 + mu_eff)  # (57)
-    c_mu = np.minimum(1 - c_1, 2 * (mu_eff - 2 + 1 / mu_eff) / ((sol + 2) ** 2 + mu_eff))  # (58)
-    damping = 1 + 2 * np.maximum(0, np.sqrt((mu_eff - 1) / (sol + 1)) - 1) + c_sigma  # (55)
-    return Constants(weights, mu_eff, c_c, c_sigma, c_1, c_mu, damping)
-
-
-def lazy_gap(sol: int, each: int) -> int:
-    """Iterations between two factorisations of C.
-
-    pycma's rule: C changes so little in one iteration that factorising it less often loses nothing.
-    """
-    table = constants(sol, each)
-    rate = float(table.c_1[each // 2] + table.c_mu[each // 2])
-    return int(0.5 / (sol * rate)) + 1
+from gloam.emitters.cma_parts import constants, sound_extent, step_size_path, unless_idle
+from gloam.emitters.strategy import Strategy
 
 
 class CmaState(eqx.Module):
@@ -77,101 +33,107 @@ class CmaState(eqx.Module):
     """Updates since the last restart."""
 
 
-def start(mean: Float[Array, " sol"], sigma0: float) -> CmaState:
-    """An isotropic Gaussian around ``mean``."""
-    sol = mean.shape[0]
-    unit, zero = jnp.eye(sol, dtype=jnp.float32), jnp.zeros(sol, jnp.float32)
-    sigma, generation = jnp.asarray(sigma0, mean.dtype), jnp.zeros((), jnp.int32)
-    return CmaState(mean, sigma, unit, unit, zero, zero, generation)
-
-
-def update(
-    state: CmaState,
-    solutions: Float[Array, "each sol"],
-    noise: Float[Array, "each sol"],
-    order: Int[Array, " each"],
-    parents: Int[Array, ""],
-    *,
-    pyribs_covariance: bool = False,
-) -> CmaState:
-    """One CMA-ES update from solutions ranked by ``order``, best first.
+class CMAES(Strategy):
+    """Canonical CMA-ES with a full covariance: best up to some hundred numbers in a solution.
 
     Args:
-        state: The Gaussian that the solutions were drawn from.
-        solutions: What was evaluated (inside the bounds, if there are any).
-        noise: The standard normal draws behind them.
-        order: Row indices from best to worst.
-        parents: How many of the best carry weight; with none, nothing is learned.
-        pyribs_covariance: Reproduce pyribs 0.12's covariance update, with which the paper's
-            figures were made: its rank-one term carries ``c_1`` twice, and its path is not divided
-            by sigma, so that the term has practically no effect.
-
-    Returns:
-        The new state, its ``factor`` still the old one: `refactor` renews it.
+        pyribs_covariance: Reproduce pyribs 0.12's covariance update, with which the paper's figures
+            were made: its rank-one term carries ``c_1`` twice, and its path is not divided by
+            sigma, so that the term has practically no effect.
     """
-    each, sol = solutions.shape
-    table = constants(sol, each)
 
-    def pick(column: np.ndarray) -> Array:
-        return jnp.asarray(column, jnp.float32)[parents]
+    pyribs_covariance: bool = eqx.field(static=True, default=False)
 
-    c_c, c_sigma, c_1, c_mu = map(pick, (table.c_c, table.c_sigma, table.c_1, table.c_mu))
-    mu_eff = pick(table.mu_eff)
-    # Weights by row instead of rows by rank: nothing large is reordered.
-    weights = jnp.zeros(each, jnp.float32).at[order].set(pick(table.weights))
-    generation = state.generation + 1
+    def start(self, mean: Float[Array, " sol"], sigma0: float) -> CmaState:
+        """An isotropic Gaussian around ``mean``."""
+        sol = mean.shape[0]
+        unit, zero = jnp.eye(sol, dtype=jnp.float32), jnp.zeros(sol, jnp.float32)
+        sigma, generation = jnp.asarray(sigma0, mean.dtype), jnp.zeros((), jnp.int32)
+        return CmaState(mean, sigma, unit, unit, zero, zero, generation)
 
-    mean = weights @ solutions  # (42)
-    mean_noise = weights @ noise
-    shift = state.factor @ mean_noise  # (41), in units of sigma
+    def steps(self, state: CmaState, noise: Float[Array, "each sol"]) -> Float[Array, "each sol"]:
+        """The noise, turned and stretched by the Cholesky factor."""
+        return noise @ state.factor.T
 
-    path_sigma, h_sigma, growth = step_size_path(
-        state.path_sigma, mean_noise, generation, c_sigma, mu_eff, pick(table.damping)
-    )
+    def update(
+        self,
+        state: CmaState,
+        solutions: Float[Array, "each sol"],
+        noise: Float[Array, "each sol"],
+        order: Int[Array, " each"],
+        parents: Int[Array, ""],
+    ) -> CmaState:
+        """One CMA-ES update from solutions ranked by ``order``, best first.
 
-    step = shift * state.sigma if pyribs_covariance else shift
-    path_c = (1 - c_c) * state.path_c
-    path_c += h_sigma * jnp.sqrt(c_c * (2 - c_c) * mu_eff) * step  # (45)
+        The ``factor`` of the new state is still the old one: `renew` makes a new one.
+        """
+        each, sol = solutions.shape
+        table = constants(sol, each)
 
-    steps = noise @ state.factor.T
-    # Transposed before, not within the product, which is then a fifth faster on a CPU.
-    rank_mu = jax.lax.optimization_barrier((steps * weights[:, None]).T) @ steps
-    rank_one = jnp.outer(path_c, path_c)
-    loss_of_h = (1 - h_sigma) * c_c * (2 - c_c)
-    keep = 1 - c_1 * (1 - loss_of_h) - c_mu
-    rate_one = c_1 * c_1 if pyribs_covariance else c_1
-    covariance = keep * state.covariance + rate_one * rank_one + c_mu * rank_mu  # (47)
+        def pick(column: np.ndarray) -> Array:
+            return jnp.asarray(column, jnp.float32)[parents]
 
-    sigma = state.sigma * growth
-    new = CmaState(mean, sigma, covariance, state.factor, path_sigma, path_c, generation)
-    # Without parents nothing is learned, but the generation has passed.
-    idle = eqx.tree_at(lambda s: s.generation, state, generation)
-    return jax.tree.map(lambda a, b: jnp.where(parents > 0, a, b), new, idle)
+        c_c, c_sigma, c_1, c_mu = map(pick, (table.c_c, table.c_sigma, table.c_1, table.c_mu))
+        mu_eff = pick(table.mu_eff)
+        # Weights by row instead of rows by rank: nothing large is reordered.
+        weights = jnp.zeros(each, jnp.float32).at[order].set(pick(table.weights))
+        generation = state.generation + 1
 
+        mean = weights @ solutions  # (42)
+        mean_noise = weights @ noise
+        shift = state.factor @ mean_noise  # (41), in units of sigma
 
-def step_size_path(
-    path: Float[Array, " sol"],
-    mean_noise: Float[Array, " sol"],
-    generation: Int[Array, ""],
-    c_sigma: Float[Array, ""],
-    mu_eff: Float[Array, ""],
-    damping: Float[Array, ""],
-) -> tuple[Float[Array, " sol"], Float[Array, ""], Float[Array, ""]]:
-    """Cumulative step-size adaptation: the new path, ``h_sigma``, and the factor sigma grows by."""
-    sol = path.shape[0]
-    path = (1 - c_sigma) * path + jnp.sqrt(c_sigma * (2 - c_sigma) * mu_eff) * mean_noise  # (43)
-    squared_length = jnp.sum(jnp.square(path))
-    # h_sigma stalls the rank-one path while sigma still grows fast.
-    expected = sol * (1 - (1 - c_sigma) ** (2 * generation.astype(jnp.float32)))
-    h_sigma = (squared_length / expected < 2 + 4 / (sol + 1)).astype(jnp.float32)
-    # pycma's form: squared length, growth limited to e.
-    growth = c_sigma / damping * (squared_length / sol - 1) / 2
-    return path, h_sigma, jnp.exp(jnp.minimum(1.0, growth))  # (44)
+        path_sigma, h_sigma, growth = step_size_path(
+            state.path_sigma, mean_noise, generation, c_sigma, mu_eff, pick(table.damping)
+        )
 
+        step = shift * state.sigma if self.pyribs_covariance else shift
+        path_c = (1 - c_c) * state.path_c
+        path_c += h_sigma * jnp.sqrt(c_c * (2 - c_c) * mu_eff) * step  # (45)
 
-def refactor(state: CmaState) -> CmaState:
-    """Renew the Cholesky factor. It is NaN where the covariance is no longer positive definite."""
-    return eqx.tree_at(lambda s: s.factor, state, _cholesky(state.covariance))
+        steps = noise @ state.factor.T
+        # Transposed before, not within the product, which is then a fifth faster on a CPU.
+        rank_mu = jax.lax.optimization_barrier((steps * weights[:, None]).T) @ steps
+        rank_one = jnp.outer(path_c, path_c)
+        loss_of_h = (1 - h_sigma) * c_c * (2 - c_c)
+        keep = 1 - c_1 * (1 - loss_of_h) - c_mu
+        rate_one = c_1 * c_1 if self.pyribs_covariance else c_1
+        covariance = keep * state.covariance + rate_one * rank_one + c_mu * rank_mu  # (47)
+
+        sigma = state.sigma * growth
+        new = CmaState(mean, sigma, covariance, state.factor, path_sigma, path_c, generation)
+        return unless_idle(new, state, parents)
+
+    def degenerate(self, state: CmaState) -> Bool[Array, ""]:
+        """True when the Gaussian can no longer be searched with: too narrow, too flat or broken.
+
+        pycma's limits are a condition number over 1e14 and an extent under 1e-11. The factor's
+        diagonal gives a lower bound of the condition number without eigenvalues. In float32 the
+        factorisation itself fails first, near 1e7; a NaN in the factor counts as the condition
+        limit being passed, and an extent over 1e11 as a divergence, so that sigma and C stay
+        finite.
+        """
+        diagonal = jnp.diagonal(state.factor)
+        condition = jnp.square(jnp.max(diagonal) / jnp.min(diagonal))
+        widest = jnp.max(jnp.diagonal(state.covariance))
+        sound = sound_extent(state.mean, state.sigma, widest)
+        sound &= jnp.all(jnp.isfinite(state.covariance))
+        # Written so that a NaN anywhere makes the test fail.
+        return ~((condition < 1e14) & sound)
+
+    def renew(self, state: CmaState) -> CmaState:
+        """A new Cholesky factor. It is NaN where the covariance is not positive definite."""
+        return eqx.tree_at(lambda s: s.factor, state, _cholesky(state.covariance))
+
+    def gap(self, sol: int, each: int) -> int:
+        """Iterations between two factorisations of C.
+
+        pycma's rule: C changes so little in one iteration that factorising it less often loses
+        nothing.
+        """
+        table = constants(sol, each)
+        rate = float(table.c_1[each // 2] + table.c_mu[each // 2])
+        return int(0.5 / (sol * rate)) + 1
 
 
 def _cholesky(matrix: Float[Array, "sol sol"]) -> Float[Array, "sol sol"]:
@@ -179,27 +141,3 @@ def _cholesky(matrix: Float[Array, "sol sol"]) -> Float[Array, "sol sol"]:
     if kernel is not None and matrix.shape[0] <= kernel.LARGEST:
         return kernel.cholesky(matrix)
     return jnp.linalg.cholesky(matrix)
-
-
-def degenerate(state: CmaState) -> Bool[Array, ""]:
-    """True when the Gaussian can no longer be searched with: too narrow, too flat or broken.
-
-    pycma's limits are a condition number over 1e14 and an extent under 1e-11. The factor's diagonal
-    gives a lower bound of the condition number without eigenvalues. In float32 the factorisation
-    itself fails first, near 1e7; a NaN in the factor counts as the condition limit being passed,
-    and an extent over 1e11 as a divergence, so that sigma and C stay finite.
-    """
-    diagonal = jnp.diagonal(state.factor)
-    condition = jnp.square(jnp.max(diagonal) / jnp.min(diagonal))
-    widest = jnp.max(jnp.diagonal(state.covariance))
-    sound = sound_extent(state.mean, state.sigma, widest) & jnp.all(jnp.isfinite(state.covariance))
-    # Written so that a NaN anywhere makes the test fail.
-    return ~((condition < 1e14) & sound)
-
-
-def sound_extent(
-    mean: Float[Array, " sol"], sigma: Float[Array, ""], variance: Float[Array, ""]
-) -> Bool[Array, ""]:
-    """Whether the mean is finite and the Gaussian neither too narrow nor diverging; not for NaN."""
-    extent = sigma * jnp.sqrt(variance)
-    return jnp.all(jnp.isfinite(mean)) & (extent > 1e-11) & (extent < 1e11)

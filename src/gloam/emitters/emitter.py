@@ -4,9 +4,9 @@ from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from gloam.records import Proposal
+from gloam.records import Feedback, Proposal
 
 
 class Emitter(eqx.Module):
@@ -43,22 +43,16 @@ class Emitter(eqx.Module):
         self,
         state: Any,
         proposal: Proposal,
-        improvements: Float[Array, " batch"],
-        improved: Bool[Array, " batch"],
-        valid: Bool[Array, " batch"],
+        feedback: Feedback,
         elites: Float[Array, "n sol"],
-        finished: Int[Array, ""],
     ) -> Any:
         """Learn from a proposal.
 
         Args:
             state: The state that the proposal came from.
             proposal: What was evaluated.
-            improvements: The ranking values, larger is better.
-            improved: Which solutions improved the archive.
-            valid: Which evaluations succeeded.
+            feedback: How its solutions did.
             elites: Random elites, ``num_elites_to_adapt`` of them.
-            finished: Iterations finished, this one included.
         """
 
     @abstractmethod

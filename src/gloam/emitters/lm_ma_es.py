@@ -12,7 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from gloam.emitters.cma_es import constants, sound_extent
+from gloam import checks
+from gloam.emitters.cma_parts import constants, sound_extent, unless_idle
+from gloam.emitters.strategy import Strategy
 
 
 class LmState(eqx.Module):
@@ -26,70 +28,89 @@ class LmState(eqx.Module):
     """Updates since the last restart."""
 
 
-def start(mean: Float[Array, " sol"], sigma0: float, vectors: int | None = None) -> LmState:
-    """An isotropic Gaussian around ``mean``."""
-    sol = mean.shape[0]
-    vectors = 4 + int(3 * math.log(sol)) if vectors is None else vectors
-    return LmState(
-        mean,
-        jnp.asarray(sigma0, mean.dtype),
-        jnp.zeros((vectors, sol), jnp.float32),
-        jnp.zeros_like(mean),
-        jnp.zeros((), jnp.int32),
-    )
+class LMMAES(Strategy):
+    """Limited-memory matrix adaptation: a few directions instead of a covariance.
 
+    For solutions of thousands of numbers and more.
 
-def steps(state: LmState, noise: Float[Array, "each sol"]) -> Float[Array, "each sol"]:
-    """Noise as steps from the mean, in units of sigma (8-10)."""
-    vectors, sol = state.directions.shape
-    rates = jnp.asarray(1 / (1.5 ** np.arange(vectors) * sol), jnp.float32)
+    Args:
+        vectors: Directions to remember; by default ``4 + 3 ln(sol)``, as its authors advise.
 
-    def stretch(step: Array, one: tuple[Array, Array, Array]) -> tuple[Array, None]:
-        direction, rate, number = one
-        new = (1 - rate) * step + rate * jnp.outer(step @ direction, direction)
-        # A direction counts once it has learned something.
-        return jnp.where(number < state.generation, new, step), None
+    It needs solutions of more than twice as many numbers as an emitter's ``batch_size``.
+    """
 
-    numbers = jnp.arange(vectors, dtype=jnp.int32)
-    return jax.lax.scan(stretch, noise, (state.directions, rates, numbers))[0]
+    vectors: int | None = eqx.field(static=True, default=None)
 
+    def __check_init__(self) -> None:
+        if self.vectors is not None:
+            checks.integer("vectors", self.vectors, minimum=1)
 
-def update(
-    state: LmState,
-    solutions: Float[Array, "each sol"],
-    noise: Float[Array, "each sol"],
-    order: Int[Array, " each"],
-    parents: Int[Array, ""],
-) -> LmState:
-    """One update from solutions ranked by ``order``, best first; arguments as `cma_es.update`."""
-    each, sol = solutions.shape
-    vectors = state.directions.shape[0]
-    table = constants(sol, each)
-    weights = (
-        jnp.zeros(each, jnp.float32).at[order].set(jnp.asarray(table.weights, jnp.float32)[parents])
-    )
-    mu_eff = jnp.asarray(table.mu_eff, jnp.float32)[parents]
-    generation = state.generation + 1
+    def start(self, mean: Float[Array, " sol"], sigma0: float) -> LmState:
+        """An isotropic Gaussian around ``mean``."""
+        sol = mean.shape[0]
+        vectors = 4 + int(3 * math.log(sol)) if self.vectors is None else self.vectors
+        return LmState(
+            mean,
+            jnp.asarray(sigma0, mean.dtype),
+            jnp.zeros((vectors, sol), jnp.float32),
+            jnp.zeros_like(mean),
+            jnp.zeros((), jnp.int32),
+        )
 
-    mean_noise = weights @ noise
-    c_sigma = 2 * each / sol
-    path_sigma = (1 - c_sigma) * state.path_sigma
-    path_sigma += jnp.sqrt(mu_eff * c_sigma * (2 - c_sigma)) * mean_noise  # (13)
-    c_c = jnp.asarray(each / (4.0 ** np.arange(vectors) * sol), jnp.float32)[:, None]
-    directions = (1 - c_c) * state.directions
-    directions += jnp.sqrt(mu_eff * c_c * (2 - c_c)) * mean_noise  # (15)
-    growth = c_sigma / 2 * (jnp.mean(jnp.square(path_sigma)) - 1)
-    sigma = state.sigma * jnp.exp(jnp.minimum(1.0, growth))  # (16), limited as in CMA-ES
+    def steps(self, state: LmState, noise: Float[Array, "each sol"]) -> Float[Array, "each sol"]:
+        """Noise as steps from the mean, in units of sigma (8-10)."""
+        vectors, sol = state.directions.shape
+        rates = jnp.asarray(1 / (1.5 ** np.arange(vectors) * sol), jnp.float32)
 
-    new = LmState(weights @ solutions, sigma, directions, path_sigma, generation)
-    idle = eqx.tree_at(lambda s: s.generation, state, generation)
-    return jax.tree.map(lambda a, b: jnp.where(parents > 0, a, b), new, idle)
+        def stretch(step: Array, one: tuple[Array, Array, Array]) -> tuple[Array, None]:
+            direction, rate, number = one
+            new = (1 - rate) * step + rate * jnp.outer(step @ direction, direction)
+            # A direction counts once it has learned something.
+            return jnp.where(number < state.generation, new, step), None
 
+        numbers = jnp.arange(vectors, dtype=jnp.int32)
+        return jax.lax.scan(stretch, noise, (state.directions, rates, numbers))[0]
 
-def degenerate(state: LmState) -> Bool[Array, ""]:
-    """True when the Gaussian can no longer be searched with."""
-    # The directions stretch by at most a few times, so sigma alone tells the extent.
-    return ~(
-        sound_extent(state.mean, state.sigma, jnp.ones((), jnp.float32))
-        & jnp.all(jnp.isfinite(state.directions))
-    )
+    def update(
+        self,
+        state: LmState,
+        solutions: Float[Array, "each sol"],
+        noise: Float[Array, "each sol"],
+        order: Int[Array, " each"],
+        parents: Int[Array, ""],
+    ) -> LmState:
+        """One update of LM-MA-ES from solutions ranked by ``order``, best first."""
+        each, sol = solutions.shape
+        vectors = state.directions.shape[0]
+        table = constants(sol, each)
+        by_rank = jnp.asarray(table.weights, jnp.float32)[parents]
+        weights = jnp.zeros(each, jnp.float32).at[order].set(by_rank)
+        mu_eff = jnp.asarray(table.mu_eff, jnp.float32)[parents]
+        generation = state.generation + 1
+
+        mean_noise = weights @ noise
+        c_sigma = 2 * each / sol
+        path_sigma = (1 - c_sigma) * state.path_sigma
+        path_sigma += jnp.sqrt(mu_eff * c_sigma * (2 - c_sigma)) * mean_noise  # (13)
+        c_c = jnp.asarray(each / (4.0 ** np.arange(vectors) * sol), jnp.float32)[:, None]
+        directions = (1 - c_c) * state.directions
+        directions += jnp.sqrt(mu_eff * c_c * (2 - c_c)) * mean_noise  # (15)
+        growth = c_sigma / 2 * (jnp.mean(jnp.square(path_sigma)) - 1)
+        sigma = state.sigma * jnp.exp(jnp.minimum(1.0, growth))  # (16), limited as in CMA-ES
+
+        new = LmState(weights @ solutions, sigma, directions, path_sigma, generation)
+        return unless_idle(new, state, parents)
+
+    def degenerate(self, state: LmState) -> Bool[Array, ""]:
+        """True when the Gaussian can no longer be searched with."""
+        # The directions stretch by at most a few times, so sigma alone tells the extent.
+        return ~(
+            sound_extent(state.mean, state.sigma, jnp.ones((), jnp.float32))
+            & jnp.all(jnp.isfinite(state.directions))
+        )
+
+    def check(self, sol: int, each: int) -> None:
+        """The rate of its step-size path, ``2 each / sol``, has to be below 1."""
+        expected = f"less than half of {sol}, the size of a solution, for LMMAES"
+        fix = "Use strategy=CMAES() for small solutions, or a smaller batch_size."
+        checks.expect(2 * each < sol, "batch_size", expected, str(each), fix)

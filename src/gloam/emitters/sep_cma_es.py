@@ -5,12 +5,18 @@ that of the full CMA-ES; everything else is as there.
 """
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from gloam.emitters.cma_es import Constants, constants, sound_extent, step_size_path
+from gloam.emitters.cma_parts import (
+    Constants,
+    constants,
+    sound_extent,
+    step_size_path,
+    unless_idle,
+)
+from gloam.emitters.strategy import Strategy
 
 
 class SepState(eqx.Module):
@@ -25,6 +31,76 @@ class SepState(eqx.Module):
     """Updates since the last restart."""
 
 
+class SepCMAES(Strategy):
+    """CMA-ES with a diagonal covariance: linear in the size of the solution, quick to learn scales.
+
+    It cannot learn that numbers depend on one another.
+    """
+
+    def start(self, mean: Float[Array, " sol"], sigma0: float) -> SepState:
+        """An isotropic Gaussian around ``mean``."""
+        zero = jnp.zeros_like(mean)
+        return SepState(
+            mean,
+            jnp.asarray(sigma0, mean.dtype),
+            jnp.ones_like(mean),
+            zero,
+            zero,
+            jnp.zeros((), jnp.int32),
+        )
+
+    def steps(self, state: SepState, noise: Float[Array, "each sol"]) -> Float[Array, "each sol"]:
+        """The noise times the standard deviations."""
+        return noise * _deviations(state)
+
+    def update(
+        self,
+        state: SepState,
+        solutions: Float[Array, "each sol"],
+        noise: Float[Array, "each sol"],
+        order: Int[Array, " each"],
+        parents: Int[Array, ""],
+    ) -> SepState:
+        """One update of sep-CMA-ES from solutions ranked by ``order``, best first."""
+        each, sol = solutions.shape
+        table = separable_constants(sol, each)
+
+        def pick(column: np.ndarray) -> Array:
+            return jnp.asarray(column, jnp.float32)[parents]
+
+        c_c, c_1, c_mu, mu_eff = map(pick, (table.c_c, table.c_1, table.c_mu, table.mu_eff))
+        weights = jnp.zeros(each, jnp.float32).at[order].set(pick(table.weights))
+        generation = state.generation + 1
+        mean_noise = weights @ noise
+
+        path_sigma, h_sigma, growth = step_size_path(
+            state.path_sigma,
+            mean_noise,
+            generation,
+            pick(table.c_sigma),
+            mu_eff,
+            pick(table.damping),
+        )
+        path_c = (1 - c_c) * state.path_c
+        path_c += h_sigma * jnp.sqrt(c_c * (2 - c_c) * mu_eff) * _deviations(state) * mean_noise
+        rank_mu = state.variances * (weights @ jnp.square(noise))
+        loss_of_h = (1 - h_sigma) * c_c * (2 - c_c)
+        variances = (1 - c_1 * (1 - loss_of_h) - c_mu) * state.variances
+        variances += c_1 * jnp.square(path_c) + c_mu * rank_mu
+
+        new = SepState(
+            weights @ solutions, state.sigma * growth, variances, path_sigma, path_c, generation
+        )
+        return unless_idle(new, state, parents)
+
+    def degenerate(self, state: SepState) -> Bool[Array, ""]:
+        """True when the Gaussian can no longer be searched with; limits as in `CMAES`."""
+        largest, smallest = jnp.max(state.variances), jnp.min(state.variances)
+        # Written so that a NaN anywhere makes the test fail.
+        sound = (largest < 1e14 * smallest) & sound_extent(state.mean, state.sigma, largest)
+        return ~sound
+
+
 def separable_constants(sol: int, each: int) -> Constants:
     """The default strategy parameters, the covariance's learning rates scaled up."""
     table = constants(sol, each)
@@ -33,64 +109,6 @@ def separable_constants(sol: int, each: int) -> Constants:
     return table._replace(c_1=c_1, c_mu=c_mu)
 
 
-def start(mean: Float[Array, " sol"], sigma0: float) -> SepState:
-    """An isotropic Gaussian around ``mean``."""
-    zero = jnp.zeros_like(mean)
-    return SepState(
-        mean,
-        jnp.asarray(sigma0, mean.dtype),
-        jnp.ones_like(mean),
-        zero,
-        zero,
-        jnp.zeros((), jnp.int32),
-    )
-
-
-def deviations(state: SepState) -> Float[Array, " sol"]:
+def _deviations(state: SepState) -> Float[Array, " sol"]:
     """Standard deviations of the numbers, in units of sigma."""
     return jnp.sqrt(state.variances)
-
-
-def update(
-    state: SepState,
-    solutions: Float[Array, "each sol"],
-    noise: Float[Array, "each sol"],
-    order: Int[Array, " each"],
-    parents: Int[Array, ""],
-) -> SepState:
-    """One update from solutions ranked by ``order``, best first; arguments as `cma_es.update`."""
-    each, sol = solutions.shape
-    table = separable_constants(sol, each)
-
-    def pick(column: np.ndarray) -> Array:
-        return jnp.asarray(column, jnp.float32)[parents]
-
-    c_c, c_1, c_mu, mu_eff = map(pick, (table.c_c, table.c_1, table.c_mu, table.mu_eff))
-    weights = jnp.zeros(each, jnp.float32).at[order].set(pick(table.weights))
-    generation = state.generation + 1
-    mean_noise = weights @ noise
-
-    path_sigma, h_sigma, growth = step_size_path(
-        state.path_sigma, mean_noise, generation, pick(table.c_sigma), mu_eff, pick(table.damping)
-    )
-    path_c = (1 - c_c) * state.path_c
-    path_c += h_sigma * jnp.sqrt(c_c * (2 - c_c) * mu_eff) * deviations(state) * mean_noise
-    rank_mu = state.variances * (weights @ jnp.square(noise))
-    loss_of_h = (1 - h_sigma) * c_c * (2 - c_c)
-    variances = (1 - c_1 * (1 - loss_of_h) - c_mu) * state.variances
-    variances += c_1 * jnp.square(path_c) + c_mu * rank_mu
-
-    new = SepState(
-        weights @ solutions, state.sigma * growth, variances, path_sigma, path_c, generation
-    )
-    # Without parents nothing is learned, but the generation has passed.
-    idle = eqx.tree_at(lambda s: s.generation, state, generation)
-    return jax.tree.map(lambda a, b: jnp.where(parents > 0, a, b), new, idle)
-
-
-def degenerate(state: SepState) -> Bool[Array, ""]:
-    """True when the Gaussian can no longer be searched with; limits as in `cma_es.degenerate`."""
-    largest, smallest = jnp.max(state.variances), jnp.min(state.variances)
-    # Written so that a NaN anywhere makes the test fail.
-    sound = (largest < 1e14 * smallest) & sound_extent(state.mean, state.sigma, largest)
-    return ~sound

@@ -4,12 +4,12 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.draws import normals
 from gloam.emitters.emitter import Emitter
-from gloam.records import Proposal
+from gloam.records import Feedback, Proposal
 
 
 class Variation(Emitter):
@@ -19,10 +19,10 @@ class Variation(Emitter):
     While the archive is empty, ``x0`` stands for the elites.
 
     Args:
-        x0: Starting solution.
+        x0: ``(sol,)`` solution that is varied while the archive is empty.
         sigma: Standard deviation of the isotropic noise.
         line_sigma: Standard deviation along the line to a second elite; ``None`` or 0 for none.
-        batch_size: Solutions per iteration.
+        batch_size: Number of solutions per iteration.
         lower, upper: Optional box of the solutions, into which they are clipped.
     """
 
@@ -90,11 +90,8 @@ class Variation(Emitter):
         self,
         state: None,
         proposal: Proposal,
-        improvements: Float[Array, " batch"],
-        improved: Bool[Array, " batch"],
-        valid: Bool[Array, " batch"],
+        feedback: Feedback,
         elites: Float[Array, "n sol"],
-        finished: Int[Array, ""],
     ) -> None:
         """Nothing to learn."""
 

@@ -49,7 +49,7 @@ ABLATIONS: dict[str, dict[str, dict[str, Any]]] = {
 # Everything a study can name: the algorithm it is, and what it changes in the paper's settings.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = (
     {name: (name, {}) for name in ALGORITHMS}
-    # The paper's figures were made with pyribs' CMA-ES; see `gloam.emitters.cma_es.update`.
+    # The paper's figures were made with pyribs' CMA-ES; see `gloam.emitters.CMAES`.
     | {
         f"{name}-pyribs": (name, {"strategy": CMAES(pyribs_covariance=True)})
         for name in ("dms", "cma-mae", "dds")

@@ -65,6 +65,8 @@ def _assembled(cls: type) -> Entry:
         module = object.__new__(cls)
         for name, value in values.items():
             object.__setattr__(module, name, value)
+        if isinstance(module, algorithms.Algorithm):
+            module.__check_init__()  # that its pieces fit together
         return module
 
     return Entry(cls, names, build)
@@ -75,6 +77,7 @@ def _images_of(archive: archives.CVTArchive) -> Any:
 
 
 _ALGORITHMS = (
+    algorithms.Algorithm,
     algorithms.DMS,
     algorithms.CMAMAE,
     algorithms.DDS,

@@ -20,10 +20,10 @@ class Frozen(eqx.Module):
     embedding: it may be far larger than a network that could be trained as the search runs.
 
     Args:
-        embed: Maps one row of measures, in the shape that ``measure_shape`` says, to an array of any
-            shape: an Equinox module, or a function. It sees measures scaled to [-1, 1], as every
-            network does. Prefer a module: a run folder can store it if it is made of parts of
-            gloam, Equinox and JAX, as `from_torch` makes them; and weights inside a function become
+        embed: Maps one row of measures, in the shape ``measure_shape``, to an array of any shape:
+            an Equinox module, or a function. It sees measures scaled to [-1, 1], as every network
+            does. Prefer a module: a run folder can store it if it is made of gloam's own parts, as
+            `from_torch` makes them; and weights inside a function become
             constants of the compiled program.
         head: Maps the embedding, as a flat row, to a number; by default the paper's MLP.
         measure_shape: Number of measures, ``784``, or its shape, ``(28, 28)``.

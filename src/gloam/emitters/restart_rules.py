@@ -1,4 +1,4 @@
-"""Rules of an emitter: which of its solutions are parents, and when it restarts."""
+"""Restart rules: when an emitter restarts."""
 
 from abc import abstractmethod
 
@@ -7,36 +7,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from gloam import checks
-
-
-class SelectionRule(eqx.Module):
-    """How many of an emitter's best solutions become parents."""
-
-    @abstractmethod
-    def parents(
-        self, batch_size: int, improved: Int[Array, " emitters"]
-    ) -> Int[Array, " emitters"]:
-        """Number of parents of each emitter; ``improved`` of its solutions improved the archive."""
-
-
-class MuSelection(SelectionRule):
-    """The best half."""
-
-    def parents(
-        self, batch_size: int, improved: Int[Array, " emitters"]
-    ) -> Int[Array, " emitters"]:
-        """Half of ``batch_size``, whatever improved."""
-        return jnp.full_like(improved, max(batch_size // 2, 1))
-
-
-class FilterSelection(SelectionRule):
-    """As many as improved the archive."""
-
-    def parents(
-        self, batch_size: int, improved: Int[Array, " emitters"]
-    ) -> Int[Array, " emitters"]:
-        """``improved`` itself."""
-        return improved
 
 
 class RestartRule(eqx.Module):
