@@ -20,8 +20,11 @@ import gloam
 from gloam.archives.store import Store
 from gloam.datasets import Dataset, Matches, from_array
 from gloam.gallery import panels
+from gloam.gallery import pictures as pictures_module
+from gloam.gallery.layout import layout_for
 from gloam.gallery.page import page
-from gloam.gallery.pairs import elite_pictures, gallery, spread
+from gloam.gallery.pairs import gallery, spread
+from gloam.gallery.pictures import elite_pictures, made_pictures
 from gloam.plots import style
 
 module = importlib.import_module("gloam.gallery.pairs")  # the package has a function of that name
@@ -139,7 +142,7 @@ def test_small_pictures_are_drawn_crisp(matches, pictures, tmp_path):
 @pytest.mark.parametrize("count", [1, 2, 10, 60, 120, 200])
 @pytest.mark.parametrize("shape", [(8, 8), (28, 28), (300, 200), (20, 90, 3)])
 def test_the_sheet_is_used_well(count, shape):
-    layout = module._layout(count, 2, shape[:2])
+    layout = layout_for(count, 2, shape[:2])
     width, height = layout.size
     boxes = [
         (*layout.corner(i), layout.tile, layout.height + 2 * layout.line) for i in range(count)
@@ -242,7 +245,7 @@ def test_an_image_field_comes_first():
     # Floats go from 0 to 1, a single colour is gray, and a flat row has the shape of an item.
     floats = images[..., :1].astype(np.float32) / 255
     matches = found(data, data.items, np.ones(40), image=floats)
-    shown = module.made_pictures(elite_pictures(matches.elites, data), rows)
+    shown = made_pictures(elite_pictures(matches.elites, data), rows)
     np.testing.assert_array_equal(shown, images[rows, ..., 0])
     matches = found(data, data.items, np.ones(40), image=data.items)
     shown = elite_pictures(matches.elites, data)(rows)
@@ -250,7 +253,7 @@ def test_an_image_field_comes_first():
 
 
 def test_a_domain_renders(monkeypatch):
-    monkeypatch.setattr(module, "_BATCH", 3)
+    monkeypatch.setattr(pictures_module, "_BATCH", 3)
     data = Dataset(np.eye(5))
     matches = found(data, np.eye(5), np.ones(5))  # solutions are the numbers of their cells
     rows = np.array([3, 3, 0, 4, 1])

@@ -68,12 +68,11 @@ class CVTArchive(Archive):
     centroids: Float[Array, "cells meas"]
     lanes: Lanes | None
     """The centroids laid out for the exact search, where `for_programs` has laid them out."""
-    # The defaults are what files say that were written before there were these fields.
-    item_shape: tuple[int, ...] = eqx.field(static=True, default=())
+    item_shape: tuple[int, ...] = eqx.field(static=True)
     """Empty for flat rows."""
-    index_settings: Faiss | None = eqx.field(static=True, default=None)
+    index_settings: Faiss | None = eqx.field(static=True)
     """Settings of the index on the host; ``None`` for the exact search."""
-    by_differences: bool = eqx.field(static=True, default=False)
+    by_differences: bool = eqx.field(static=True)
     """Whether centroids are so close, for their distance from the origin, that only differences
     tell them apart in float32; see `gloam.archives.nearest_centroids`."""
 

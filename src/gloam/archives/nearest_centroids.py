@@ -43,7 +43,7 @@ class Lanes(eqx.Module):
     """Shifted centroids with their negative offsets as a last column; the last row is repeated."""
     origin: Float[Array, " meas"]
     centroids: int = eqx.field(static=True)
-    by_differences: bool = eqx.field(static=True, default=False)
+    by_differences: bool = eqx.field(static=True)
     """Whether points are compared with centroids by differences instead of scores."""
 
 
@@ -73,7 +73,7 @@ def lanes(
     rows = xp.concatenate([centroids - origin, -offsets[:, None]], axis=1, dtype=np.float32)
     rows = xp.concatenate([rows, xp.repeat(rows[-1:], -cells % height, axis=0)])
     rows = rows.reshape(-1, height, rows.shape[1]).swapaxes(0, 1)
-    return Lanes(jnp.asarray(rows), jnp.asarray(origin, jnp.float32), cells)
+    return Lanes(jnp.asarray(rows), jnp.asarray(origin, jnp.float32), cells, False)
 
 
 def most_similar(lanes: Lanes, points: Float[Array, "batch meas"]) -> Int[Array, " batch"]:

@@ -67,8 +67,8 @@ class DiscountModel(Discount):
     train_batch_size: int = eqx.field(static=True)
     max_epochs: int
     cutoff: float
-    # What the network is given; empty for flat rows, and so in files that are older than shapes.
-    row_shape: tuple[int, ...] = eqx.field(static=True, default=())
+    row_shape: tuple[int, ...] = eqx.field(static=True)
+    """Shape of a point as the network takes it; empty for flat rows."""
 
     def __init__(
         self,

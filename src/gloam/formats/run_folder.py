@@ -15,7 +15,6 @@ read. Nothing that a file says is imported or called.
 import contextlib
 import math
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gloam import checks, files
+from gloam import checks
 from gloam.archives import Archive, Elites
 from gloam.datasets import Dataset
 from gloam.formats import objects
@@ -33,6 +32,7 @@ from gloam.formats.contents import dataset_arrays, dataset_from, elite_arrays, e
 from gloam.formats.documents import is_document, read_document, write_document
 from gloam.formats.errors import DamagedFileError, ForeignError, RunExistsError
 from gloam.formats.lock import locked
+from gloam.formats.own_files import FOLDERS, SNAPSHOT, own_files
 from gloam.formats.states import state_arrays, state_from
 from gloam.formats.tables import read_table, write_table
 
@@ -40,15 +40,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _COPY = "Restore it from a copy, or start the run again in another folder."
-_SNAPSHOT = re.compile(r"\d{7,10}\.npz")
-# What gloam writes into a run folder, by folder. Nothing else is ever removed or replaced there.
-_OWN = {
-    "": r"config\.(json|npz)|metrics\.parquet|archive(-\d+)?\.npz|dataset\.npz|gallery\.html"
-    r"|matches\.(csv|parquet)",
-    "checkpoint": r"state\.npz",
-    "snapshots": _SNAPSHOT.pattern,
-    "figures": r"(curves|archive|discount|gallery)\.(png|pdf)",
-}
 
 
 class RunFolder:
@@ -93,7 +84,7 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Keep other processes from writing here, and clear away what a killed one left behind."""
         with locked(self.path):
-            for file in self._own_files(partial=True):
+            for file in own_files(self.path, partial=True):
                 file.unlink(missing_ok=True)
             yield
 
@@ -110,7 +101,7 @@ class RunFolder:
 
     def check_free(self) -> None:
         """Check that a new run would replace nothing that gloam did not write."""
-        taken = sorted(str(file) for file in self._own_files())
+        taken = sorted(str(file) for file in own_files(self.path))
         checks.expect(
             not taken,
             "run_dir",
@@ -127,24 +118,11 @@ class RunFolder:
             self.check_free()
             return
         with self.locked():
-            for file in self._own_files():
+            for file in own_files(self.path):
                 file.unlink()
-        for folder in (*map(self.path.__truediv__, filter(None, _OWN)), self.path):
+        for folder in (*map(self.path.__truediv__, FOLDERS), self.path):
             with contextlib.suppress(OSError):  # not there, or not empty
                 folder.rmdir()
-
-    def _own_files(self, *, partial: bool = False) -> list[Path]:
-        """Files with the names that gloam gives, or what a killed process began of them.
-
-        Links to other folders are not followed.
-        """
-        found = []
-        for name, pattern in _OWN.items():
-            folder = self.path / name
-            if folder.is_dir() and not (name and folder.is_symlink()):
-                wanted = re.compile(files.partial_name(f"({pattern})") if partial else pattern)
-                found += [file for file in folder.iterdir() if wanted.fullmatch(file.name)]
-        return [file for file in found if file.is_symlink() or file.is_file()]
 
     def write_config(self, config: RunConfig, arrays: dict[str, np.ndarray]) -> None:
         """Write what the run is."""
@@ -269,7 +247,7 @@ class RunFolder:
         """All snapshots by iteration, ascending."""
         config = self.read_config()
         folder = self.path / "snapshots"
-        names = sorted(file.name for file in folder.glob("*.npz") if _SNAPSHOT.match(file.name))
+        names = sorted(file.name for file in folder.glob("*.npz") if SNAPSHOT.match(file.name))
         return {
             int(Path(name).stem): self._read(f"snapshots/{name}", "snapshot", config)[0]
             for name in names

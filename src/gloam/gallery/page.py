@@ -19,14 +19,8 @@ from jaxtyping import UInt8
 from gloam import checks
 from gloam.datasets import Matches
 from gloam.gallery import panels
-from gloam.gallery.pairs import (
-    Pictures,
-    item_pictures,
-    made_pictures,
-    ordered,
-    rounded,
-    spread,
-)
+from gloam.gallery.pairs import ordered, rounded, spread
+from gloam.gallery.pictures import Pictures, item_pictures, made_pictures
 
 _BATCH = 256
 # Sides of pictures in pixels: up to the first they are kept exactly, small ones are shown about as

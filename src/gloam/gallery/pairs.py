@@ -1,41 +1,30 @@
 """A gallery: solutions beside the items of a dataset that they stand for, on one sheet."""
 
 import math
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int, Shaped, UInt8
+from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from gloam import checks
-from gloam.archives import Elites
-from gloam.datasets import Dataset, Matches, fields
+from gloam.datasets import Matches
+from gloam.gallery.layout import GAP, MARGIN, Layout, layout_for, points
+from gloam.gallery.pictures import Pictures, item_pictures, made_pictures
 from gloam.plots import style
-
-Pictures = Callable[[np.ndarray], np.ndarray]
-"""From places in ``elites.solutions`` to uint8 pictures ``(n, height, width[, 3])``."""
 
 Order = Literal["objective", "distance", "label", "item"]
 
-_BATCH = 256
 _ORDERS = {
     "objective": "from the best objective to the worst",
     "distance": "from the nearest to the farthest",
     "label": "label by label, the nearest first",
     "item": "in the order of the items",
 }
-
-# All lengths on the sheet are in its pixels: a small picture is crisp only where each of its
-# pixels covers a whole number of them.
-_MARGIN, _TOP, _GAP, _SPACE = 54, 180, 3, 24
-_SMALLEST, _LARGEST = 56, 168
-_HEADING = 1100
-_LANDSCAPE = 1.45
 
 
 def gallery(
@@ -69,7 +58,7 @@ def gallery(
     made = made_pictures(pictures, drawn["row"].to_numpy())
     items = item_pictures(matches.dataset, drawn["item"].to_numpy())
     sides = [made] if items is None else [made, items]
-    layout = _layout(len(drawn), len(sides), sides[-1].shape[1:3])
+    layout = layout_for(len(drawn), len(sides), sides[-1].shape[1:3])
     width, height = (side / style.DPI for side in layout.size)
     figure, (axes,) = style.sheet(width, height, [(0, 0, width, height)])
     axes.set_axis_off()
@@ -81,59 +70,12 @@ def gallery(
     axes.add_collection(PatchCollection(mats, facecolor=style.FAINT, linewidth=0))
     for place, (left, top) in enumerate(corners):
         for side, shown in enumerate(sides):
-            box = (left + side * (layout.width + _GAP), top, layout.width, layout.height)
+            box = (left + side * (layout.width + GAP), top, layout.width, layout.height)
             _draw(axes, shown[place], box)
     _captions(axes, drawn, corners, layout)
     _heading(axes, matches, title, len(drawn), by)
     axes.set(xlim=(0, layout.size[0]), ylim=(layout.size[1], 0))
     return figure
-
-
-def elite_pictures(
-    elites: Elites,
-    dataset: Dataset,
-    domain: Any = None,
-    size: int | tuple[int, int] | None = None,
-) -> Pictures:
-    """What elites look like: a function for `gallery` and `page`.
-
-    It takes the first of these that there is: a field ``image`` of the archive (uint8, or floats
-    from 0 to 1); what the domain renders; the measures, where the items are pictures themselves.
-
-    Args:
-        elites: The filled archive.
-        dataset: The items that its cells are.
-        domain: What was searched. It is asked if it has a method ``render(solutions, size)`` that
-            returns pictures with values from 0 to 1.
-        size: Handed to ``render``; by default its own choice.
-    """
-    if "image" in elites.store.fields:
-        found = elites.field("image")
-        kept = dataset.shape if fields.is_picture(dataset.shape) else ()
-        if found.ndim == 2 and found.shape[1] == math.prod(kept):
-            found = found.reshape(-1, *kept)
-        return lambda rows: _bytes("field 'image'", found[rows])
-    render = getattr(domain, "render", None)
-    if callable(render):
-        solutions = elites.solutions
-        return lambda rows: np.concatenate(
-            [
-                _bytes("render", np.asarray(render(solutions[rows[start : start + _BATCH]], size)))
-                for start in range(0, len(rows), _BATCH)
-            ]
-        )
-    checks.expect(
-        fields.is_picture(dataset.shape),
-        "pictures",
-        "an archive with a field 'image', a domain with render(), or items that are pictures",
-        f"items of shape {dataset.shape}",
-        "Return an 'image' field from evaluate, and declare it: fields={'image': (28, 28)}.",
-    )
-    # As the dataset itself shows its items.
-    low, high = dataset.bounds or (float(dataset.items.min()), float(dataset.items.max()))
-    pixels = ((elites.measures - low) * (255 / (high - low))).clip(0, 255)
-    measures = np.rint(pixels).astype(np.uint8).reshape(-1, *dataset.shape)
-    return lambda rows: measures[rows]
 
 
 def ordered(matches: Matches, by: Order) -> pd.DataFrame:
@@ -159,22 +101,6 @@ def spread(total: int, count: int) -> Int[np.ndarray, " n"]:
     return np.rint(np.linspace(0, total - 1, min(total, count))).astype(int)
 
 
-def made_pictures(
-    pictures: Pictures, rows: Int[np.ndarray, " n"]
-) -> UInt8[np.ndarray, "n height width *channels"]:
-    """The pictures of elites, as the user's function gives them, checked."""
-    return fields.pictures(pictures(rows), len(rows))
-
-
-def item_pictures(
-    dataset: Dataset, items: Int[np.ndarray, " n"]
-) -> UInt8[np.ndarray, "n height width *channels"] | None:
-    """The pictures of items, or ``None`` where they have none."""
-    if not dataset.has_images:
-        return None
-    return np.stack([dataset.image(item) for item in items.tolist()])
-
-
 def rounded(values: Float[np.ndarray, " n"]) -> list[str]:
     """Numbers as short texts, with as many decimals as the largest of them needs.
 
@@ -187,91 +113,6 @@ def rounded(values: Float[np.ndarray, " n"]) -> list[str]:
     decimals = max(0, 3 - math.ceil(math.log10(largest)))
     # Adding zero turns -0 into 0.
     return [f"{round(float(value), decimals) + 0.0:,.{decimals}f}" for value in values]
-
-
-def _bytes(name: str, values: Shaped[np.ndarray, "n *picture"]) -> np.ndarray:
-    """Pictures in uint8; floats go from 0 to 1."""
-    checks.expect(
-        fields.is_picture(values.shape[1:]),
-        name,
-        "pictures (height, width) or (height, width, 3)",
-        f"shape {values.shape[1:]}",
-    )
-    if values.dtype == np.uint8:
-        return values
-    if values.dtype.kind == "f":
-        # A little too bright is cut off; bytes kept as floats would be all white.
-        values = np.nan_to_num(values)
-        highest = float(values.max(initial=0.0))
-        checks.expect(
-            highest <= 2,
-            name,
-            "floats from 0 to 1",
-            f"up to {highest:g}",
-            "Divide by 255, or use uint8.",
-        )
-        values = 255 * values
-    return np.rint(np.clip(values, 0, 255)).astype(np.uint8)
-
-
-class _Layout(NamedTuple):
-    """Where pairs go on the sheet."""
-
-    columns: int
-    height: int
-    """Of a picture."""
-    width: int
-    """Of a picture."""
-    pair: int
-    """Width of the pictures of a pair."""
-    tile: int
-    """Width of a pair and its caption."""
-    font: float
-    """Size of captions, in points."""
-    line: float
-    """Height of a line of a caption."""
-    pitch: tuple[int, int]
-    """From one pair to the next, across and down."""
-    size: tuple[int, int]
-    """Width and height of the sheet."""
-
-    def corner(self, place: int) -> tuple[int, int]:
-        """Left and top of a pair."""
-        row, column = divmod(place, self.columns)
-        return _MARGIN + column * self.pitch[0], _TOP + row * self.pitch[1]
-
-
-def _layout(count: int, sides: int, shape: tuple[int, int]) -> _Layout:
-    """A landscape sheet for ``count`` pairs: the more there are, the smaller each."""
-    longer = max(shape)
-    aim = min(max(1300 / math.sqrt(count), 2 * _SMALLEST) / sides, _LARGEST)
-    scale = round(aim / longer) if longer <= aim else aim / longer
-    height, width = (max(1, round(scale * side)) for side in shape)
-    pair = sides * (width + _GAP) - _GAP
-    tile = max(pair, 2 * _SMALLEST)
-    font = min(max(_points(tile) / 7.4, 6), 8)
-    line = 1.35 * font * style.DPI / 72
-    across, down = tile + _SPACE, math.ceil(height + 2 * line) + _SPACE
-
-    def size(columns: int) -> tuple[int, int]:
-        rows = math.ceil(count / columns)
-        return (
-            max(columns * across - _SPACE + 2 * _MARGIN, _HEADING),
-            _TOP + rows * down - _SPACE + _MARGIN,
-        )
-
-    def badness(columns: int) -> float:
-        """How far from landscape, and how much of the sheet would stay empty."""
-        wide, high = size(columns)
-        full = math.ceil(count / columns) * columns
-        return abs(math.log(wide / high / _LANDSCAPE)) + 2 * (1 - count / full)
-
-    columns = min(range(1, count + 1), key=badness)
-    return _Layout(columns, height, width, pair, tile, font, line, (across, down), size(columns))
-
-
-def _points(pixels: float) -> float:
-    return pixels * 72 / style.DPI
 
 
 def _draw(axes: Axes, picture: np.ndarray, box: tuple[int, int, int, int]) -> None:
@@ -293,10 +134,10 @@ def _draw(axes: Axes, picture: np.ndarray, box: tuple[int, int, int, int]) -> No
 
 
 def _captions(
-    axes: Axes, drawn: pd.DataFrame, corners: list[tuple[int, int]], layout: _Layout
+    axes: Axes, drawn: pd.DataFrame, corners: list[tuple[int, int]], layout: Layout
 ) -> None:
     """Below each pair what it is, and how good."""
-    letters = int(_points(layout.tile) / (0.6 * layout.font))
+    letters = int(points(layout.tile) / (0.6 * layout.font))
     columns = (
         drawn["label"],
         drawn["name"],
@@ -358,7 +199,7 @@ def _heading(axes: Axes, matches: Matches, title: str, drawn: int, by: str) -> N
     ]
     for y, text, size, color, weight in lines:
         axes.text(
-            _MARGIN,
+            MARGIN,
             y,
             text,
             fontsize=size,

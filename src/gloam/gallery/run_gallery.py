@@ -8,7 +8,8 @@ from gloam import files
 from gloam.datasets import Dataset, Matches, fields
 from gloam.formats import ForeignError, RunFolder
 from gloam.gallery.page import page
-from gloam.gallery.pairs import Pictures, elite_pictures, gallery, ordered
+from gloam.gallery.pairs import gallery, ordered
+from gloam.gallery.pictures import Pictures, elite_pictures
 from gloam.plots import style
 from gloam.plots.run_figures import domain_name
 

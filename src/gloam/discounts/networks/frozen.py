@@ -41,8 +41,8 @@ class Frozen(eqx.Module):
 
     embed: Callable[[Array], Array]
     head: eqx.Module
-    # What `embed` is given; empty for a flat row, and so in files that are older than shapes.
-    shape: tuple[int, ...] = eqx.field(static=True, default=())
+    shape: tuple[int, ...] = eqx.field(static=True)
+    """Shape of a point as `embed` takes it; empty for a flat row."""
 
     def __init__(
         self,
