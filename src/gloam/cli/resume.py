@@ -29,7 +29,7 @@ class Resume:
         except ForeignError as error:
             raise ValueError(
                 f"The run in '{self.run}' uses your own function or classes, which the run folder "
-                "does not contain. If `gloam fill` started it, repeat that command with "
+                "does not contain. If `gloam fill` started it, continue it with: gloam fill ... "
                 f"--out {self.run} --resume. If your own program started it, continue it there."
             ) from error
         print_metrics(result)

@@ -1,33 +1,33 @@
-"""Fill every item of a dataset with what this function can make.
+"""Find the best match to every item of a dataset that this function can make.
 
-Run it as it is:
+Run the example:
 
     gloam fill FILE --dataset digits
 
-then change `evaluate`, `x0` and the dataset to your own: a folder of pictures, or an .npy, .npz,
-.parquet or IDX file. A solution is a list of numbers; gloam looks for solutions whose results
-(here: pictures) come close to the items of the dataset.
+Then replace `evaluate`, `x0` and the dataset by your own. The dataset can be a folder of images, or
+an .npy, .npz, .parquet or IDX file. A solution is a vector of numbers; gloam searches for solutions
+whose measures (here: images) are close to the items of the dataset.
 """
 
 import numpy as np
 
-HEIGHT, WIDTH = 8, 8  # of the pictures in the dataset
-BLOBS = 8  # each has a place (2 numbers), a width and a brightness
+HEIGHT, WIDTH = 8, 8  # of the images in the dataset
+BLOBS = 8  # each has a position (2 numbers), a width and a brightness
 
-# Where the search starts, and how far from there the first solutions are.
+# The start of the search, and the standard deviation of the first solutions around it.
 x0 = np.random.default_rng(0).uniform(0, 1, 4 * BLOBS)
 sigma0 = 0.1
 
 
 def evaluate(solutions: np.ndarray) -> np.ndarray:
-    """Measures of a batch of solutions: here the pixels of pictures made of soft blobs.
+    """Measures of a batch of solutions: here the pixels of images of soft blobs.
 
     Args:
         solutions: ``(batch, 4 * BLOBS)`` numbers.
 
     Returns:
-        ``(batch, HEIGHT, WIDTH)`` pixels from 0 to 1. With measures alone, gloam maximises their
-        closeness to the item they are nearest to. To maximise something else, return
+        ``(batch, HEIGHT, WIDTH)`` pixels from 0 to 1. If only measures are returned, gloam
+        maximises their similarity to the nearest item. To maximise something else, return
         ``(objectives, measures)``.
     """
     blobs = solutions.reshape(len(solutions), BLOBS, 4, 1, 1)
