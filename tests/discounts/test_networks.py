@@ -508,7 +508,7 @@ def test_parts_that_do_not_fit_are_refused(message, arguments):
 
 @pytest.mark.parametrize("measures", [0, 2.0, None])
 def test_the_measures_of_a_frozen_network_are_a_whole_number(measures):
-    with pytest.raises(ValueError, match=r"^measures: expected a whole number >= 1, got "):
+    with pytest.raises(ValueError, match=r"^measure_shape: expected a whole number >= 1, got "):
         Frozen(jnp.tanh, measure_shape=measures)
 
 

@@ -500,7 +500,11 @@ GOOD = np.zeros((2, 36), np.float32)
         (GOOD, {"canvas": 6}, r"canvas: expected \(rows, columns\), got 6"),
         (GOOD, {"canvas": (36, 1)}, r"canvas: expected a whole number >= 2, got 1"),
         (GOOD, {"canvas": (6, 2049)}, r"canvas: expected at most 2048 rows and columns"),
-        (GOOD, {"canvas": (6, 6), "triangles": 0}, r"triangles: expected a whole number >= 1"),
+        (
+            GOOD,
+            {"canvas": (6, 6), "num_triangles": 0},
+            r"num_triangles: expected a whole number >= 1",
+        ),
         (GOOD, {"canvas": (6, 6), "color": "rgb"}, r"color: expected bool, got str 'rgb'"),
         (GOOD, {"canvas": (6, 6), "seed": -1}, r"seed: expected a whole number >= 0, got -1"),
         (GOOD, {"canvas": (6, 6), "name": 3}, r"name: expected str, got int 3"),
