@@ -15,26 +15,32 @@ _Carry = TypeVar("_Carry")
 _MANY_COMPARISONS = 10**7
 
 
-def default_device() -> jax.Device:
+def default_device() -> Any:
     """The device that programs run on.
 
     >>> with jax.default_device(jax.devices("cpu")[0]):
     ...     default_device().platform
     'cpu'
     """
-    chosen: Any = jax.config.jax_default_device
+    chosen = _chosen()
     if chosen is None:
         return jax.devices()[0]
     return jax.devices(chosen)[0] if isinstance(chosen, str) else chosen
 
 
-def usable_devices() -> list[jax.Device]:
+def _chosen() -> Any:
+    """A device, the name of a platform, or ``None``: `jax.default_device` of this thread."""
+    config: Any = jax.config
+    return config.jax_default_device
+
+
+def usable_devices() -> list[Any]:
     """The devices of this process that seeds are dealt out to.
 
     A device that `jax.default_device` names is the only one; the name of a platform stands for all
     of its devices.
     """
-    chosen: Any = jax.config.jax_default_device
+    chosen = _chosen()
     if chosen is None or isinstance(chosen, str):
         return jax.local_devices(backend=chosen)
     return [chosen]
