@@ -9,7 +9,7 @@ from gloam.devices import on_cuda
 
 # An iteration is over a hundred short kernels and a few loops and branches. As parts of one graph
 # they need not ask the host before every turn whether to go on. Choosing a kernel for each product
-# by trial takes longer than it saves in 10,000 iterations: 5 s against 2 (docs/performance.md).
+# by trial takes longer than it saves in 10,000 iterations (docs/performance.md).
 _GPU = {
     "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,COLLECTIVES,"
     "CONDITIONAL,WHILE,DYNAMIC_SLICE_FUSION",

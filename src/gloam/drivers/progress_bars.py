@@ -71,7 +71,25 @@ def bar(title: str, iterations: int) -> Display:
     return Bar(title, iterations) if terminal.can_draw_bars(console) else Lines(title, iterations)
 
 
-class Bar:
+class _WithProgress:
+    """Shows a progress display of rich while it is entered."""
+
+    _progress: Progress
+
+    def __enter__(self) -> Self:
+        self._progress.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.__exit__(kind, error, trace)
+
+
+class Bar(_WithProgress):
     """A bar on the terminal."""
 
     def __init__(self, title: str, iterations: int):
@@ -96,20 +114,8 @@ class Bar:
             self._task, completed=iteration, qd_score=qd_score, coverage=coverage, rate=rate
         )
 
-    def __enter__(self) -> Self:
-        self._progress.__enter__()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.__exit__(kind, error, trace)
-
-
-class StudyBar:
+class StudyBar(_WithProgress):
     """A bar over many runs, with a bar for the run that is going on."""
 
     def __init__(self, title: str, runs: int):
@@ -144,18 +150,6 @@ class StudyBar:
         self._progress.advance(self._study)
         if not self._draws:
             self._lines.update(self._finished)
-
-    def __enter__(self) -> Self:
-        self._progress.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.__exit__(kind, error, trace)
 
 
 class _RunOfStudy(Silent):

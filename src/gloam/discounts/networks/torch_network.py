@@ -33,8 +33,8 @@ class TorchNetwork(eqx.Module):
 
     Works with `gloam.Search` and `gloam.optimize`. `gloam.run`, which has no Python in its loop,
     refuses it. Where `from_torch` can convert the module, that is faster: with an MLP of
-    784-128-128-1 on two CPU cores, an iteration of `Search` takes 157 ms with this class instead of
-    107 (docs/performance.md). PyTorch computes on the CPU, whatever JAX does.
+    784-128-128-1 on two CPU cores, an iteration of `Search` takes 111 ms with this class instead of
+    61 (docs/performance.md). PyTorch computes on the CPU, whatever JAX does.
 
     Args:
         module: Maps rows ``(n, meas)``, or ``(n, *shape)`` where the archive's measures have a
