@@ -26,8 +26,8 @@ def evaluate(solutions: np.ndarray) -> np.ndarray:
         solutions: ``(batch, 4 * BLOBS)`` numbers.
 
     Returns:
-        ``(batch, HEIGHT, WIDTH)`` pixels from 0 to 1. If only measures are returned, gloam maximises
-        their similarity to the nearest item. To maximise something else, return
+        ``(batch, HEIGHT, WIDTH)`` pixels from 0 to 1. If only measures are returned, gloam
+        maximises their similarity to the nearest item. To maximise something else, return
         ``(objectives, measures)``.
     """
     blobs = solutions.reshape(len(solutions), BLOBS, 4, 1, 1)
