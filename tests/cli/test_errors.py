@@ -154,7 +154,7 @@ def test_an_error_before_the_search_says_that_no_run_was_saved(problem, capsys):
     assert "SyntaxError" in told(capsys, *fill("wrong.py"), code=1)
     message = told(capsys, *fill("broken"), code=1)  # by its module's name
     assert "No module named 'nothing_of_this_name'" in message
-    assert "expected one that Python can import" in told(capsys, *fill("no_such_module"))
+    assert "expected a module that Python can import" in told(capsys, *fill("no_such_module"))
 
 
 @pytest.mark.parametrize(

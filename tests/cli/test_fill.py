@@ -50,7 +50,7 @@ def refused(capsys, *arguments):
         (["mine.py:words", "--dataset", "data.npy"], "evaluate: expected measures"),
         (["mine.py:none", "--dataset", "data.npy"], "function: expected 'none' in mine.py"),
         (["other.py", "--dataset", "data.npy"], "gloam new"),
-        (["no.such.module", "--dataset", "data.npy"], "module: expected one that Python"),
+        (["no.such.module", "--dataset", "data.npy"], "module: expected a module that Python"),
         (["mine.py", "--dataset", "data.npy", "--x0", "zeros:many"], "x0: expected zeros:N"),
         (["mine.py", "--dataset", "data.npy", "--items", "50"], "n: expected at most the 20 items"),
     ],

@@ -31,5 +31,5 @@ def write_new(path: Path, text: str) -> None:
 
 def _check_free(path: Path, names: tuple[str, ...]) -> None:
     found = next((path / name for name in names if (path / name).exists()), None)
-    expected = "a folder without files that gloam did not write by the names it uses"
+    expected = "a folder without files of other programs"
     checks.expect(found is None, "out", expected, f"'{found}'", _FIX)

@@ -117,7 +117,7 @@ def _file(path: Path) -> ModuleType:
 def _module(name: str) -> ModuleType:
     fix = "Give the dotted name of a module, or the path of a .py file."
     is_dotted = all(part.isidentifier() for part in name.split("."))
-    checks.expect(is_dotted, "module", "one that Python can import", repr(name), fix)
+    checks.expect(is_dotted, "module", "a module that Python can import", repr(name), fix)
     sys.path.insert(0, str(Path.cwd()))
     try:
         with _noted():
@@ -126,5 +126,5 @@ def _module(name: str) -> ModuleType:
         if error.name != name and not name.startswith(f"{error.name}."):
             raise  # the module is there, and what it imports is not
         raise ValueError(
-            f"module: expected one that Python can import, got '{name}' ({error}). {fix}"
+            f"module: expected a module that Python can import, got '{name}' ({error}). {fix}"
         ) from None
