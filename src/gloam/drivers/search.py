@@ -30,8 +30,8 @@ class Checked(NamedTuple):
     """An evaluation that was checked: `Search.learn` takes it without an error."""
 
     evaluation: tuple[np.ndarray | None, np.ndarray, dict[str, np.ndarray]]
-    cells: np.ndarray
-    valid: np.ndarray
+    cells: np.ndarray | None
+    valid: Any
 
 
 class Search:
