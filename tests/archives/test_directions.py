@@ -145,7 +145,7 @@ def test_both_drivers_and_faiss_fail_zero_rows():
         algorithm = algorithms()["cma-mae"](archive_of(index))
         for run in (
             lambda a: gloam.run(evaluate, a, seeds=[1], iterations=1, progress=False),
-            lambda a: gloam.optimize(evaluate, a, 1, seed=1, progress=False),
+            lambda a: gloam.optimize(evaluate, a, 1, seeds=[1], progress=False),
         ):
             failed.append(run(algorithm).metrics["failed"].iloc[-1])
     assert failed == [failed[0]] * 4

@@ -152,7 +152,7 @@ def test_both_drivers_search_alike(domain):
         lambda q: tuple(np.asarray(part) for part in evaluate(domain, q)),
         algorithm(domain),
         iterations,
-        seed=5,
+        seeds=[5],
         progress=False,
     )
     rows = [result.metrics.iloc[-1] for result in (fused, hosted)]
@@ -248,7 +248,7 @@ def test_the_recorded_networks_search_landscapes(shared_data):
         lambda q: tuple(np.asarray(part) for part in evaluate(domain, q)),
         search,
         iterations=3,
-        seed=1,
+        seeds=[1],
         progress=False,
     )
     scores = [result.metrics["qd_score"].iloc[-1] for result in (fused, hosted)]

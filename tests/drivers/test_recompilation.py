@@ -78,7 +78,7 @@ def compilations():
 
 
 def search(algorithm, seed):
-    gloam.optimize(evaluate, algorithm, 2, seed=seed, progress=False)
+    gloam.optimize(evaluate, algorithm, 2, seeds=[seed], progress=False)
 
 
 def search_on_device(algorithm, seed):

@@ -112,7 +112,7 @@ def test_optimize_starts_where_run_does():
         Evaluate(),
         gloam.MAPElites(domain.archive(), domain.x0, 1e-3, batch_size=6),
         1,
-        seed=2,
+        seeds=[2],
         progress=False,
     )
     assert np.abs(result.elites.solutions - domain.x0_of(2)).max() < 0.01

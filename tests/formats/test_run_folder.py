@@ -61,7 +61,7 @@ def test_another_seed_driver_or_dataset_is_refused(tmp_path):
     again = {"run_dir": run, "resume": True, "progress": False}
     before = contents(run)
     with pytest.raises(ValueError, match="seeds is"):
-        gloam.optimize(evaluate, algorithm(), 6, seed=1, **again)
+        gloam.optimize(evaluate, algorithm(), 6, seeds=[1], **again)
     with pytest.raises(ValueError, match="driver is 'ask-tell' in the file and 'fused' now"):
         gloam.run(lambda x: (x[:, 0], x[:, :2]), algorithm(), seeds=[0], iterations=6, **again)
     other = gloam.datasets.from_array(ITEMS, labels=["a"] * len(ITEMS))

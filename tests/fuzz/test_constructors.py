@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import gloam
 from gloam import discounts, domains, emitters
 from gloam.drivers.entry_points import seed_list
-from gloam.drivers.loop import Plan
+from gloam.drivers.options import RunOptions
 
 from .odd import odd_values, outcome
 
@@ -147,8 +147,8 @@ OTHERS = {
         gloam.archives.Faiss,
         {"kind": "flat", "recall": 0.9, "sample": 8, "lists": 2, "links": 4, "seed": 0},
     ),
-    "Plan": (
-        Plan,
+    "RunOptions": (
+        RunOptions,
         {
             "iterations": 3,
             "log_every": 2,

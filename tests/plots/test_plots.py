@@ -18,6 +18,7 @@ import gloam
 from gloam import step
 from gloam.drivers.fused_driver import FusedDriver
 from gloam.drivers.metrics import snapshot_arrays
+from gloam.drivers.python_driver import PythonDriver
 from gloam.formats.config import describe
 from gloam.formats.states import state_from
 from gloam.plots import curves, discount_panels, heatmap, line_colors, plot_run, save, style
@@ -65,19 +66,13 @@ def write_run(path, algorithm, seeds):
     """A run folder as a driver writes it: several seeds on the device, one in Python."""
     rng = np.random.default_rng(1)
     folder = gloam.RunFolder(path)
-    if len(seeds) > 1:
-        driver = FusedDriver(bowl, algorithm, seeds)
-        driver.restore(lambda like: made_up(like, rng))
-        state, archives = driver.state, driver.elites()
-        first = jax.tree.map(lambda leaf: leaf[0], (state.store.objectives, state.discount))
-    else:
-        like = jax.eval_shape(lambda key: step.init(algorithm, key), jax.random.key(0))
-        state = made_up(like, rng)
-        archives = [gloam.Elites(algorithm.archive, state.store)]
-        first = state.store.objectives, state.discount
-    driver = "fused" if len(seeds) > 1 else "ask-tell"
+    driver = (FusedDriver if len(seeds) > 1 else PythonDriver)(bowl, algorithm, seeds)
+    driver.restore(lambda like: made_up(like, rng))
+    state, archives = driver.state, driver.elites()
+    first = jax.tree.map(lambda leaf: leaf[0], (state.store.objectives, state.discount))
     plan = {"iterations": ITERATIONS}
-    described = describe(algorithm, bowl, driver=driver, seeds=seeds, dataset=None, plan=plan)
+    kind = driver.kind
+    described = describe(algorithm, bowl, driver=kind, seeds=seeds, dataset=None, plan=plan)
     folder.write_config(*described)
     rows = [(seed, at) for at in (2, 4, 6) for seed in seeds]
     metrics = pd.DataFrame(rows, columns=["seed", "iteration"])

@@ -115,7 +115,7 @@ class Fill:
                 evaluate,
                 algorithm,
                 self.iterations,
-                seed=self.seed,
+                seeds=[self.seed],
                 run_dir=self.out,
                 dataset=data,
                 resume=self.resume,

@@ -4,7 +4,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.datasets import Dataset
 from gloam.drivers.fused_driver import FusedDriver
-from gloam.drivers.loop import Plan, drive
+from gloam.drivers.loop import Earlier, drive
+from gloam.drivers.options import RunOptions
 from gloam.drivers.progress_bars import Display
 from gloam.drivers.python_driver import PythonDriver
 from gloam.drivers.result import Result
@@ -21,16 +22,13 @@ from gloam.formats.config import RunConfig, describe
 from gloam.formats.contents import dataset_arrays
 from gloam.formats.run_folder import dataset_digest
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 def run(
     domain: Callable,
     algorithm: Algorithm,
+    iterations: int,
     *,
     seeds: int | Sequence[int] = 1,
-    iterations: int,
     run_dir: str | os.PathLike | None = None,
     resume: bool = False,
     log_every: int = 50,
@@ -51,8 +49,8 @@ def run(
             used where the algorithm was built with ``domain.x0``. A function is compiled once: what
             it reads may be set to something else, but not be changed in place.
         algorithm: For instance `gloam.DMS`.
+        iterations: Number of iterations, in all.
         seeds: The seeds, or how many of them (then 0, 1, ...).
-        iterations: How many, in all.
         run_dir: Folder for metrics, archives and checkpoints; see `gloam.RunFolder`.
         resume: Continue the run in ``run_dir`` if there is one.
         log_every: Iterations between two rows of the metrics.
@@ -79,9 +77,19 @@ def run(
         >>> result.metrics["evaluations"].tolist()
         [1620, 1620]
     """
-    plan = Plan(iterations, log_every, checkpoint_every, checkpoint_seconds, tuple(snapshots))
+    options = RunOptions(
+        iterations,
+        run_dir,
+        resume,
+        log_every,
+        checkpoint_every,
+        checkpoint_seconds,
+        tuple(snapshots),
+        dataset,
+        progress,
+    )
     driver = FusedDriver(domain, algorithm, seed_list(seeds))
-    return _conduct(driver, domain, algorithm, plan, run_dir, resume, dataset, progress)
+    return _conduct(driver, domain, algorithm, options)
 
 
 def optimize(
@@ -89,7 +97,7 @@ def optimize(
     algorithm: Algorithm,
     iterations: int,
     *,
-    seed: int = 0,
+    seeds: int | Sequence[int] = 1,
     run_dir: str | os.PathLike | None = None,
     resume: bool = False,
     log_every: int = 50,
@@ -108,13 +116,18 @@ def optimize(
             return measures alone: then closeness to the centre of the cell (a dataset's item) is
             maximised.
         algorithm: For instance `gloam.DMS`.
-        iterations: How many, in all.
-        seed: The same seed gives the same search.
+        iterations: Number of iterations, in all.
+        seeds: The seeds, or how many of them (then 0, 1, ...). In each iteration they are evaluated
+            in turn, each seed's batch in a call of its own.
         run_dir, resume, log_every, checkpoint_every, checkpoint_seconds, snapshots, dataset,
             progress: As in `gloam.run`.
 
     Returns:
-        The archive and the metrics.
+        Archives and metrics of every seed.
+
+    Raises:
+        Interrupted: After Ctrl-C; the state was saved before.
+        EvaluationError: Every solution of a batch failed.
 
     Example:
         >>> import gloam
@@ -126,9 +139,19 @@ def optimize(
         >>> len(result.elites) > 10
         True
     """
-    plan = Plan(iterations, log_every, checkpoint_every, checkpoint_seconds, tuple(snapshots))
-    driver = PythonDriver(evaluate, algorithm, seed)
-    return _conduct(driver, evaluate, algorithm, plan, run_dir, resume, dataset, progress)
+    options = RunOptions(
+        iterations,
+        run_dir,
+        resume,
+        log_every,
+        checkpoint_every,
+        checkpoint_seconds,
+        tuple(snapshots),
+        dataset,
+        progress,
+    )
+    driver = PythonDriver(evaluate, algorithm, seed_list(seeds))
+    return _conduct(driver, evaluate, algorithm, options)
 
 
 def resume(
@@ -149,18 +172,16 @@ def resume(
     config = folder.read_config()
     domain, algorithm = folder.read_part("domain"), folder.read_part("algorithm")
     try:
-        plan = Plan(**{**config.plan, "snapshots": tuple(config.plan["snapshots"])})
-        driver: FusedDriver | PythonDriver
-        if config.driver == "fused":
-            driver = FusedDriver(domain, algorithm, seed_list(config.seeds))
-        else:
-            driver = PythonDriver(domain, algorithm, config.seeds[0])
+        options = RunOptions.of_plan(config.plan)
+        drivers = {"fused": FusedDriver, "ask-tell": PythonDriver}
+        driver = drivers[config.driver](domain, algorithm, seed_list(config.seeds))
     except (TypeError, KeyError, IndexError, ValueError) as error:
         path, problem = folder.path / "config.json", f"its parts do not fit together ({error})"
         raise DamagedFileError(path, problem, "Restore it from a copy.") from None
+    options = dataclasses.replace(options, run_dir=run_dir, resume=True, progress=progress)
     if iterations is not None:
-        plan = dataclasses.replace(plan, iterations=iterations)
-    return _conduct(driver, domain, algorithm, plan, run_dir, True, None, progress)
+        options = dataclasses.replace(options, iterations=iterations)
+    return _conduct(driver, domain, algorithm, options)
 
 
 def seed_list(seeds: int | Sequence[int]) -> list[int]:
@@ -185,28 +206,24 @@ def _conduct(
     driver: FusedDriver | PythonDriver,
     domain: Callable,
     algorithm: Algorithm,
-    plan: Plan,
-    run_dir: str | os.PathLike | None,
-    resume: bool,
-    dataset: Dataset | None,
-    progress: bool | Display,
+    options: RunOptions,
 ) -> Result:
-    """Open the folder, begin or restore the search, and drive it to the end of its plan."""
+    """Open the folder, begin or restore the search, and drive it to its last iteration."""
     began = time.perf_counter()
     title = f"{type(algorithm).__name__} {getattr(domain, 'name', '')}".strip()
+    dataset = options.dataset
     arrays = {} if dataset is None else _dataset_arrays(dataset, algorithm)
-    if run_dir is None:
+    if options.run_dir is None:
         driver.start()
-        spent = time.perf_counter() - began
-        return drive(driver, plan, None, title=title, progress=progress, seconds=spent)
-    folder = RunFolder(run_dir)
+        return drive(driver, options, None, title, Earlier(time.perf_counter() - began))
+    folder = RunFolder(options.run_dir)
     config, config_arrays = describe(
         algorithm,
         domain,
         driver=driver.kind,
         seeds=driver.seeds,
         dataset=None if dataset is None else dataset_digest(arrays),
-        plan=dataclasses.asdict(plan),
+        plan=options.plan,
     )
     with folder.locked():
         if not folder.holds_run:
@@ -214,30 +231,15 @@ def _conduct(
             driver.start()
             folder.write_config(config, config_arrays)
             earlier = Earlier()
-        elif resume:
+        elif options.resume:
             earlier = _restore(driver, folder, config)
         else:
             raise RunExistsError(folder.path)
         if dataset is not None:
             folder.write_dataset(dataset)
         seconds = earlier.seconds + time.perf_counter() - began  # compiling counts
-        return drive(
-            driver,
-            plan,
-            folder,
-            title=title,
-            progress=progress,
-            seconds=seconds,
-            metrics=earlier.metrics,
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class Earlier:
-    """What earlier sessions of a run have spent and logged."""
-
-    seconds: float = 0.0
-    metrics: "pd.DataFrame | None" = None
+        earlier = dataclasses.replace(earlier, seconds=seconds)
+        return drive(driver, options, folder, title, earlier)
 
 
 def _restore(driver: FusedDriver | PythonDriver, folder: RunFolder, config: RunConfig) -> Earlier:

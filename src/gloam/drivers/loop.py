@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gloam import checks
 from gloam.archives import Elites
-from gloam.drivers.progress_bars import Display, Silent, bar
+from gloam.drivers.options import RunOptions
+from gloam.drivers.progress_bars import Silent, bar
 from gloam.drivers.result import Interrupted, Result
 from gloam.drivers.signals import stop_signals
 from gloam.formats import RunFolder
@@ -56,70 +56,40 @@ class Driver(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
-    """How long to run and what to keep."""
+class Earlier:
+    """What was spent and logged before, by earlier sessions of a run."""
 
-    iterations: int
-    log_every: int = 50
-    checkpoint_every: int | None = None
-    checkpoint_seconds: float = 60.0
-    snapshots: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        checks.integer("iterations", self.iterations, minimum=1)
-        checks.integer("log_every", self.log_every, minimum=1)
-        if self.checkpoint_every is not None:
-            checks.integer("checkpoint_every", self.checkpoint_every, minimum=1)
-        checks.number("checkpoint_seconds", self.checkpoint_seconds, above=0.0)
-        checks.integers("snapshots", self.snapshots, minimum=1)
-
-    def logs(self, iteration: int) -> bool:
-        """True when metrics are kept for ``iteration``."""
-        return iteration % self.log_every == 0 or iteration == self.iterations
-
-    def next_stop(self, iteration: int) -> int:
-        """The next iteration at which something must be kept."""
-        stops = [self.iterations, (iteration // self.log_every + 1) * self.log_every]
-        if self.checkpoint_every:
-            stops.append((iteration // self.checkpoint_every + 1) * self.checkpoint_every)
-        stops += [at for at in self.snapshots if at > iteration]
-        return min(stops)
+    seconds: float = 0.0
+    metrics: "pd.DataFrame | None" = None
+    """Rows past the driver's iteration are dropped: they were logged after the checkpoint and will
+    be made again."""
 
 
 def drive(
-    driver: Driver,
-    plan: Plan,
-    folder: RunFolder | None,
-    *,
-    title: str,
-    progress: bool | Display,
-    seconds: float = 0.0,
-    metrics: "pd.DataFrame | None" = None,
+    driver: Driver, options: RunOptions, folder: RunFolder | None, title: str, earlier: Earlier
 ) -> Result:
-    """Advance a driver to the end of its plan, keeping what the plan says.
+    """Advance a driver to the last iteration, keeping what the options say.
 
     Args:
         driver: The search, possibly resumed in the middle.
-        plan: How far, and what to keep.
+        options: How far, and what to keep.
         folder: Where to keep it; ``None`` keeps nothing on disk.
         title: Shown beside the progress bar.
-        progress: Whether to show the bar, or another display.
-        seconds: Time already spent by earlier sessions of the run.
-        metrics: Their metrics. Rows past the driver's iteration are dropped: they were logged after
-            the checkpoint and will be made again.
+        earlier: What was spent and logged before.
     """
-    began = time.perf_counter() - seconds
+    began = time.perf_counter() - earlier.seconds
     # Here, and not above: `import gloam` need not wait for it, and programs compile meanwhile.
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
+    metrics, progress = earlier.metrics, options.progress
     if metrics is not None and len(metrics):
         rows = metrics[metrics["iteration"] <= driver.iteration].to_dict("records")  # pyright: ignore
     first_iteration = driver.iteration
     saved_at = time.perf_counter()
     pace = None
     if isinstance(progress, bool):
-        progress = bar(title, plan.iterations) if progress else Silent()
+        progress = bar(title, options.iterations) if progress else Silent()
 
     def save() -> None:
         if folder is None:
@@ -132,8 +102,8 @@ def drive(
         folder.write_checkpoint(driver.state, seconds=time.perf_counter() - began)
 
     with stop_signals() as stop, progress as display:
-        while driver.iteration < plan.iterations:
-            length = plan.next_stop(driver.iteration) - driver.iteration
+        while driver.iteration < options.iterations:
+            length = options.next_stop(driver.iteration) - driver.iteration
             # The first stretch is one iteration: it compiles, and shows that the run works.
             length = min(length, max(1, int(_STRETCH_SECONDS / pace)) if pace else 1)
             before = time.perf_counter()
@@ -146,16 +116,12 @@ def drive(
             pace = (now - before) / length
             done = driver.iteration
             current = driver.metrics()
-            if plan.logs(done):
+            if options.is_logged(done):
                 rows += [row | {"seconds": now - began} for row in current]
-            if folder and done in plan.snapshots:
+            if folder and done in options.snapshots:
                 folder.write_snapshot(done, driver.snapshot())
-            if (
-                (plan.checkpoint_every and done % plan.checkpoint_every == 0)
-                or now - saved_at > plan.checkpoint_seconds
-                or done == plan.iterations
-                or stop.is_set()
-            ):
+            is_late = now - saved_at > options.checkpoint_seconds
+            if options.is_checkpoint(done) or is_late or stop.is_set():
                 save()
                 saved_at = time.perf_counter()
             rate = driver.batch * len(driver.seeds) / pace
@@ -165,7 +131,7 @@ def drive(
                 float(np.mean([row["coverage"] for row in current])),
                 rate,
             )
-            if stop.is_set() and done < plan.iterations:
+            if stop.is_set() and done < options.iterations:
                 raise Interrupted(folder.path if folder else None, done, signal=stop.signal)
     if driver.iteration == first_iteration:
         save()

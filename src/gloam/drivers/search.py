@@ -1,8 +1,6 @@
 """The ask-tell driver: gloam proposes and learns in compiled programs, you evaluate in Python."""
 
 import os
-from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike
 
-from gloam import checks, kernels, step
+from gloam import checks
 from gloam._version import __version__
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
@@ -20,45 +18,20 @@ from gloam.draws import root_key
 from gloam.drivers.evaluation import flat_rows
 from gloam.drivers.low_objectives import warn_of_low_objectives
 from gloam.drivers.metrics import metric_columns, metric_rows, snapshot_arrays
-from gloam.drivers.splitting import Rest, for_programs, shapes_of, split, surroundings
+from gloam.drivers.search_programs import search_programs
+from gloam.drivers.splitting import for_programs, shapes_of, split, surroundings
 from gloam.formats import DamagedFileError, ForeignError, objects
 from gloam.formats.arrays import read_arrays, write_arrays
 from gloam.formats.states import state_arrays, state_from
 from gloam.records import Proposal, SearchState, StepInfo
 
-# Programs that are kept for another search of the same shapes. Not more, because a program may hold
-# on to a user's network.
-_KEPT = 8
 
+class Checked(NamedTuple):
+    """An evaluation that was checked: `Search.learn` takes it without an error."""
 
-class _Programs(NamedTuple):
-    """The verbs of a search as compiled programs, for any numbers and arrays of its shapes."""
-
-    init: Callable
-    ask: Callable
-    tell: Callable
-    metrics: Callable
-
-
-@lru_cache(maxsize=_KEPT)
-def _programs(rest: Rest, shapes: Any, surroundings: tuple[Any, ...]) -> _Programs:
-    """Those of an earlier search like this, if they are still kept."""
-    del shapes, surroundings  # they only tell programs apart
-
-    def init(arrays: Any, key: Any, x0: Any) -> SearchState:
-        return step.init(rest.with_arrays(arrays), key, x0)
-
-    def ask(arrays: Any, state: SearchState) -> Proposal:
-        return step.ask(rest.with_arrays(arrays), state)
-
-    def tell(arrays: Any, state: SearchState, proposal: Any, evaluation: Any, cells: Any):
-        return step.tell(rest.with_arrays(arrays), state, proposal, evaluation, cells)
-
-    def metrics(arrays: Any, state: SearchState) -> step.SearchMetrics:
-        return step.metrics(rest.with_arrays(arrays), state)
-
-    jit = kernels.jit
-    return _Programs(jit(init), jit(ask), jit(tell, donate_argnums=1), jit(metrics))
+    evaluation: tuple[np.ndarray | None, np.ndarray, dict[str, np.ndarray]]
+    cells: np.ndarray | None
+    valid: Any
 
 
 class Search:
@@ -85,7 +58,7 @@ class Search:
         self.algorithm = algorithm
         self.seed = checks.seed("seed", seed)
         arrays, rest = split(for_programs(algorithm, cells_given=True))
-        programs = _programs(rest, shapes_of(arrays), surroundings())
+        programs = search_programs(rest, shapes_of(arrays), surroundings())
         self._init, self._ask, self._tell, self._metrics = programs
         self._arrays = arrays
         # Looked up once: attributes of Equinox modules are slow to read, and a batch may take 1 ms.
@@ -135,6 +108,16 @@ class Search:
         Raises:
             EvaluationError: Every row failed. The search is as it was: ask again gives the same.
         """
+        self.learn(self.checked(objectives, measures, cells, fields))
+
+    def checked(
+        self,
+        objectives: ArrayLike | None,
+        measures: ArrayLike,
+        cells: ArrayLike | None,
+        fields: dict[str, Any],
+    ) -> Checked:
+        """The arguments of `tell`, checked. The search stays as it is."""
         if self._proposal is None:
             raise ValueError(
                 "tell() was called before ask(). Call ask(), evaluate the solutions that it "
@@ -165,20 +148,25 @@ class Search:
         checks.some_valid(int(valid.sum()), batch)
         if cells is None:
             cells = self._archive.index_on_host(points)
+        return Checked((values, points, extras), cells, valid)
+
+    def learn(self, told: Checked) -> None:
+        """The part of `tell` that changes the search."""
         self.state, self._report = self._tell(
-            self._arrays, self.state, self._proposal, (values, points, extras), cells
+            self._arrays, self.state, self._proposal, told.evaluation, told.cells
         )
         self._proposal = None
+        values, valid = told.evaluation[0], told.valid
         self._has_unseen_objectives = values is None
         if values is not None and not self._has_warned:
             below = values[valid] < self._archive.f_min
             if below.any() and 2 * below.sum() >= len(below):
-                self._warn_of_low_objectives(float(values[valid].min()))
+                self._warn_of_low_objectives(float(values[valid].min()), stacklevel=4)
 
-    def _warn_of_low_objectives(self, lowest: float) -> None:
+    def _warn_of_low_objectives(self, lowest: float, *, stacklevel: int = 3) -> None:
         if not self._has_warned:
             self._has_warned = True
-            warn_of_low_objectives(lowest, self._archive.f_min, stacklevel=3)
+            warn_of_low_objectives(lowest, self._archive.f_min, stacklevel=stacklevel)
 
     @property
     def iteration(self) -> int:

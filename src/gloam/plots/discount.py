@@ -188,17 +188,13 @@ def _last_moment(folder: RunFolder, shapes: Any) -> Moment:
         "Wait for the run's first checkpoint.",
     )
     config = folder.read_config()
-    seeded = config.driver == "fused"
-    if seeded:
-        # The fused driver keeps all seeds along a first axis of everything but the iteration.
-        iteration, seeds = shapes.iteration, len(config.seeds)
-        shapes = jax.tree.map(lambda s: jax.ShapeDtypeStruct((seeds, *s.shape), s.dtype), shapes)
-        shapes = eqx.tree_at(lambda s: s.iteration, shapes, iteration)
+    # A checkpoint has all seeds along a first axis of everything but the iteration.
+    iteration, seeds = shapes.iteration, len(config.seeds)
+    shapes = jax.tree.map(lambda s: jax.ShapeDtypeStruct((seeds, *s.shape), s.dtype), shapes)
+    shapes = eqx.tree_at(lambda s: s.iteration, shapes, iteration)
     state, _ = folder.read_checkpoint(shapes)
-    objectives, discount = state.store.objectives, state.discount
-    if seeded:
-        first = jax.tree.map(lambda leaf: np.asarray(leaf)[0], (objectives, discount))
-        objectives, discount = first
+    kept = state.store.objectives, state.discount
+    objectives, discount = jax.tree.map(lambda leaf: np.asarray(leaf)[0], kept)
     nothing = np.zeros((0, state.store.measures.shape[-1]), np.float32)
     return Moment(
         int(state.iteration),

@@ -1,0 +1,69 @@
+"""The options of a run: how long, what is kept and when, and what is shown."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from gloam import checks
+from gloam.datasets import Dataset
+from gloam.drivers.progress_bars import Display
+
+# What a run folder keeps of the options. It may change when a run is resumed.
+_PLAN = ("iterations", "log_every", "checkpoint_every", "checkpoint_seconds", "snapshots")
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """The options of `gloam.run`, which describes them, besides what is searched and the seeds."""
+
+    iterations: int
+    run_dir: str | os.PathLike | None = None
+    resume: bool = False
+    log_every: int = 50
+    checkpoint_every: int | None = None
+    checkpoint_seconds: float = 60.0
+    snapshots: tuple[int, ...] = ()
+    dataset: Dataset | None = None
+    progress: bool | Display = True
+
+    def __post_init__(self) -> None:
+        checks.integer("iterations", self.iterations, minimum=1)
+        checks.integer("log_every", self.log_every, minimum=1)
+        if self.checkpoint_every is not None:
+            checks.integer("checkpoint_every", self.checkpoint_every, minimum=1)
+        checks.number("checkpoint_seconds", self.checkpoint_seconds, above=0.0)
+        checks.integers("snapshots", self.snapshots, minimum=1)
+
+    @classmethod
+    def of_plan(cls, plan: Mapping[str, Any]) -> "RunOptions":
+        """Options from the `plan` of a run folder.
+
+        Raises:
+            ValueError, TypeError, KeyError: It is not what `plan` gives.
+        """
+        if set(plan) != set(_PLAN):
+            raise ValueError(f"its plan has the parts {sorted(plan)}")
+        return cls(**{**plan, "snapshots": tuple(plan["snapshots"])})
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """What a run folder keeps of the options."""
+        return {name: getattr(self, name) for name in _PLAN}
+
+    def is_logged(self, iteration: int) -> bool:
+        """True when metrics are kept for ``iteration``."""
+        return iteration % self.log_every == 0 or iteration == self.iterations
+
+    def is_checkpoint(self, iteration: int) -> bool:
+        """True when the state is kept after ``iteration``, whatever the time."""
+        every = self.checkpoint_every
+        return iteration == self.iterations or (every is not None and iteration % every == 0)
+
+    def next_stop(self, iteration: int) -> int:
+        """The next iteration at which something must be kept."""
+        stops = [self.iterations, (iteration // self.log_every + 1) * self.log_every]
+        if self.checkpoint_every:
+            stops.append((iteration // self.checkpoint_every + 1) * self.checkpoint_every)
+        stops += [at for at in self.snapshots if at > iteration]
+        return min(stops)

@@ -1,0 +1,84 @@
+"""Several seeds around an evaluation in Python: each is what it would be alone."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import gloam
+from gloam.formats.states import state_arrays
+
+
+def evaluate(x):
+    return 1 - np.square(x).sum(axis=1), x[:, :2]
+
+
+def algorithm():
+    archive = gloam.GridArchive((6, 6), -1, 1)
+    return gloam.CMAMAE(archive, np.zeros(3), 0.3, num_emitters=2, batch_size=4)
+
+
+def optimize(iterations, seeds, function=evaluate, **options):
+    return gloam.optimize(
+        function, algorithm(), iterations, seeds=seeds, log_every=2, progress=False, **options
+    )
+
+
+def assert_same(one, other):
+    one, other = state_arrays(one.store), state_arrays(other.store)
+    assert list(one) == list(other)
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name])
+
+
+def test_seeds_are_what_they_are_alone():
+    together = optimize(5, [7, 3])
+    assert together.seeds == [7, 3]
+    assert list(together.metrics["seed"]) == [7, 3] * 3
+    assert list(together.metrics["iteration"]) == [2, 2, 4, 4, 5, 5]
+    for seed in (7, 3):
+        alone = optimize(5, [seed])
+        assert_same(together.elites_by_seed[seed], alone.elites)
+        rows = together.metrics[together.metrics["seed"] == seed].drop(columns="seconds")
+        expected = alone.metrics.drop(columns="seconds")
+        assert rows.reset_index(drop=True).equals(expected)
+    assert len(np.unique([elites.qd_score for elites in together.elites_by_seed.values()])) == 2
+
+
+def test_resumed_seeds_are_those_of_an_uninterrupted_run(tmp_path):
+    whole = optimize(6, [7, 3])
+    optimize(3, [7, 3], run_dir=tmp_path)
+    resumed = optimize(6, [7, 3], run_dir=tmp_path, resume=True)
+    for seed in (7, 3):
+        assert_same(whole.elites_by_seed[seed], resumed.elites_by_seed[seed])
+        assert_same(gloam.RunFolder(tmp_path).read_archive(seed), whole.elites_by_seed[seed])
+
+
+@pytest.mark.parametrize("answer", ["raises", "fails"])
+def test_an_error_of_one_seed_leaves_all_seeds_at_the_iteration_before(tmp_path, answer):
+    calls = 0
+
+    def breaks(x):
+        nonlocal calls
+        calls += 1
+        if calls == 6:  # the second seed in the third iteration
+            if answer == "raises":
+                raise RuntimeError("the simulator stopped")
+            return np.full(len(x), np.nan), x[:, :2]
+        return evaluate(x)
+
+    with pytest.raises(RuntimeError):  # an EvaluationError is one
+        optimize(5, [7, 3], breaks, run_dir=tmp_path)
+    assert gloam.RunFolder(tmp_path).read_checkpoint_iteration() == 2
+    before = optimize(2, [7, 3])
+    for seed in (7, 3):
+        found = gloam.RunFolder(tmp_path).read_archive(seed)
+        assert_same(found, before.elites_by_seed[seed])
+
+
+def test_run_and_optimize_take_the_same_arguments():
+    first, *run = inspect.signature(gloam.run).parameters.values()
+    second, *optimize = inspect.signature(gloam.optimize).parameters.values()
+    assert (first.name, second.name) == ("domain", "evaluate")
+    assert run == optimize
+    assert [one.name for one in run[:3]] == ["algorithm", "iterations", "seeds"]
