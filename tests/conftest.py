@@ -8,6 +8,11 @@ _CACHE = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 
+if os.environ.get("GLOAM_CHECK_SHAPES"):
+    from jaxtyping import install_import_hook
+
+    install_import_hook("gloam", "beartype.beartype")
+
 import pytest  # noqa: E402
 from hypothesis import Phase, settings  # noqa: E402
 
