@@ -253,7 +253,7 @@ def test_a_saved_search_goes_on_to_the_same_bits(torch, tmp_path):
 
 def test_a_run_is_resumed_to_the_same_bits(torch, tmp_path):
     module = perceptron(torch)
-    options = {"seed": 2, "progress": False}
+    options = {"seeds": [2], "progress": False}
     whole = gloam.optimize(evaluate, dms(TorchNetwork(module)), 4, **options)
     gloam.optimize(evaluate, dms(TorchNetwork(module)), 2, run_dir=tmp_path, **options)
     resumed = gloam.optimize(

@@ -84,7 +84,7 @@ def test_nothing_compiles_after_the_first_stretch(dms):
 
 
 def test_ask_and_tell_compile_once(dms):
-    ask_tell._programs.cache_clear()  # other tests have used them otherwise
+    ask_tell.search_programs.cache_clear()  # other tests have used them otherwise
     search = search_for(dms, 0, 3)
     assert search._ask._cache_size() == 1
     assert search._tell._cache_size() == 1

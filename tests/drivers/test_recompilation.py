@@ -108,7 +108,7 @@ def test_numbers_count_although_the_program_is_the_same(build):
         return np.asarray(search.elites.store.objectives)
 
     alone = found(0.4)
-    ask_tell._programs.cache_clear()
+    ask_tell.search_programs.cache_clear()
     np.testing.assert_array_equal(found(0.4), alone)
     assert not np.array_equal(found(0.3), alone)
     np.testing.assert_array_equal(found(0.4), alone)

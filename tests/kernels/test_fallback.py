@@ -12,9 +12,9 @@ import pytest
 import gloam
 from gloam import kernels
 from gloam.discounts.networks import host_call
-from gloam.drivers import search as search_module
 from gloam.drivers.fused_driver import FusedDriver
 from gloam.drivers.fused_program import fused_program
+from gloam.drivers.search_programs import search_programs
 
 MODULES = ("cholesky", "minibatch", "nearest")
 
@@ -25,7 +25,7 @@ def forced(monkeypatch):
     jax.clear_caches()
     # Programs that an earlier test compiled without kernels would be found again.
     fused_program.cache_clear()
-    search_module._programs.cache_clear()
+    search_programs.cache_clear()
     monkeypatch.setattr(kernels, "_switched_off", False)
     monkeypatch.setattr(kernels, "usable", lambda: True)
     yield

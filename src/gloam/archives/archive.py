@@ -1,7 +1,6 @@
 """What an archive is: a division of measure space into cells. Elites live in a `Store`."""
 
 from abc import abstractmethod
-from typing import Self
 
 import equinox as eqx
 import jax
@@ -56,7 +55,7 @@ class Archive(eqx.Module):
         """Cells found outside compiled programs; ``None`` when `index_of` is to find them there."""
         return None
 
-    def for_programs(self, *, cells_given: bool = False) -> Self:
+    def for_programs(self, *, cells_given: bool = False) -> "Archive":
         """The archive as compiled programs take it: with the arrays that their search needs.
 
         Args:

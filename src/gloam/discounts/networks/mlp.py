@@ -11,7 +11,7 @@ called with many rows at once, ``(n, *shape)`` to ``(n,)``.
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -29,7 +29,7 @@ _MANY = 256  # points; a minibatch has fewer
 class Reinitializable(Protocol):
     """A network that can draw itself new weights."""
 
-    def reinitialized(self, *, key: PRNGKeyArray) -> Self:
+    def reinitialized(self, *, key: PRNGKeyArray) -> Any:
         """The same network with fresh weights."""
         ...
 
