@@ -8,10 +8,28 @@ _CACHE = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 
-if os.environ.get("GLOAM_CHECK_SHAPES"):
-    from jaxtyping import install_import_hook
+from jaxtyping import install_import_hook  # noqa: E402
 
-    install_import_hook("gloam", "beartype.beartype")
+# Shapes and dtypes of arrays are checked against their annotations in the numerical core. Modules
+# that users call check their arguments themselves, and the tests hold them to their own messages.
+_CHECKED = (
+    "records",
+    "step",
+    "draws",
+    "archives.store",
+    "archives.archive_metrics",
+    "archives.directions",
+    "emitters.cma_parts",
+    "emitters.cma_es",
+    "emitters.sep_cma_es",
+    "emitters.lm_ma_es",
+    "emitters.selection_rules",
+    "discounts.training",
+    "discounts.discount_metrics",
+    "domains.painting",
+)
+if os.environ.get("GLOAM_CHECK_SHAPES", "on") != "off":
+    install_import_hook([f"gloam.{name}" for name in _CHECKED], "beartype.beartype")
 
 import pytest  # noqa: E402
 from hypothesis import Phase, settings  # noqa: E402

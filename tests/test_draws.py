@@ -1,6 +1,7 @@
 """Normal numbers: their distribution, their independence, their keys."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.extend.random import threefry_2x32
@@ -78,6 +79,6 @@ def test_normals_are_made_of_threefry_as_jax_has_it():
 
 def test_sine_and_cosine_are_exact_to_float32():
     angle = np.linspace(-np.pi / 4, np.pi / 4, 10_001)
-    sine, cosine = _sine_and_cosine(angle.astype(np.float32))
+    sine, cosine = _sine_and_cosine(jnp.asarray(angle, jnp.float32))
     np.testing.assert_allclose(sine, np.sin(angle), atol=4e-7)
     np.testing.assert_allclose(cosine, np.cos(angle), atol=2e-7)

@@ -90,7 +90,7 @@ def _threefry(
     return first, second
 
 
-def _sine_and_cosine(angle: Float[Array, " n"]) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+def _sine_and_cosine(angle: Float[Array, "*n"]) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
     """Taylor series, exact to float32 for angles up to pi / 4."""
     square = angle * angle
     sine = angle * (1 + square * (-1 / 6 + square * (1 / 120 + square * (-1 / 5040))))

@@ -164,7 +164,7 @@ def _batch(
 
 
 def _below_f_min(
-    low: LowObjectives, batch: Batch, f_min: float
+    low: LowObjectives, batch: Batch, f_min: float | Float[Array, ""]
 ) -> tuple[Int[Array, ""], LowObjectives]:
     """How many valid objectives lie below ``f_min``, and the record of such batches."""
     number_valid = jnp.sum(batch.valid, dtype=jnp.int32)

@@ -87,7 +87,7 @@ def test_sep_cma_es_is_the_diagonal_of_cma_es_that_learns_as_fast(monkeypatch):
     monkeypatch.setattr(cma_es, "constants", lambda sol, each: rates)
     full, separable = CMAES().start(jnp.ones(9), 0.3), SepCMAES().start(jnp.ones(9), 0.3)
     for iteration in range(6):
-        noise = noise_of(10, 9, seed=iteration)
+        noise = jnp.asarray(noise_of(10, 9, seed=iteration))
         solutions = full.mean + full.sigma * noise * jnp.sqrt(separable.variances)
         order = jnp.argsort(ellipsoid(solutions))
         separable = SepCMAES().update(separable, solutions, noise, order, jnp.asarray(5))

@@ -19,7 +19,7 @@ class ArchiveMetrics(eqx.Module):
     """Best objective of any elite; minus infinity for an empty archive."""
 
 
-def archive_metrics(store: Store, f_min: float) -> ArchiveMetrics:
+def archive_metrics(store: Store, f_min: float | Float[Array, ""]) -> ArchiveMetrics:
     """Measure a store."""
     occupied = store.occupied
     gains = jnp.where(occupied, store.objectives - f_min, 0.0)

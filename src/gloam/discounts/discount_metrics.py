@@ -19,7 +19,7 @@ def discount_metrics(
     discounts: Float[Array, " cells"],
     objectives: Float[Array, " cells"],
     occupied: Bool[Array, " cells"],
-    f_min: float,
+    f_min: float | Float[Array, ""],
 ) -> DiscountMetrics:
     """Compare the discount at cell centres with what the cells hold."""
     empty = ~occupied

@@ -37,8 +37,8 @@ def fit(
     is_trained: Bool[Array, " n"],
     *,
     batch_size: int,
-    epochs: int,
-    cutoff: float,
+    epochs: int | Int[Array, ""],
+    cutoff: float | Float[Array, ""],
     key: PRNGKeyArray,
     sweep: Sweep | None = None,
 ) -> tuple[Trained, Float[Array, ""], Int[Array, ""]]:

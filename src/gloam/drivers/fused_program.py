@@ -4,6 +4,7 @@ Compiled programs are kept, so that another run of the same shapes finds them: s
 `gloam.drivers.splitting`. Only the last few, because a program may hold on to a user's function.
 """
 
+import dataclasses
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,7 +34,12 @@ def _by_seed(each: Any, shared: Any) -> Any:
     Because all seeds share the iteration, conditions on it stay conditions; on a batched number
     they would compute both branches.
     """
-    return SearchState(each, shared, each, each, each, each, each, each)
+    # Not by the constructor: these are no arrays, and shapes are checked there in the test run.
+    spec = object.__new__(SearchState)
+    for field in dataclasses.fields(SearchState):
+        part = shared if field.name == "iteration" else each
+        object.__setattr__(spec, field.name, part)
+    return spec
 
 
 _AXES = _by_seed(0, None)

@@ -44,7 +44,7 @@ class CMAES(Strategy):
 
     pyribs_covariance: bool = eqx.field(static=True, default=False)
 
-    def start(self, mean: Float[Array, " sol"], sigma0: float) -> CmaState:
+    def start(self, mean: Float[Array, " sol"], sigma0: float | Float[Array, ""]) -> CmaState:
         """An isotropic Gaussian around ``mean``."""
         sol = mean.shape[0]
         unit, zero = jnp.eye(sol, dtype=jnp.float32), jnp.zeros(sol, jnp.float32)
@@ -61,7 +61,7 @@ class CMAES(Strategy):
         solutions: Float[Array, "each sol"],
         noise: Float[Array, "each sol"],
         order: Int[Array, " each"],
-        parents: Int[Array, ""],
+        parents: int | Int[Array, ""],
     ) -> CmaState:
         """One CMA-ES update from solutions ranked by ``order``, best first.
 

@@ -45,7 +45,7 @@ class LMMAES(Strategy):
         if self.vectors is not None:
             checks.integer("vectors", self.vectors, minimum=1)
 
-    def start(self, mean: Float[Array, " sol"], sigma0: float) -> LmState:
+    def start(self, mean: Float[Array, " sol"], sigma0: float | Float[Array, ""]) -> LmState:
         """An isotropic Gaussian around ``mean``."""
         sol = mean.shape[0]
         vectors = 4 + int(3 * math.log(sol)) if self.vectors is None else self.vectors
@@ -77,7 +77,7 @@ class LMMAES(Strategy):
         solutions: Float[Array, "each sol"],
         noise: Float[Array, "each sol"],
         order: Int[Array, " each"],
-        parents: Int[Array, ""],
+        parents: int | Int[Array, ""],
     ) -> LmState:
         """One update of LM-MA-ES from solutions ranked by ``order``, best first."""
         each, sol = solutions.shape

@@ -37,7 +37,7 @@ class SepCMAES(Strategy):
     It cannot learn that numbers depend on one another.
     """
 
-    def start(self, mean: Float[Array, " sol"], sigma0: float) -> SepState:
+    def start(self, mean: Float[Array, " sol"], sigma0: float | Float[Array, ""]) -> SepState:
         """An isotropic Gaussian around ``mean``."""
         zero = jnp.zeros_like(mean)
         return SepState(
@@ -59,7 +59,7 @@ class SepCMAES(Strategy):
         solutions: Float[Array, "each sol"],
         noise: Float[Array, "each sol"],
         order: Int[Array, " each"],
-        parents: Int[Array, ""],
+        parents: int | Int[Array, ""],
     ) -> SepState:
         """One update of sep-CMA-ES from solutions ranked by ``order``, best first."""
         each, sol = solutions.shape

@@ -15,7 +15,7 @@ class Strategy(eqx.Module):
     """
 
     @abstractmethod
-    def start(self, mean: Float[Array, " sol"], sigma0: float) -> Any:
+    def start(self, mean: Float[Array, " sol"], sigma0: float | Float[Array, ""]) -> Any:
         """An isotropic Gaussian around ``mean``."""
 
     @abstractmethod
@@ -29,7 +29,7 @@ class Strategy(eqx.Module):
         solutions: Float[Array, "each sol"],
         noise: Float[Array, "each sol"],
         order: Int[Array, " each"],
-        parents: Int[Array, ""],
+        parents: int | Int[Array, ""],
     ) -> Any:
         """Learn from ranked solutions.
 
