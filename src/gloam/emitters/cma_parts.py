@@ -73,7 +73,7 @@ def sound_extent(
     return jnp.all(jnp.isfinite(mean)) & (extent > 1e-11) & (extent < 1e11)
 
 
-def unless_idle(new: Any, old: Any, parents: Int[Array, ""]) -> Any:
+def unless_idle(new: Any, old: Any, parents: int | Int[Array, ""]) -> Any:
     """The new state. Without parents nothing is learned, but the generation has passed."""
     idle = eqx.tree_at(lambda s: s.generation, old, new.generation)
     return jax.tree.map(lambda a, b: jnp.where(parents > 0, a, b), new, idle)
