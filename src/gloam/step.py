@@ -92,10 +92,10 @@ def tell(
 
     failed = jnp.sum(~batch.valid, dtype=jnp.int32)
     below, low = _below_f_min(state.low, batch, archive.f_min)
-    report = StepInfo(fit, emitter.num_restarts(adapted), added.unique_cells, failed, below)
+    info = StepInfo(fit, emitter.num_restarts(adapted), added.unique_cells, failed, below)
     failures = state.failed + failed
     state = SearchState(state.key, finished, failures, adapted, store, learned, low, state.x0)
-    return state, report
+    return state, info
 
 
 def step(
