@@ -8,6 +8,7 @@ import pytest
 
 import gloam
 from gloam.discounts import CNN, MLP, Frozen
+from tests.helpers import assert_same_bits
 
 IMAGES = np.random.default_rng(0).random((30, 6, 5)).astype(np.float32)
 COLOURS = np.random.default_rng(1).random((30, 4, 3, 3)).astype(np.float32)
@@ -38,12 +39,6 @@ def told(algorithm, evaluate, iterations=3):
     for _ in range(iterations):
         search.tell(None, evaluate(search.ask()))
     return search
-
-
-def assert_same_bits(state, other):
-    for got, want in zip(jax.tree.leaves(state), jax.tree.leaves(other), strict=True):
-        if not jnp.issubdtype(jnp.result_type(got), jax.dtypes.prng_key):
-            np.testing.assert_array_equal(got, want)
 
 
 class Sees(eqx.Module):

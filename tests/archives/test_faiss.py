@@ -18,6 +18,7 @@ from gloam.archives import Faiss, FaissIndex, cvt_archive, faiss_building, faiss
 from gloam.archives.faiss_settings import chosen_index
 from gloam.drivers.splitting import split
 from gloam.formats import objects
+from tests.helpers import assert_same_bits
 
 KINDS = ["flat", "ivf", "hnsw"]
 METRICS = ["euclidean", "cosine"]
@@ -246,11 +247,6 @@ def measure(solutions):
     return measures
 
 
-def same_bits(one: gloam.Elites, other: gloam.Elites) -> None:
-    for name in ("solutions", "objectives", "measures"):
-        np.testing.assert_array_equal(getattr(one.store, name), getattr(other.store, name))
-
-
 def test_a_loaded_search_goes_on_to_the_same_bits(tmp_path):
     whole = gloam.Search(algorithm("ivf"), 4)
     for _ in range(2):
@@ -260,7 +256,7 @@ def test_a_loaded_search_goes_on_to_the_same_bits(tmp_path):
     for _ in range(2):
         whole.tell(None, measure(whole.ask()))
         loaded.tell(None, measure(loaded.ask()))
-    same_bits(whole.elites, loaded.elites)
+    assert_same_bits(whole.elites, loaded.elites)
 
 
 def test_optimize_uses_the_index_and_resumes_to_the_same_bits(tmp_path, monkeypatch):
@@ -275,22 +271,22 @@ def test_optimize_uses_the_index_and_resumes_to_the_same_bits(tmp_path, monkeypa
     )
     settings = {"progress": False}
     first = algorithm("ivf")
-    assert first.elites.index is not None  # building it searches, too
+    assert first.archive.index is not None  # building it searches, too
     searched.clear()
     whole = gloam.optimize(measure, first, 3, run_dir=tmp_path / "a", **settings)
     assert searched == [12, 12, 12]
     assert whole.metrics["failed"].tolist() == [1]
     np.testing.assert_array_equal(
-        whole.elites.cells, first.elites.index_on_host(whole.elites.measures)
+        whole.elites.cells, first.archive.index_on_host(whole.elites.measures)
     )
     gloam.optimize(measure, first, 1, run_dir=tmp_path / "b", **settings)
     # As after a kill: the archive is built anew.
     halves = gloam.optimize(
         measure, algorithm("ivf"), 3, run_dir=tmp_path / "b", resume=True, **settings
     )
-    same_bits(whole.elites, halves.elites)
+    assert_same_bits(whole.elites, halves.elites)
     read = gloam.RunFolder(tmp_path / "b").read_part("algorithm").archive
-    assert read.index.recall == first.elites.index.recall
+    assert read.index.recall == first.archive.index.recall
 
 
 # Only where it is needed
@@ -312,7 +308,7 @@ def builds(monkeypatch):
 def test_a_program_on_the_device_needs_no_index(builds, monkeypatch):
     monkeypatch.setattr(faiss_settings, "LARGE", 1000)
     searched = algorithm("auto")
-    assert searched.elites.index_settings == Faiss()
+    assert searched.archive.index_settings == Faiss()
     gloam.run(jnp.tanh, searched, iterations=2, progress=False)
     assert builds == []
 
@@ -324,14 +320,15 @@ def test_an_index_is_built_once_for_an_archive_and_its_copies(builds, tmp_path):
     for one in (searched, searched, copy):
         gloam.optimize(measure, one, 1, progress=False)
     assert builds == ["ivf"]
-    assert "recall" in repr(copy.elites.index)
-    assert copy.elites.index is searched.elites.index
-    assert searched.elites.lanes is None
+    assert "recall" in repr(copy.archive.index)
+    assert copy.archive.index is searched.archive.index
+    assert searched.archive.lanes is None
     gloam.optimize(measure, algorithm("ivf"), 1, progress=False)  # of other centroids
     assert builds == ["ivf", "ivf"]
 
 
 def test_an_index_goes_with_its_centroids(builds):
+    gc.collect()  # what other tests have left
     made = len(cvt_archive._INDEXES._values)
     archive = gloam.CVTArchive(clustered(500, 3)[0], index="flat")
     assert archive.index is not None
@@ -343,10 +340,10 @@ def test_an_index_goes_with_its_centroids(builds):
 
 def test_what_is_built_changes_neither_equality_nor_files_nor_programs(builds):
     searched = algorithm("ivf")
-    before, content = split(searched)[1], objects.encode(searched.elites, {})
-    assert searched.elites.index is not None
+    before, content = split(searched)[1], objects.encode(searched.archive, {})
+    assert searched.archive.index is not None
     assert split(searched)[1] == before
-    assert objects.encode(searched.elites, {}) == content
+    assert objects.encode(searched.archive, {}) == content
 
 
 # Which index

@@ -1,7 +1,6 @@
 """A dataset's laws, over blocks of a few rows so that small arrays cross their edges."""
 
 import doctest
-import re
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +12,7 @@ from sklearn.datasets import load_digits
 
 from gloam.archives import CVTArchive
 from gloam.datasets import Dataset, dataset, from_array, readers, rows
+from tests.helpers import refused
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -20,10 +20,6 @@ def _small_blocks():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows, "_BLOCK_BYTES", 64)
         yield
-
-
-def refused(message: str):
-    return pytest.raises(ValueError, match=f"^{re.escape(message)}")
 
 
 def vectors(count: int, meas: int, seed: int = 0) -> np.ndarray:

@@ -11,10 +11,7 @@ from PIL import Image
 
 from gloam import files
 from gloam.datasets import Dataset, embedding, from_array, from_file, from_folder
-
-
-def refused(message: str):
-    return pytest.raises(ValueError, match=f"^{re.escape(message)}")
+from tests.helpers import refused
 
 
 class Recorder:

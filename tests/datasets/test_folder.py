@@ -1,6 +1,5 @@
 """Folders of pictures that Pillow made, with pixels known beforehand."""
 
-import re
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,12 +12,9 @@ from PIL import Image
 
 from gloam.datasets import Dataset, from_folder
 from gloam.datasets.images import read_picture
+from tests.helpers import refused
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
-
-
-def refused(message: str):
-    return pytest.raises(ValueError, match=f"^{re.escape(message)}")
 
 
 def folder(path, size=(4, 4), mode="L", **options) -> Dataset:

@@ -1,7 +1,6 @@
 """Elites beside items: distances and coverage worked by hand, orders, items never seen."""
 
 import doctest
-import re
 
 import numpy as np
 import pytest
@@ -11,10 +10,7 @@ from hypothesis import strategies as st
 import gloam
 from gloam.archives.store import Store
 from gloam.datasets import Dataset, Matches, matches
-
-
-def refused(message: str):
-    return pytest.raises(ValueError, match=f"^{re.escape(message)}")
+from tests.helpers import refused
 
 
 def elites_of(archive, cells, objectives, measures):

@@ -1,7 +1,5 @@
 """Arrays and tables, written by their own libraries and read back."""
 
-import re
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -12,10 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from gloam.datasets import from_array, from_file, from_pandas, parquet
-
-
-def refused(message: str):
-    return pytest.raises(ValueError, match=f"^{re.escape(message)}")
+from tests.helpers import refused
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from gloam.discounts.networks.from_torch import (
 from gloam.discounts.networks.frozen import Frozen
 from gloam.formats import objects
 from gloam.records import Batch
+from tests.helpers import assert_same_bits
 
 # Sums of up to some thousand products of numbers near 1, in another order.
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
@@ -49,11 +50,6 @@ def over_rows(network, rows):
 
 def leaves(tree):
     return jax.tree.leaves(eqx.filter(tree, eqx.is_array))
-
-
-def assert_same_bits(tree, other):
-    for got, want in zip(leaves(tree), leaves(other), strict=True):
-        np.testing.assert_array_equal(got, want)
 
 
 # Oracles

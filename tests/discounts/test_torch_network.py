@@ -16,6 +16,7 @@ from gloam.discounts import DiscountModel, TorchNetwork, from_torch
 from gloam.discounts.networks import torch_network
 from gloam.discounts.networks.mlp import outputs
 from gloam.discounts.training import Trained, fit
+from tests.helpers import assert_same_bits
 
 from .test_training import order_of
 
@@ -67,11 +68,6 @@ def told(search, iterations=3):
 def arrays_of(tree):
     kept = [x for x in jax.tree.leaves(tree) if not jnp.issubdtype(x.dtype, jax.dtypes.prng_key)]
     return [np.asarray(leaf) for leaf in kept]
-
-
-def assert_same_bits(tree, other):
-    for got, want in zip(arrays_of(tree), arrays_of(other), strict=True):
-        np.testing.assert_array_equal(got, want)
 
 
 # What it computes

@@ -212,7 +212,7 @@ def test_landscapes_become_cells(shared_data):
     embedded = LatentIllumination.embedded(data, model, cache=False, progress=False)
     network = StyleGAN3.random(SETTINGS, key=jax.random.key(0))
     domain = LatentIllumination(network, model, None, embedded, x0=np.zeros(7))
-    assert domain.archive().cells == len(embedded) == 43
+    assert domain.archive().num_cells == len(embedded) == 43
     assert embedded.has_images
     objectives, _ = eqx.filter_jit(lambda domain, q: domain(q))(domain, np.zeros((1, 7)))
     assert 0 < float(objectives[0]) <= 1

@@ -542,7 +542,7 @@ def test_the_papers_images_make_a_domain(dataset, shared_data):
     if not file.is_file():
         pytest.skip(f"no '{file}': the paper's images are not here")
     domain = Triangles(file, seed=1)
-    assert domain.archive().cells == 1000
+    assert domain.archive().num_cells == 1000
     images = np.load(file)
     objectives, measures = values(domain, np.random.default_rng(0).random((5, 240)))
     best = 1 - np.mean((measures[:, None] - images) ** 2, axis=2).min(axis=1)

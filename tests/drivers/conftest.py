@@ -32,8 +32,3 @@ def algorithm(request):
 @pytest.fixture
 def dms():
     return small_algorithms()["dms-grid"]
-
-
-def assert_same_bits(one: gloam.Elites, other: gloam.Elites) -> None:
-    for name in ("solutions", "objectives", "measures"):
-        np.testing.assert_array_equal(getattr(one.store, name), getattr(other.store, name))

@@ -7,8 +7,9 @@ import numpy as np
 import gloam
 from gloam.drivers import search as ask_tell
 from gloam.drivers.fused_driver import FusedDriver
+from tests.helpers import assert_same_bits
 
-from .conftest import assert_same_bits, evaluate
+from .conftest import evaluate
 
 # Over these iterations rounding has not yet changed a ranking or a cell; later, trajectories of
 # the drivers part, as chaotic systems do, and agree only in distribution.

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import gloam
+from tests.helpers import assert_same_bits
 
-from .conftest import assert_same_bits, evaluate
+from .conftest import evaluate
 
 
 def test_asking_twice_gives_the_same(dms):

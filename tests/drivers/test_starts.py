@@ -8,8 +8,7 @@ import gloam
 from gloam.domains import LinearProjection, Triangles
 from gloam.drivers.fused_driver import FusedDriver
 from gloam.experiments.presets import paper_algorithm
-
-from .conftest import assert_same_bits
+from tests.helpers import assert_same_bits
 
 IMAGES = np.random.default_rng(0).random((12, 16), dtype=np.float32)
 

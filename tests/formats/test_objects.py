@@ -43,6 +43,9 @@ STACK = Stack(
 CMA = {"num_emitters": 2, "batch_size": 4}
 EXAMPLES = [
     GRID,
+    gloam.Algorithm(
+        emitters.Variation(np.zeros(3), 0.1, batch_size=4), GRID, discounts.NoDiscount()
+    ),
     gloam.CVTArchive(IMAGES, metric="cosine"),
     gloam.CVTArchive(IMAGES, index="flat"),
     gloam.DMS(GRID, np.zeros(3), 0.5, lower=-1, restart=emitters.RestartEvery(5), **CMA),

@@ -26,6 +26,7 @@ from gloam.gallery.page import page
 from gloam.gallery.pairs import gallery, spread
 from gloam.gallery.pictures import elite_pictures, made_pictures
 from gloam.plots import style
+from tests.helpers import refused
 
 module = importlib.import_module("gloam.gallery.pairs")  # the package has a function of that name
 
@@ -35,10 +36,6 @@ HOSTILE = [
     "<!--data--> & ' \" `${alert(3)}`",
     "$\\frac{ \u2028 ]]> <b>",
 ]
-
-
-def refused(message: str):
-    return pytest.raises(ValueError, match=f"^{re.escape(message)}")
 
 
 def found(data, measures, objectives, cells=None, **fields):
