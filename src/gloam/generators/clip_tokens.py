@@ -81,7 +81,7 @@ def cleaned(text: str) -> str:
 
 def _read(folder: Path) -> Any:
     try:
-        import tokenizers
+        import tokenizers  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise ImportError(
             "tokenizers: expected the package to be installed, got none. "

@@ -40,7 +40,7 @@ def write_tensors(
 ) -> None:
     """Write a safetensors file, atomically."""
     _package()
-    from safetensors.numpy import save
+    from safetensors.numpy import save  # pyright: ignore[reportMissingImports]
 
     plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     # `ascontiguousarray` makes a row of a single number.
@@ -78,7 +78,7 @@ def _float32(file: Any, key: str) -> np.ndarray:
 
 def _package() -> Any:
     try:
-        import safetensors
+        import safetensors  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise ImportError(
             "safetensors: expected the package to be installed, got none. "
