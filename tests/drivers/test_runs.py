@@ -14,6 +14,7 @@ import pytest
 
 import gloam
 from gloam.files import write_bytes
+from tests.helpers import assert_same_bits
 
 from .conftest import evaluate
 
@@ -165,7 +166,6 @@ import sys
 sys.path.insert(0, {here!r})
 from test_runs_setup import domain_and_algorithm
 import gloam
-from tests.helpers import assert_same_bits
 domain, algorithm = domain_and_algorithm()
 gloam.run(domain, algorithm, seeds=[1, 2], iterations=100000, checkpoint_every=20,
           log_every=20, run_dir={out!r}, progress=False)
