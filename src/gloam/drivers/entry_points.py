@@ -50,7 +50,7 @@ def run(
             it reads may be set to something else, but not be changed in place.
         algorithm: For instance `gloam.DMS`.
         iterations: Number of iterations, in all.
-        seeds: The seeds, or how many of them (then 0, 1, ...).
+        seeds: The seeds, or the number of seeds (then 0, 1, ...).
         run_dir: Folder for metrics, archives and checkpoints; see `gloam.RunFolder`.
         resume: Continue the run in ``run_dir`` if there is one.
         log_every: Iterations between two rows of the metrics.
@@ -62,7 +62,7 @@ def run(
         progress: Show a progress bar, or a display of your own.
 
     Returns:
-        Archives and metrics of every seed.
+        Elites and metrics of every seed.
 
     Raises:
         Interrupted: After Ctrl-C; the state was saved before.
@@ -117,13 +117,13 @@ def optimize(
             maximised.
         algorithm: For instance `gloam.DMS`.
         iterations: Number of iterations, in all.
-        seeds: The seeds, or how many of them (then 0, 1, ...). In each iteration they are evaluated
+        seeds: The seeds, or the number of seeds (then 0, 1, ...). In each iteration they are evaluated
             in turn, each seed's batch in a call of its own.
         run_dir, resume, log_every, checkpoint_every, checkpoint_seconds, snapshots, dataset,
             progress: As in `gloam.run`.
 
     Returns:
-        Archives and metrics of every seed.
+        Elites and metrics of every seed.
 
     Raises:
         Interrupted: After Ctrl-C; the state was saved before.
