@@ -30,7 +30,10 @@ def write(path: Path, save: Callable[[IO[bytes]], Any]) -> None:
     aside = path.with_name(f".{path.name}.{os.getpid()}{_PARTIAL}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(aside, "wb") as file:
+        aside.unlink(missing_ok=True)
+        with open(
+            aside, "xb"
+        ) as file:  # a link of that name, set by somebody else, is not followed
             save(file)
             file.flush()
             os.fsync(file.fileno())

@@ -244,3 +244,32 @@ def test_files_are_written_where_folders_cannot_be_synced(tmp_path, monkeypatch)
     files.write_bytes(tmp_path / "file", b"new")
     monkeypatch.undo()
     assert (tmp_path / "file").read_bytes() == b"new"
+
+
+def test_links_in_a_strangers_folder_are_not_followed(tmp_path):
+    mine = tmp_path / "mine.txt"
+    mine.write_text("mine")
+    run = tmp_path / "run"
+    small_run(run)
+    (run / NAME).symlink_to(mine)
+    with pytest.raises(gloam.DamagedFileError, match="link instead of a lock file"):
+        gloam.resume(run, iterations=6, progress=False)
+    (run / NAME).unlink()
+    (run / f".config.json.{os.getpid()}.gloam-partial").symlink_to(mine)
+    (run / f".metrics.parquet.{os.getpid()}.gloam-partial").symlink_to(mine)
+    gloam.resume(run, iterations=6, progress=False)
+    (tmp_path / "elsewhere").mkdir()
+    (run / "checkpoint").rename(tmp_path / "elsewhere" / "checkpoint")
+    (run / "checkpoint").symlink_to(tmp_path / "elsewhere" / "checkpoint")
+    with pytest.raises(ValueError, match="'checkpoint' as a folder of its own, got a link"):
+        gloam.resume(run, iterations=8, progress=False)
+    assert mine.read_text() == "mine"
+
+
+def test_a_partial_file_that_is_a_link_is_not_written_through(tmp_path):
+    mine = tmp_path / "mine.txt"
+    mine.write_text("mine")
+    (tmp_path / f".state.npz.{os.getpid()}.gloam-partial").symlink_to(mine)
+    files.write_bytes(tmp_path / "state.npz", b"new")
+    assert (tmp_path / "state.npz").read_bytes() == b"new"
+    assert mine.read_text() == "mine"

@@ -117,8 +117,8 @@ def optimize(
             maximised.
         algorithm: For instance `gloam.DMS`.
         iterations: Number of iterations, in all.
-        seeds: The seeds, or the number of seeds (then 0, 1, ...). In each iteration they are evaluated
-            in turn, each seed's batch in a call of its own.
+        seeds: The seeds, or the number of seeds (then 0, 1, ...). In each iteration they are
+            evaluated in turn, each seed's batch in a call of its own.
         run_dir, resume, log_every, checkpoint_every, checkpoint_seconds, snapshots, dataset,
             progress: As in `gloam.run`.
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO
 
-from gloam.formats.errors import LockedError
+from gloam.formats.errors import DamagedFileError, LockedError
 
 NAME = ".gloam.lock"
 
@@ -45,7 +45,15 @@ def locked(folder: Path) -> Iterator[None]:
 def _opened(path: Path) -> IO[bytes]:
     """The lock file, opened and locked."""
     while True:
-        file = open(path, "a+b")  # noqa: SIM115 (closed by the caller)
+        try:
+            # A link in a folder of a stranger could lead to a file of the user's.
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
+        except OSError as error:
+            if not path.is_symlink():
+                raise
+            fix = "Remove it."
+            raise DamagedFileError(path, "it is a link instead of a lock file", fix) from error
+        file = os.fdopen(descriptor, "r+b")
         if not _try_lock(file):
             file.seek(0)
             holder = file.read(200).decode(errors="replace") or "another process"

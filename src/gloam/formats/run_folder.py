@@ -83,6 +83,14 @@ class RunFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes from writing here, and clear away what a killed one left behind."""
+        for name in ("checkpoint", "snapshots"):
+            checks.expect(
+                not (self.path / name).is_symlink(),
+                "run folder",
+                f"'{name}' as a folder of its own",
+                f"a link, '{self.path / name}'",
+                "Replace the link by the folder it leads to.",
+            )
         with locked(self.path):
             for file in own_files(self.path, partial=True):
                 file.unlink(missing_ok=True)
