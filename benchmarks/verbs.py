@@ -187,7 +187,9 @@ def main() -> int:
     neighbours = Neighbours()
     problems = [Problem("dms", k, options.centroids_dir) for k in options.measures]
     columns = {
-        f"{problem.measures}D": costs(problem, options.iterations, options.repeats, options.seeds)
+        f"{problem.measure_dim}D": costs(
+            problem, options.iterations, options.repeats, options.seeds
+        )
         for problem in problems
     }
     table = pd.DataFrame(columns).map("{:.3f}".format).rename_axis("verb").reset_index()

@@ -18,7 +18,7 @@ class Fake(Contender):
     """Counts what it is asked for."""
 
     name = "pyribs"
-    cells = 10_000
+    num_cells = 10_000
     score = 1000.0
 
     calls: typing.ClassVar[list] = []
@@ -61,7 +61,7 @@ def test_gloams_contenders_count_their_work(kind):
     contender = kind(Problem("map-elites-line", 2), 0)
     contender.advance(3)
     assert contender.evaluations == 3 * 540
-    assert contender.cells == 10_000
+    assert contender.num_cells == 10_000
     assert contender.qd_score > 0
 
 
@@ -112,7 +112,10 @@ def test_wrong_arguments_are_explained():
 def test_the_picture_has_a_bar_for_every_contender():
     line = compare.Line("dms", 2, "pyribs", 10, 5, 1, 1.0, 1.0, [3.0, 5.0, 4.0])
     lines = [line, dataclasses.replace(line, contender="gloam fused", stretches_ms=[0.5])]
-    lines += [dataclasses.replace(line, measures=10), dataclasses.replace(lines[1], measures=10)]
+    lines += [
+        dataclasses.replace(line, measure_dim=10),
+        dataclasses.replace(lines[1], measure_dim=10),
+    ]
     table: pd.DataFrame = compare.Comparison(lines, [], []).frame()
     axes = speed(table).axes[0]
     heights = sorted(bar.get_height() for bar in axes.patches)

@@ -73,7 +73,8 @@ class Bench:
 def _report(comparison: Comparison, neighbours: str) -> str:
     """The table and its notes."""
     frame = comparison.frame()
-    table = pd.DataFrame(frame[["algorithm", "measures", "contender"]])
+    table = pd.DataFrame(frame[["algorithm", "measure_dim", "contender"]])
+    table = table.rename(columns={"measure_dim": "measures"})
     table["ms/iteration"] = frame["median_ms"].map("{:.2f}".format)
     spread = zip(frame["min_ms"], frame["max_ms"], strict=True)
     table["min - max"] = [f"{low:.2f} - {high:.2f}" for low, high in spread]

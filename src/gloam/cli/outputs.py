@@ -5,7 +5,7 @@ from pathlib import Path
 from gloam import checks
 
 _OF_BENCH = ("bench.md", "bench.csv", "bench.png")
-_BENCH_HEADER = b"algorithm,measures,contender,"
+_BENCH_HEADER = b"algorithm,measure_dim,contender,"
 _FIX = "Choose another folder by --out, or move the file away."
 
 

@@ -31,9 +31,9 @@ class Line:
     """One contender on one problem: a line of the table and of the CSV file."""
 
     algorithm: str
-    measures: int
+    measure_dim: int
     contender: str
-    cells: int
+    num_cells: int
     evaluations_per_iteration: float
     checked_iterations: int
     """Iterations of the warm-up, after which the next two figures were taken."""
@@ -63,7 +63,7 @@ class Comparison:
             same = [
                 o
                 for o in self.lines
-                if (o.algorithm, o.measures) == (line.algorithm, line.measures)
+                if (o.algorithm, o.measure_dim) == (line.algorithm, line.measure_dim)
             ]
             row = dataclasses.asdict(line) | {"median_ms": line.median_ms}
             row |= {"min_ms": min(line.stretches_ms), "max_ms": max(line.stretches_ms)}
@@ -114,10 +114,10 @@ def measure(
                     tell(note)
         contenders = []
         for kind in (*kinds, GloamFused, GloamAskTell):
-            tell(f"{problem.algorithm}, {problem.measures} measures: warming up {kind.name}")
+            tell(f"{problem.algorithm}, {problem.measure_dim} measures: warming up {kind.name}")
             contenders.append(kind(problem, seed))
         lines = [_line(problem, contender, warm_up) for contender in contenders]
-        tell(f"{problem.algorithm}, {problem.measures} measures: timing")
+        tell(f"{problem.algorithm}, {problem.measure_dim} measures: timing")
         _take_turns(contenders, lines, repeats, seconds)
         comparison.lines += lines
         comparison.differences += _differences(lines, tolerance)
@@ -130,9 +130,9 @@ def _line(problem: Problem, contender: Contender, iterations: int) -> Line:
     each = contender.evaluations / iterations
     return Line(
         problem.algorithm,
-        problem.measures,
+        problem.measure_dim,
         contender.name,
-        contender.cells,
+        contender.num_cells,
         each,
         iterations,
         contender.qd_score,
@@ -165,7 +165,7 @@ def _differences(lines: Sequence[Line], tolerance: float) -> list[str]:
     """Where contenders did not do the work of the first one; empty when they did."""
     peer = lines[0]
     limits = {
-        "cells": 0.0,
+        "num_cells": 0.0,
         "evaluations_per_iteration": 0.0,
         "epochs_per_iteration": tolerance,
         "qd_score": tolerance,
@@ -177,7 +177,7 @@ def _differences(lines: Sequence[Line], tolerance: float) -> list[str]:
             # Written so that a NaN counts as a difference.
             if not abs(ours - theirs) <= allowed * abs(theirs):
                 found.append(
-                    f"{line.algorithm}, {line.measures} measures, {figure}: {line.contender} "
+                    f"{line.algorithm}, {line.measure_dim} measures, {figure}: {line.contender} "
                     f"{ours:g}, {peer.contender} {theirs:g}, allowed {allowed:.0%} apart"
                 )
     return found

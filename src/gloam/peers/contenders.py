@@ -13,7 +13,7 @@ class Contender(ABC):
     """A search that can be timed."""
 
     name: str
-    cells: int
+    num_cells: int
     """Cells of the archive, as the contender itself counts them."""
     evaluations: int = 0
     """Solutions evaluated so far."""
@@ -52,7 +52,7 @@ class GloamFused(Contender):
     def __init__(self, problem: Problem, seed: int):
         self.driver = FusedDriver(problem.domain, problem.ours, [seed])
         self.driver.start()
-        self.cells = self.driver.state.store.objectives.shape[-1]
+        self.num_cells = self.driver.state.store.objectives.shape[-1]
 
     def advance(self, iterations: int) -> None:
         """Run some iterations."""
@@ -77,7 +77,7 @@ class GloamAskTell(Contender):
     def __init__(self, problem: Problem, seed: int):
         self.search = Search(problem.ours, seed=seed)
         self.problem = problem
-        self.cells = self.search.state.store.objectives.shape[-1]
+        self.num_cells = self.search.state.store.objectives.shape[-1]
 
     def advance(self, iterations: int) -> None:
         """Run some iterations."""

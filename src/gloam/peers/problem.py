@@ -21,12 +21,12 @@ class Problem:
 
     Args:
         algorithm: One of `ALGORITHMS`.
-        measures: Number of measures; 2 has a grid, others have 10,000 centroids.
+        measure_dim: Number of measures; 2 has a grid, others have 10,000 centroids.
         centroids_dir: Folder with ``lp_{k}d.npy``; without it, they are computed by k-means.
     """
 
     algorithm: str
-    measures: int
+    measure_dim: int
     centroids_dir: Path | None = None
 
     def __post_init__(self) -> None:
@@ -40,9 +40,9 @@ class Problem:
     @cached_property
     def domain(self) -> LinearProjection:
         """The domain, for JAX."""
-        needs_file = self.centroids_dir is not None and self.measures != 2
-        file = self.centroids_dir / f"lp_{self.measures}d.npy" if needs_file else None  # pyright: ignore
-        return LinearProjection(self.measures, centroids=file)
+        needs_file = self.centroids_dir is not None and self.measure_dim != 2
+        file = self.centroids_dir / f"lp_{self.measure_dim}d.npy" if needs_file else None  # pyright: ignore
+        return LinearProjection(self.measure_dim, centroids=file)
 
     @cached_property
     def ours(self) -> Algorithm:
@@ -61,4 +61,4 @@ class Problem:
         objectives = 1 - np.square(solutions - shift).sum(axis=1) / worst
         inside = np.abs(solutions) <= _EDGE
         clipped = np.where(inside, solutions, _EDGE / np.where(inside, 1, solutions))
-        return objectives, clipped.reshape(len(solutions), self.measures, -1).sum(axis=2)
+        return objectives, clipped.reshape(len(solutions), self.measure_dim, -1).sum(axis=2)

@@ -33,7 +33,7 @@ class Pyribs(Contender):
     def __init__(self, problem: Problem, seed: int):
         self.problem = problem
         self.elites = _archive(problem)
-        self.cells = int(self.elites.cells)
+        self.num_cells = int(self.elites.cells)
         self._trained: Any = None
         self._epochs = 0
         emitter = problem.ours.emitter
@@ -85,7 +85,7 @@ class Pyribs(Contender):
             network,
             optimizer,
             torch.device("cpu"),
-            train_epochs=discount.epochs,
+            train_epochs=discount.max_epochs,
             train_cutoff_loss=discount.cutoff,
             train_batch_size=discount.train_batch_size,
             normalize_measures="negative_one_one",
@@ -94,14 +94,14 @@ class Pyribs(Contender):
         )
         guide = DiscountArchive(
             solution_dim=len(self.problem.x0),
-            measure_dim=self.problem.measures,
+            measure_dim=self.problem.measure_dim,
             learning_rate=discount.alpha,
             threshold_min=discount.f_min,
             result_archive=self.elites,
             discount_model_manager=model,
             seed=seed,
             init_train_points=discount.num_init_points,
-            num_empty_points=discount.num_empty_points,
+            empty_points=discount.num_empty_points,
         )
         # pyribs 0.12's DiscountArchive cannot give the elite that a restart starts from.
         guide.sample_elites = self.elites.sample_elites

@@ -39,7 +39,7 @@ class Qdax(Contender):
         cells = jnp.arange(archive.num_cells, dtype=jnp.int32)
         key, start = jax.random.split(jax.random.key(seed))
         repertoire, state, _ = search.init(domain.x0[None], archive.centers_of(cells), start)
-        self.cells = archive.num_cells
+        self.num_cells = archive.num_cells
         self._carry = (repertoire, state, key)
 
         def stretch(carry: Any, iterations: Any) -> Any:

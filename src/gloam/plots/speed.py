@@ -10,7 +10,7 @@ def speed(table: pd.DataFrame) -> Figure:
     """Bars of every contender, grouped by problem, on a logarithmic scale.
 
     Args:
-        table: With columns ``algorithm``, ``measures``, ``contender``, ``median_ms``, ``min_ms``
+        table: With columns ``algorithm``, ``measure_dim``, ``contender``, ``median_ms``, ``min_ms``
             and ``max_ms``; what `gloam.peers.Comparison.frame` gives.
     """
     algorithms = list(dict.fromkeys(table["algorithm"]))
@@ -20,11 +20,13 @@ def speed(table: pd.DataFrame) -> Figure:
     panels = made.subplots(1, len(algorithms), squeeze=False)[0]
     for axes, algorithm in zip(panels, algorithms, strict=True):
         mine = table[table["algorithm"] == algorithm]
-        problems = list(dict.fromkeys(mine["measures"]))
+        problems = list(dict.fromkeys(mine["measure_dim"]))
         present = [name for name in contenders if name in set(mine["contender"])]
         width = 0.8 / len(present)
         for number, name in enumerate(present):
-            rows = pd.DataFrame(mine[mine["contender"] == name]).set_index("measures").loc[problems]
+            rows = (
+                pd.DataFrame(mine[mine["contender"] == name]).set_index("measure_dim").loc[problems]
+            )
             places = [i + width * (number - (len(present) - 1) / 2) for i in range(len(problems))]
             spread = [rows["median_ms"] - rows["min_ms"], rows["max_ms"] - rows["median_ms"]]
             axes.bar(
