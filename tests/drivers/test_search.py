@@ -37,6 +37,27 @@ def test_wrong_shapes_are_refused(dms, objectives, measures, message):
         search.tell(objectives, measures)
 
 
+class _Printed(np.ndarray):
+    """An array that counts how often it was written out."""
+
+    times = 0
+
+    def __repr__(self):
+        type(self).times += 1
+        return "printed"
+
+
+def test_good_rows_are_told_without_being_written_out(dms):
+    search = gloam.Search(dms)
+    size = len(search.ask())
+    objectives = np.linspace(0, 1, size).view(_Printed)
+    search.tell(objectives, np.zeros((size, 2)).view(_Printed))
+    assert _Printed.times == 0
+    search.ask()
+    with pytest.raises(ValueError, match="printed"):
+        search.tell(np.array(["a"] * size).view(_Printed), np.zeros((size, 2)))
+
+
 def test_failed_rows_are_counted_and_never_elites(dms):
     search = gloam.Search(dms, 0)
     solutions = search.ask()

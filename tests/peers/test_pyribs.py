@@ -16,4 +16,5 @@ def test_pyribs_does_the_work_of_our_settings(algorithm):
     assert contender.evaluations == 2 * 540
     assert contender.num_cells == 10_000
     assert contender.qd_score > 0
-    assert contender.last_epochs() == {"dms": 5}.get(algorithm, 0)
+    # Only DMS trains, for up to five epochs.
+    assert (1 <= contender.last_epochs() <= 5) == (algorithm == "dms")

@@ -98,8 +98,12 @@ def field_rows(name: str, value: Any, batch: int, spec: jax.ShapeDtypeStruct) ->
         wide = array.astype(np.float64)
         fits = np.isfinite(wide).all() and (wide == np.trunc(wide)).all()
         fits = fits and (wide >= limits.min).all() and (wide <= limits.max).all()
-        expected = f"whole numbers from {limits.min} to {limits.max}, which {dtype} holds"
-        fix = "Declare the field with a wider dtype, or as float32."
-        checks.expect(bool(fits), name, expected, checks.short(array.tolist()), fix)
+        checks.expect(
+            bool(fits),
+            name,
+            f"whole numbers from {limits.min} to {limits.max}, which {dtype} holds",
+            f"{wide.min():g} to {wide.max():g}",
+            "Declare the field with a wider dtype, or as float32.",
+        )
     with np.errstate(all="ignore"):
         return array.astype(dtype)

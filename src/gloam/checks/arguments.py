@@ -44,9 +44,9 @@ def real_array(name: str, value: Any, expected: str, fix: str = "") -> np.ndarra
     except Exception as error:  # of the user's object, or rows of different lengths
         got = f"{type(value).__name__} ({error})"
         raise ValueError(_wording(name, expected, got, fix)) from None
-    real = array.dtype.kind in "fiu" or array.dtype.name == "bfloat16"
-    kind = type(value).__name__ if array.ndim == 0 else f"an array of {array.dtype}"
-    expect(real, name, expected, f"{kind} ({short(value)})", fix)
+    if not (array.dtype.kind in "fiu" or array.dtype.name == "bfloat16"):
+        kind = type(value).__name__ if array.ndim == 0 else f"an array of {array.dtype}"
+        raise ValueError(_wording(name, expected, f"{kind} ({short(value)})", fix))
     return array
 
 

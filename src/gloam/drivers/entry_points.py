@@ -4,7 +4,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from gloam.algorithms import Algorithm
 from gloam.datasets import Dataset
 from gloam.drivers.fused_driver import FusedDriver
 from gloam.drivers.loop import Earlier, drive
-from gloam.drivers.options import RunOptions
+from gloam.drivers.options import OptionKeywords, RunOptions, shows_options
 from gloam.drivers.progress_bars import Display
 from gloam.drivers.python_driver import PythonDriver
 from gloam.drivers.result import Result
@@ -23,20 +23,14 @@ from gloam.formats.contents import dataset_arrays
 from gloam.formats.run_folder import dataset_digest
 
 
+@shows_options
 def run(
     domain: Callable,
     algorithm: Algorithm,
     iterations: int,
     *,
     seeds: int | Sequence[int] = 1,
-    run_dir: str | os.PathLike | None = None,
-    resume: bool = False,
-    log_every: int = 50,
-    checkpoint_every: int | None = None,
-    checkpoint_seconds: float = 60.0,
-    snapshots: Sequence[int] = (),
-    dataset: Dataset | None = None,
-    progress: bool | Display = True,
+    **options: Unpack[OptionKeywords],
 ) -> Result:
     """Search on the device, many seeds at once.
 
@@ -77,35 +71,19 @@ def run(
         >>> result.metrics["evaluations"].tolist()
         [1620, 1620]
     """
-    options = RunOptions(
-        iterations,
-        run_dir,
-        resume,
-        log_every,
-        checkpoint_every,
-        checkpoint_seconds,
-        tuple(snapshots),
-        dataset,
-        progress,
-    )
+    chosen = RunOptions(iterations, **options)
     driver = FusedDriver(domain, algorithm, seed_list(seeds))
-    return _conduct(driver, domain, algorithm, options)
+    return _conduct(driver, domain, algorithm, chosen)
 
 
+@shows_options
 def optimize(
     evaluate: Callable[[np.ndarray], Sequence[Any]],
     algorithm: Algorithm,
     iterations: int,
     *,
     seeds: int | Sequence[int] = 1,
-    run_dir: str | os.PathLike | None = None,
-    resume: bool = False,
-    log_every: int = 50,
-    checkpoint_every: int | None = None,
-    checkpoint_seconds: float = 60.0,
-    snapshots: Sequence[int] = (),
-    dataset: Dataset | None = None,
-    progress: bool | Display = True,
+    **options: Unpack[OptionKeywords],
 ) -> Result:
     """Search with an evaluation in plain Python: NumPy, PyTorch, a simulator.
 
@@ -139,19 +117,9 @@ def optimize(
         >>> len(result.elites) > 10
         True
     """
-    options = RunOptions(
-        iterations,
-        run_dir,
-        resume,
-        log_every,
-        checkpoint_every,
-        checkpoint_seconds,
-        tuple(snapshots),
-        dataset,
-        progress,
-    )
+    chosen = RunOptions(iterations, **options)
     driver = PythonDriver(evaluate, algorithm, seed_list(seeds))
-    return _conduct(driver, evaluate, algorithm, options)
+    return _conduct(driver, evaluate, algorithm, chosen)
 
 
 def resume(

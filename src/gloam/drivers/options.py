@@ -1,9 +1,10 @@
 """The options of a run: how long, what is kept and when, and what is shown."""
 
 import dataclasses
+import inspect
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict, TypeVar
 
 from gloam import checks
 from gloam.datasets import Dataset
@@ -23,7 +24,7 @@ class RunOptions:
     log_every: int = 50
     checkpoint_every: int | None = None
     checkpoint_seconds: float = 60.0
-    snapshots: tuple[int, ...] = ()
+    snapshots: Sequence[int] = ()
     dataset: Dataset | None = None
     progress: bool | Display = True
 
@@ -33,6 +34,7 @@ class RunOptions:
         if self.checkpoint_every is not None:
             checks.integer("checkpoint_every", self.checkpoint_every, minimum=1)
         checks.number("checkpoint_seconds", self.checkpoint_seconds, above=0.0)
+        object.__setattr__(self, "snapshots", tuple(self.snapshots))
         checks.integers("snapshots", self.snapshots, minimum=1)
 
     @classmethod
@@ -44,7 +46,7 @@ class RunOptions:
         """
         if set(plan) != set(_PLAN):
             raise ValueError(f"its plan has the parts {sorted(plan)}")
-        return cls(**{**plan, "snapshots": tuple(plan["snapshots"])})
+        return cls(**plan)
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -67,3 +69,34 @@ class RunOptions:
             stops.append((iteration // self.checkpoint_every + 1) * self.checkpoint_every)
         stops += [at for at in self.snapshots if at > iteration]
         return min(stops)
+
+
+class OptionKeywords(TypedDict, total=False):
+    """The options of `RunOptions` that have a default, for type checkers."""
+
+    run_dir: str | os.PathLike | None
+    resume: bool
+    log_every: int
+    checkpoint_every: int | None
+    checkpoint_seconds: float
+    snapshots: Sequence[int]
+    dataset: Dataset | None
+    progress: bool | Display
+
+
+_Function = TypeVar("_Function", bound=Callable)
+
+
+def shows_options(function: _Function) -> _Function:
+    """Make ``help`` list the options that ``function`` takes as ``**options``."""
+    signature = inspect.signature(function)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    options = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
+        )
+        for field in dataclasses.fields(RunOptions)
+        if field.name not in signature.parameters
+    ]
+    setattr(function, "__signature__", signature.replace(parameters=[*own, *options]))  # noqa: B010
+    return function
