@@ -13,13 +13,21 @@ from jaxtyping import install_import_hook  # noqa: E402
 # Shapes and dtypes of arrays are checked against their annotations where the arithmetic is. Modules
 # that users call check their arguments themselves, and the tests hold them to their own messages.
 _CHECKED = (
+    "step",
     "draws",
+    "archives.store",
+    "archives.archive_metrics",
     "emitters.cma_parts",
     "emitters.cma_es",
     "emitters.sep_cma_es",
+    "emitters.selection_rules",
     "discounts.training",
+    "discounts.mlp_sweep",
     "discounts.discount_metrics",
     "domains.painting",
+    "generators.clip_towers",
+    "generators.resampling",
+    "generators.stylegan3_layers",
 )
 if os.environ.get("GLOAM_CHECK_SHAPES", "on") != "off":
     install_import_hook([f"gloam.{name}" for name in _CHECKED], "beartype.beartype")

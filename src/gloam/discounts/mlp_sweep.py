@@ -12,7 +12,12 @@ from gloam.discounts.training import Sweep, Trained
 
 
 def fast_sweep(
-    network: Any, *, batch_size: int, rate: float, decay: float, decay_of_squares: float
+    network: Any,
+    *,
+    batch_size: int,
+    rate: float | Float[Array, ""],
+    decay: float,
+    decay_of_squares: float,
 ) -> Sweep | None:
     """A sweep for `fit` by Adam with these settings, or ``None`` where the plain one has to do."""
     if type(network) is not MLP or len(network.weights) != 3:

@@ -161,7 +161,8 @@ class StyleGAN3(Generator):
         self._check_rows("z", z, self.z_dim)
         if self.settings.c_dim:
             self._check_rows("labels", labels, self.settings.c_dim)
-        w = self.mapping(z, labels)
+        given = None if labels is None else jnp.asarray(labels)
+        w = self.mapping(jnp.asarray(z), given)
         untouched = isinstance(truncation, (int, float)) and truncation == 1
         truncated = w if untouched else self.w_avg + truncation * (w - self.w_avg)
         if cutoff is None:
