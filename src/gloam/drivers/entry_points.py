@@ -153,7 +153,7 @@ def resume(
 
 
 def seed_list(seeds: int | Sequence[int]) -> list[int]:
-    """``seeds`` as a list: a number of trials means seeds 0, 1, ..."""
+    """``seeds`` as a list: a number means seeds 0, 1, ..."""
     if isinstance(seeds, (int, np.integer)):
         return list(range(checks.integer("seeds", seeds, minimum=1)))
     listed = isinstance(seeds, (list, tuple, range)) or np.ndim(seeds) == 1

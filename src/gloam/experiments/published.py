@@ -1,4 +1,4 @@
-"""The paper's published figures: QD score and coverage, mean and standard error of 20 trials."""
+"""The paper's published figures: QD score and coverage, mean and standard error over 20 seeds."""
 
 from typing import NamedTuple
 
@@ -80,7 +80,7 @@ _FIGURES = {
         (7411.10, 2.56, 75.42, 0.03),
     ),
 }
-# Means of 5 trials. The paper could not run DDS on images.
+# Means over 5 seeds. The paper could not run DDS on images.
 _IMAGES = {
     "ta-mnist": (
         (951.56, 0.95, 99.84, 0.10),

@@ -41,7 +41,7 @@ def _values(groups: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     if len(values) < 2 or min(len(group) for group in values) < 2:
         sizes = {name: len(group) for name, group in groups.items()}
         raise ValueError(
-            f"groups: expected at least two groups of at least two trials, got {sizes}."
+            f"groups: expected at least two groups of at least two values, got {sizes}."
         )
     return values
 
