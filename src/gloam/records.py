@@ -56,6 +56,10 @@ class Feedback(eqx.Module):
     """The ranking values, larger is better."""
     improved: Bool[Array, " batch"]
     """True where the solution improved the archive."""
+    gains: Float[Array, " batch"]
+    """How much it raised the objective of its cell; an empty cell's objective is f_min."""
+    filled: Bool[Array, " batch"]
+    """True where the cell was empty."""
     valid: Bool[Array, " batch"]
     """True where the evaluation succeeded."""
     iteration: Int[Array, ""]

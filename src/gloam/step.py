@@ -80,7 +80,16 @@ def tell(
     scored = discount.score(state.discount, discounted)
     store, added = add(state.store, batch)
     elites = random_elites(store, emitter.num_elites_to_adapt, state.x0, key=keys.restarts)
-    feedback = Feedback(scored.improvements, added.improved, batch.valid, finished)
+    before = state.store.objectives[batch.cells]
+    gains = batch.objectives - jnp.maximum(before, archive.f_min)
+    feedback = Feedback(
+        scored.improvements,
+        added.improved,
+        jnp.where(added.improved, jnp.maximum(gains, 0.0), 0.0),
+        added.improved & (before == -jnp.inf),
+        batch.valid,
+        finished,
+    )
     adapted = emitter.adapt(state.emitter, proposal, feedback, elites)
     empty_cells, is_real = random_empty_cells(
         store, discount.num_empty_centers, key=keys.empty_cells

@@ -12,7 +12,7 @@ from gloam.draws import normals
 from gloam.emitters.cma_es import CMAES
 from gloam.emitters.emitter import Emitter
 from gloam.emitters.lm_ma_es import LMMAES
-from gloam.emitters.restart_rules import BasicRestart, RestartRule
+from gloam.emitters.restart_rules import BasicRestart, Progress, RestartRule
 from gloam.emitters.selection_rules import MuSelection, SelectionRule
 from gloam.emitters.strategy import Strategy
 from gloam.records import Feedback, Proposal
@@ -31,6 +31,8 @@ class CmaEmittersState(eqx.Module):
 
     gaussians: Any
     """One state of the strategy whose arrays have a leading axis of emitters."""
+    rule: Any
+    """What the restart rule remembers."""
     restarts: Int[Array, ""]
 
 
@@ -130,7 +132,8 @@ class CmaEmitters(Emitter):
         """Every emitter at ``x0``, or else at the emitter's own."""
         start = self.x0 if x0 is None else x0
         means = jnp.broadcast_to(start, (self.num_emitters, *start.shape))
-        return CmaEmittersState(self._fresh(means), jnp.zeros((), jnp.int32))
+        rule = self.restart.init(self.num_emitters)
+        return CmaEmittersState(self._fresh(means), rule, jnp.zeros((), jnp.int32))
 
     def ask(
         self, state: CmaEmittersState, elites: Float[Array, "n sol"], *, key: PRNGKeyArray
@@ -208,7 +211,11 @@ class CmaEmitters(Emitter):
         lowest = jnp.min(jnp.where(valid, values, jnp.inf), axis=1)
         flat = ~(jnp.max(values, axis=1) - lowest >= _FLAT)  # also when no row is valid
         stop = flat | jax.vmap(self.strategy.degenerate)(gaussians)
-        stop |= self.restart.due(feedback.iteration, number_improved)
+        gains = jnp.sum(feedback.gains.reshape(by_emitter), axis=1)
+        progress = Progress(feedback.iteration, number_improved, gains)
+        due, rule = self.restart.due(state.rule, progress)
+        stop |= due
+        rule = self.restart.restarted(rule, stop)
 
         # In most iterations none is due, and on a CPU nothing is copied then.
         def restarted(gaussians: Any) -> Any:
@@ -219,7 +226,7 @@ class CmaEmitters(Emitter):
             )
 
         gaussians = jax.lax.cond(jnp.any(stop), restarted, lambda same: same, gaussians)
-        return CmaEmittersState(gaussians, state.restarts + jnp.sum(stop, dtype=jnp.int32))
+        return CmaEmittersState(gaussians, rule, state.restarts + jnp.sum(stop, dtype=jnp.int32))
 
     def num_restarts(self, state: CmaEmittersState) -> Int[Array, ""]:
         """Restarts of all emitters since the start of the search."""

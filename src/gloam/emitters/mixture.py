@@ -1,0 +1,139 @@
+"""An emitter made of emitters, each with its share of the batch."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from gloam import checks
+from gloam.emitters.emitter import Emitter
+from gloam.records import Feedback, Proposal
+
+
+class MixtureState(eqx.Module):
+    """The states of the parts, and what each part brought since the start of the search."""
+
+    parts: tuple[Any, ...]
+    improved: Int[Array, " parts"]
+    """Solutions that improved the archive."""
+    filled: Int[Array, " parts"]
+    """Solutions that landed in an empty cell."""
+
+
+class Mixture(Emitter):
+    """Several emitters that propose a batch together.
+
+    All parts feed the same archive and the same discount. Each adapts to its own solutions.
+
+    Args:
+        parts: The emitters. They search solutions of one size, and the first one's ``x0`` counts.
+
+    Example:
+        >>> import numpy as np
+        >>> from gloam.emitters import CmaEmitters, Variation
+        >>> x0 = np.zeros(10)
+        >>> half = CmaEmitters(x0, sigma0=0.5, num_emitters=2, batch_size=20)
+        >>> mixture = Mixture([half, Variation(x0, sigma=0.02, line_sigma=0.5, batch_size=40)])
+        >>> mixture.num_solutions
+        80
+    """
+
+    parts: tuple[Emitter, ...]
+
+    def __init__(self, parts: Sequence[Emitter]):
+        fix = "Give a list of emitters."
+        checks.expect(
+            isinstance(parts, (list, tuple)) and len(parts) > 0, "parts", "emitters", parts, fix
+        )
+        for part in parts:
+            checks.instance("parts", part, Emitter, fix)
+        sizes = [part.x0.shape[0] for part in parts]
+        checks.expect(
+            len(set(sizes)) == 1, "parts", "emitters of solutions of one size", f"sizes {sizes}"
+        )
+        self.parts = tuple(parts)
+
+    @property
+    def x0(self) -> Float[Array, " sol"]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Where searches start."""
+        return self.parts[0].x0
+
+    @property
+    def num_solutions(self) -> int:
+        """Solutions proposed in each iteration, by all parts."""
+        return sum(part.num_solutions for part in self.parts)
+
+    @property
+    def num_elites_to_ask(self) -> int:
+        """Those of all parts."""
+        return sum(part.num_elites_to_ask for part in self.parts)
+
+    @property
+    def num_elites_to_adapt(self) -> int:
+        """Those of all parts."""
+        return sum(part.num_elites_to_adapt for part in self.parts)
+
+    def init(self, x0: Float[Array, " sol"] | None = None) -> MixtureState:
+        """Every part at ``x0``, or else at the first part's."""
+        start = self.x0 if x0 is None else x0
+        zeros = jnp.zeros(len(self.parts), jnp.int32)
+        return MixtureState(tuple(part.init(start) for part in self.parts), zeros, zeros)
+
+    def ask(
+        self, state: MixtureState, elites: Float[Array, "n sol"], *, key: PRNGKeyArray
+    ) -> Proposal:
+        """The proposals of all parts, one after another."""
+        shares = self._split(elites, lambda part: part.num_elites_to_ask)
+        keys = jax.random.split(key, len(self.parts))
+        proposals = [
+            part.ask(own, share, key=key)
+            for part, own, share, key in zip(self.parts, state.parts, shares, keys, strict=True)
+        ]
+        solutions = jnp.concatenate([proposal.solutions for proposal in proposals])
+        return Proposal(solutions, tuple(proposal.memory for proposal in proposals))
+
+    def adapt(
+        self,
+        state: MixtureState,
+        proposal: Proposal,
+        feedback: Feedback,
+        elites: Float[Array, "n sol"],
+    ) -> MixtureState:
+        """Every part adapts to its own solutions."""
+        shares = self._split(elites, lambda part: part.num_elites_to_adapt)
+        solutions = self._split(proposal.solutions, lambda part: part.num_solutions)
+        rows = (feedback.improvements, feedback.improved, feedback.gains, feedback.filled)
+        told = zip(
+            *(
+                self._split(array, lambda part: part.num_solutions)
+                for array in (*rows, feedback.valid)
+            ),
+            strict=True,
+        )
+        learned, improved, filled = [], [], []
+        for part, own, share, rows, memory, elite in zip(
+            self.parts, state.parts, solutions, told, proposal.memory, shares, strict=True
+        ):
+            answer = Feedback(*rows, feedback.iteration)
+            learned.append(part.adapt(own, Proposal(share, memory), answer, elite))
+            improved.append(jnp.sum(answer.improved, dtype=jnp.int32))
+            filled.append(jnp.sum(answer.filled, dtype=jnp.int32))
+        return MixtureState(
+            tuple(learned), state.improved + jnp.stack(improved), state.filled + jnp.stack(filled)
+        )
+
+    def num_restarts(self, state: MixtureState) -> Int[Array, ""]:
+        """Restarts of all parts since the start of the search."""
+        counts = zip(self.parts, state.parts, strict=True)
+        return jnp.sum(jnp.stack([part.num_restarts(own) for part, own in counts]))
+
+    def _split(self, rows: Array, size: Callable[[Emitter], int]) -> list[Array]:
+        """The rows of each part."""
+        shares, start = [], 0
+        for part in self.parts:
+            shares.append(rows[start : start + size(part)])
+            start += size(part)
+        return shares
