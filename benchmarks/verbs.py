@@ -91,7 +91,14 @@ def adapt(
     """ADAPT as `step.tell` does it, with the elites for restarts."""
     own = algorithm.emitter
     elites = random_elites(store, own.num_elites_to_adapt, own.x0, key=key)
-    feedback = Feedback(scored.improvements, added.improved, batch.valid, finished)
+    feedback = Feedback(
+        scored.improvements,
+        added.improved,
+        jnp.zeros_like(scored.improvements),
+        jnp.zeros_like(added.improved),
+        batch.valid,
+        finished,
+    )
     return own.adapt(emitter, proposal, feedback, elites)
 
 

@@ -8,11 +8,18 @@ import numpy as np
 import pytest
 
 import gloam
+from gloam.records import Feedback
 
 
 def refused(message: str):
     """A ValueError whose message begins with ``message``."""
     return pytest.raises(ValueError, match=f"^{re.escape(message)}")
+
+
+def feedback(improvements, improved, valid, iteration) -> Feedback:
+    """Feedback for emitters that do not look at gains: there are none."""
+    gains = jnp.zeros_like(improvements)
+    return Feedback(improvements, improved, gains, jnp.zeros_like(improved), valid, iteration)
 
 
 def assert_same_bits(one, other) -> None:

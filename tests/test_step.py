@@ -15,6 +15,7 @@ from gloam.discounts import MLP
 from gloam.emitters import Emitter
 from gloam.records import Feedback
 from gloam.step import ask, init, step, tell
+from tests.helpers import feedback
 
 EMITTERS, EACH, SOL = 3, 8, 6
 BATCH = EMITTERS * EACH
@@ -78,7 +79,7 @@ class Recorder(Emitter):
 
     def init(self, x0=None):
         no, zero = jnp.zeros(BATCH, bool), jnp.zeros((), jnp.int32)
-        return Told(self.inner.init(x0), Feedback(jnp.zeros(BATCH), no, no, zero))
+        return Told(self.inner.init(x0), feedback(jnp.zeros(BATCH), no, no, zero))
 
     def ask(self, state, elites, *, key):
         return self.inner.ask(state.inner, elites, key=key)
@@ -363,7 +364,7 @@ def test_emitters_all_of_whose_rows_fail_restart_from_an_elite(algorithm, start)
     evaluation = failing(proposal, rows, np.nan, 0.0)
     state, report = host(tell_jit(algorithm, start, proposal, evaluation))
     assert report.failed == EACH
-    assert report.restarts == 1
+    assert report.emitter["restarts"] == 1
     gaussians = state.emitter.inner.gaussians
     np.testing.assert_array_equal(gaussians.generation, [1, 0, 1])
     assert gaussians.sigma[1] == 0.5
@@ -382,7 +383,7 @@ def test_a_state_survives_a_batch_of_failures(algorithm, start):
     assert report.failed == BATCH
     assert report.unique_cells == 0
     assert not occupied(state).any()
-    assert report.restarts == EMITTERS
+    assert report.emitter["restarts"] == EMITTERS
     np.testing.assert_array_equal(state.emitter.inner.gaussians.mean, np.zeros((EMITTERS, SOL)))
     assert_finite(state)
 

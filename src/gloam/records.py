@@ -82,8 +82,8 @@ class StepInfo(eqx.Module):
     """What one iteration says of itself, cheap enough to make every time."""
 
     fit: Fit
-    restarts: Int[Array, ""]
-    """Restarts of all emitters since the start of the run."""
+    emitter: dict[str, Array]
+    """Restarts, and what else the emitter counts, since the start of the run."""
     unique_cells: Int[Array, ""]
     failed: Int[Array, ""]
     """Failed evaluations of this iteration."""

@@ -101,7 +101,7 @@ def tell(
 
     failed = jnp.sum(~batch.valid, dtype=jnp.int32)
     below, low = _below_f_min(state.low, batch, archive.f_min)
-    info = StepInfo(fit, emitter.num_restarts(adapted), added.unique_cells, failed, below)
+    info = StepInfo(fit, emitter.metrics(adapted), added.unique_cells, failed, below)
     failures = state.failed + failed
     state = SearchState(state.key, finished, failures, adapted, store, learned, low, state.x0)
     return state, info

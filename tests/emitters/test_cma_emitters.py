@@ -17,7 +17,8 @@ from gloam.emitters import (
     RestartWithoutImprovement,
 )
 from gloam.emitters.cma_es import CmaState
-from gloam.records import Feedback, Proposal
+from gloam.records import Proposal
+from tests.helpers import feedback
 
 EMITTERS, EACH, SOL = 3, 6, 3
 SHAPE = (EMITTERS, EACH)
@@ -43,8 +44,8 @@ def flat_mask(mask) -> jax.Array:
 
 def adapt(emitter, state, proposal, values, *, improved=True, valid=True, finished=1):
     values = jnp.asarray(np.asarray(values, np.float32).reshape(-1))
-    feedback = Feedback(values, flat_mask(improved), flat_mask(valid), jnp.asarray(finished))
-    return jitted_adapt(emitter, state, proposal, feedback, ELITES)
+    told = feedback(values, flat_mask(improved), flat_mask(valid), jnp.asarray(finished))
+    return jitted_adapt(emitter, state, proposal, told, ELITES)
 
 
 @pytest.fixture(scope="module")
@@ -241,7 +242,7 @@ def test_permuting_emitters_permutes_results(worn):
         emitter,
         eqx.tree_at(lambda s: s.gaussians, state, gaussians),
         proposal,
-        Feedback(permuted(values.reshape(-1)), every, every, jnp.asarray(1)),
+        feedback(permuted(values.reshape(-1)), every, every, jnp.asarray(1)),
         permuted(ELITES),
     )
     assert restarted(after) == [False, False, True]

@@ -13,7 +13,8 @@ from ribs.emitters.opt import CMAEvolutionStrategy
 from gloam.emitters import CMAES, CmaEmitters
 from gloam.emitters.cma_es import CmaState
 from gloam.emitters.cma_parts import constants
-from gloam.records import Feedback, Proposal
+from gloam.records import Proposal
+from tests.helpers import feedback
 
 try:
     purecma = importlib.import_module("cma.purecma")
@@ -284,7 +285,7 @@ def long_run(emitter, noise, values, slope):
         )
         values += slope * solutions[:, 0]
         proposal = Proposal(solutions, noise)
-        state = emitter.adapt(state, proposal, Feedback(values, every, every, finished), elites)
+        state = emitter.adapt(state, proposal, feedback(values, every, every, finished), elites)
         return state, (state.gaussians, solutions)
 
     return jax.lax.scan(one, emitter.init(), (jnp.arange(1, len(noise) + 1), noise, values))

@@ -19,7 +19,7 @@ def metric_columns(report: StepInfo, found: SearchMetrics) -> dict[str, np.ndarr
         "best_objective": archive.best_objective,
         "loss": report.fit.loss,
         "epochs": report.fit.epochs,
-        "restarts": report.restarts,
+        **report.emitter,
         "unique_cells": report.unique_cells,
         "failed": report.failed,
         "below_f_min": report.below_f_min,

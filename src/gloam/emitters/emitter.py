@@ -58,3 +58,7 @@ class Emitter(eqx.Module):
     @abstractmethod
     def num_restarts(self, state: Any) -> Int[Array, ""]:
         """Restarts since the start of the search."""
+
+    def metrics(self, state: Any) -> dict[str, Array]:
+        """Numbers for the table of metrics, counted since the start of the search."""
+        return {"restarts": self.num_restarts(state)}

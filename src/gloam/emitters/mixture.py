@@ -130,6 +130,25 @@ class Mixture(Emitter):
         counts = zip(self.parts, state.parts, strict=True)
         return jnp.sum(jnp.stack([part.num_restarts(own) for part, own in counts]))
 
+    def metrics(self, state: MixtureState) -> dict[str, Array]:
+        """Restarts of all parts; restarts, improvements and filled cells of each part."""
+        found: dict[str, Array] = {"restarts": self.num_restarts(state)}
+        for place, (name, part) in enumerate(zip(self.names, self.parts, strict=True)):
+            own = part.metrics(state.parts[place])
+            found |= {f"{figure}_{name}": value for figure, value in own.items()}
+            found[f"improved_{name}"] = state.improved[place]
+            found[f"filled_{name}"] = state.filled[place]
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the parts in the metrics: their kinds, numbered where a kind comes again."""
+        kinds = [type(part).__name__.lower() for part in self.parts]
+        return [
+            f"{kind}_{kinds[:place].count(kind) + 1}" if kinds.count(kind) > 1 else kind
+            for place, kind in enumerate(kinds)
+        ]
+
     def _split(self, rows: Array, size: Callable[[Emitter], int]) -> list[Array]:
         """The rows of each part."""
         shares, start = [], 0

@@ -89,6 +89,7 @@ _CONSTRUCTED = (
     archives.Faiss,
     emitters.CmaEmitters,
     emitters.Variation,
+    emitters.Mixture,
     emitters.MuSelection,
     emitters.FilterSelection,
     emitters.BasicRestart,

@@ -1,0 +1,101 @@
+"""Emitters made of emitters: every part does what it does alone, and its own rows count for it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gloam
+from gloam.emitters import CmaEmitters, Mixture, Variation
+from gloam.records import Feedback, Proposal
+from tests.helpers import assert_same_bits, refused
+
+X0 = np.zeros(4)
+CMA = CmaEmitters(X0, 0.5, num_emitters=2, batch_size=6)
+LINE = Variation(X0, 0.1, line_sigma=0.5, batch_size=5)
+MIXTURE = Mixture([CMA, LINE])
+KEY = jax.random.key(3)
+ELITES = jax.random.normal(jax.random.key(1), (10, 4))
+
+
+def test_a_batch_is_the_batches_of_the_parts():
+    state = MIXTURE.init()
+    proposal = MIXTURE.ask(state, ELITES, key=KEY)
+    first, second = jax.random.split(KEY)
+    alone = CMA.ask(CMA.init(), ELITES[:0], key=first), LINE.ask(None, ELITES, key=second)
+    expected = np.concatenate([part.solutions for part in alone])
+    np.testing.assert_array_equal(proposal.solutions, expected)
+    assert len(proposal.solutions) == MIXTURE.num_solutions == 17
+    assert MIXTURE.num_elites_to_ask == 10
+    assert MIXTURE.num_elites_to_adapt == 2
+
+
+def told(rows: slice = slice(None)) -> Feedback:
+    values = jnp.sin(jnp.arange(17.0))
+    improved, filled = values > 0, values > 0.5
+    valid = jnp.arange(17) != 4
+    everything = values, improved, jnp.abs(values), filled, valid
+    return Feedback(*(array[rows] for array in everything), jnp.asarray(1))
+
+
+def test_every_part_learns_from_its_own_rows():
+    state = MIXTURE.init()
+    proposal = MIXTURE.ask(state, ELITES, key=KEY)
+    after = MIXTURE.adapt(state, proposal, told(), ELITES[:2])
+    own = Proposal(proposal.solutions[:12], proposal.memory[0])
+    alone = CMA.adapt(CMA.init(), own, told(slice(12)), ELITES[:2])
+    assert_same_bits(after.parts[0], alone)
+    improved, filled = np.asarray(told().improved), np.asarray(told().filled)
+    assert after.improved.tolist() == [improved[:12].sum(), improved[12:].sum()]
+    assert after.filled.tolist() == [filled[:12].sum(), filled[12:].sum()]
+    again = MIXTURE.adapt(after, proposal, told(), ELITES[:2])
+    assert again.improved.tolist() == [2 * n for n in after.improved.tolist()]
+
+
+def search_of(discount) -> gloam.Algorithm:
+    archive = gloam.GridArchive((8, 8), -1, 1)
+    pieces = {
+        "model": gloam.discounts.DiscountModel(archive.lower, archive.upper, num_init_points=16),
+        "thresholds": gloam.discounts.Thresholds(archive.num_cells),
+        "none": gloam.discounts.NoDiscount(),
+    }
+    return gloam.Algorithm(MIXTURE, archive, pieces[discount])
+
+
+def evaluate(x):
+    return 1 - (x**2).sum(axis=1), x[:, :2]
+
+
+@pytest.mark.parametrize("discount", ["model", "thresholds", "none"])
+def test_every_discount_searches_with_it(discount):
+    result = gloam.run(evaluate, search_of(discount), 3, log_every=1, progress=False)
+    rows = result.metrics
+    kinds = ["cmaemitters", "variation"]
+    # Each filled cell was filled by at least one row of a part.
+    filled = rows[[f"filled_{kind}" for kind in kinds]].sum(axis=1)
+    assert (filled >= rows["coverage"] * 64).all()
+    improved = rows[[f"improved_{kind}" for kind in kinds]].sum(axis=1)
+    assert (improved >= filled).all()
+    assert (rows["restarts"] == rows["restarts_cmaemitters"]).all()
+
+
+def test_a_run_is_resumed_to_the_same_bits(tmp_path):
+    domain = gloam.domains.LinearProjection(2, solution_dim=4)
+    algorithm = gloam.Algorithm(MIXTURE, domain.archive(), gloam.discounts.NoDiscount())
+    whole = gloam.run(domain, algorithm, 5, progress=False)
+    gloam.run(domain, algorithm, 2, run_dir=tmp_path, progress=False)
+    resumed = gloam.resume(tmp_path, iterations=5, progress=False)
+    assert_same_bits(resumed.elites, whole.elites)
+
+
+def test_parts_of_one_kind_are_numbered():
+    assert Mixture([LINE, CMA, LINE]).names == ["variation_1", "cmaemitters", "variation_2"]
+
+
+def test_wrong_parts_are_refused():
+    with refused("parts: expected emitters"):
+        Mixture([])
+    with refused("parts: expected Emitter"):
+        Mixture([CMA, 3])
+    with refused("parts: expected emitters of solutions of one size, got sizes [4, 3]"):
+        Mixture([CMA, Variation(np.zeros(3), 0.1)])
