@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -44,14 +44,16 @@ class LsiCheck:
     """Folder with the landscapes."""
     items: int = NUM_LANDSCAPES
     """Number of landscapes to use, drawn at random from a larger folder."""
+    half: Literal["float16", "bfloat16"] | None = None
+    """Half precision for StyleGAN3's layers of high resolution and for CLIP. Default: float32."""
     time: bool = True
     """Measure the time of a few images and iterations, if all files are there."""
 
     def __call__(self) -> None:
         """Check all files, then measure."""
         readers: dict[str, tuple[Callable[[Path], Any], Callable[[Any], str]]] = {
-            "stylegan": (read_generator, described_generator),
-            "clip": (read_embedder, _described_embedder),
+            "stylegan": (lambda path: read_generator(path, self.half), described_generator),
+            "clip": (lambda path: read_embedder(path, self.half), _described_embedder),
             "landscapes": (self._read_landscapes, _described_landscapes),
         }
         found = {name: self._checked(name, *both) for name, both in readers.items()}
@@ -92,7 +94,8 @@ def described_generator(generator: StyleGAN3) -> str:
     kind = "R" if settings.use_radial_filters else "T"
     return (
         f"configuration {kind}, images of {width} x {height} pixels, {generator.num_ws} style "
-        f"layers, latents of {generator.w_dim} numbers, {_millions(generator)} parameters"
+        f"layers, latents of {generator.w_dim} numbers, {_millions(generator.tensors())} numbers "
+        "in all"
     )
 
 
@@ -100,7 +103,7 @@ def _described_embedder(embedder: CLIP) -> str:
     size, patch = embedder.image_size, embedder.vision.patches.shape[-1]
     return (
         f"images of {size} x {size} pixels in patches of {patch}, embeddings of "
-        f"{embedder.embedding_dim} numbers, {_millions(embedder)} parameters"
+        f"{embedder.embedding_dim} numbers, {_millions(embedder)} numbers in all"
     )
 
 
@@ -121,7 +124,8 @@ def _millions(model: Any) -> str:
 def _print_times(generator: StyleGAN3, embedder: CLIP, num_landscapes: int) -> None:
     times = measure_times(generator, embedder, num_landscapes)
     whole = times.run(_ITERATIONS, num_landscapes)
-    print(f"Time on this machine ({default_device().device_kind}), float32, without compilation:")
+    device, precision = default_device().device_kind, generator.half or "float32"
+    print(f"Time on this machine ({device}, {precision}), without compilation:")
     rows = {
         "one image and its embedding": times.image,
         f"one iteration of DMS ({times.batch_size} images)": times.iteration,

@@ -22,9 +22,9 @@ class LsiConvert:
     Example: gloam lsi convert stylegan3-t-ffhqu-256x256.pkl stylegan3.safetensors
     """
 
-    pickle: Annotated[Path, tyro.conf.Positional]
+    pickle: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="NETWORK.pkl")]
     """Network pickle of NVIDIA's StyleGAN3, as downloaded."""
-    safetensors: Annotated[Path, tyro.conf.Positional]
+    safetensors: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT.safetensors")]
     """File to write. It must not exist."""
 
     def __call__(self) -> None:

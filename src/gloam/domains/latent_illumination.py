@@ -193,7 +193,7 @@ def image_embedding(embedder: Embedder) -> Callable[[np.ndarray], np.ndarray]:
     """A function that embeds batches of byte images, for datasets."""
 
     def embed(images: np.ndarray) -> np.ndarray:
-        return np.asarray(_embedded(embedder, images))
+        return np.asarray(_embedded(embedder, jnp.asarray(images)))
 
     return embed
 
