@@ -44,7 +44,7 @@ ALLOWED = {
     # Figures come from run folders: what reads them is allowed, what runs searches is not.
     "plots": _CORE | {"datasets", "formats"},
     "gallery": _CORE | {"datasets", "formats", "plots"},
-    "experiments": _CORE | {"domains", "datasets", "formats", "drivers", "plots"},
+    "experiments": _CORE | {"domains", "datasets", "generators", "formats", "drivers", "plots"},
     "peers": _CORE | {"domains", "drivers", "experiments"},
     "interop": _CORE | {"drivers"},
     "explorer": _CORE | {"domains", "datasets", "formats", "plots", "experiments"},

@@ -104,7 +104,14 @@ def test_errors_are_one_line_and_exit_2(arguments, message, tmp_path, capsys):
 
 
 COMMANDS = ("demo", "new", "fill", "gallery", "datasets", "resume", "plot", "paper", "bench")
-COMMANDS += ("report", *(f"run {name} lp" for name in ALGORITHMS), "run dms arm")
+COMMANDS += (
+    "report",
+    "lsi convert",
+    "lsi check",
+    "lsi run",
+    *(f"run {name} lp" for name in ALGORITHMS),
+    "run dms arm",
+)
 
 
 def help_text(command, capsys):

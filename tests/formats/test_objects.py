@@ -114,6 +114,27 @@ class Own(eqx.Module):
     weight: jax.Array
 
 
+class Inner(eqx.Module):
+    precision: str | None = eqx.field(static=True)
+    path: str = eqx.field(static=True, default="", metadata={"compared": False})
+
+
+class Outer(eqx.Module):
+    parts: list[Inner]
+    size: int = eqx.field(static=True, default=3)
+
+
+def test_plain_static_values_of_own_objects_are_compared_except_paths():
+    def content(*arguments, size=3, **options):
+        return objects.encode(Outer([Inner(None), Inner(*arguments, **options)], size), {})
+
+    one = content("float16")
+    assert objects.differences(one, content("float16", path="elsewhere"), "domain") == []
+    for other in (content("bfloat16"), content(None), content("float16", size=4)):
+        (difference,) = objects.differences(one, other, "domain")
+        assert difference.place == "the data in domain"
+
+
 def test_the_users_own_objects_are_foreign_and_compared_by_their_data():
     one, same, other = (objects.encode(Own(jnp.full(2, x)), {}) for x in (1.0, 1.0, 2.0))
     with pytest.raises(gloam.ForeignError, match="Own"):

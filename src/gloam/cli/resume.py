@@ -30,6 +30,7 @@ class Resume:
             raise ValueError(
                 f"The run in '{self.run}' uses your own function or classes, which the run folder "
                 "does not contain. If `gloam fill` started it, continue it with: gloam fill ... "
-                f"--out {self.run} --resume. If your own program started it, continue it there."
+                f"--out {self.run} --resume. If `gloam lsi run` started it, repeat that command. "
+                "If your own program started it, continue it there."
             ) from error
         print_metrics(result)
