@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import numpy as np
 from convert import torch_state
-from efficientnet import EfficientNet, blocks, folded
+from efficientnet import EfficientNet, all_blocks, folded
 from mobile_stylegan import MobileStyleGAN
 from openvino_ir import read_graph
 
@@ -128,10 +128,10 @@ def check_embedder(weights: Path) -> dict[str, float]:
     with torch.no_grad():
         head = model.extract_features((torch.from_numpy(images) - mean) / std)
     found = eqx.filter_jit(EfficientNet(folded(state)))(images)
-    wanted = [*(kept[place] for place in range(len(blocks()))), head]
+    wanted = [*(kept[place] for place in range(len(all_blocks()))), head]
     differences = {}
     for place, (got, want) in enumerate(zip(found[1:], wanted, strict=True)):
-        name = "head" if place == len(blocks()) else f"block {place}"
+        name = "head" if place == len(all_blocks()) else f"block {place}"
         scale = float(want.abs().max())
         differences[f"EfficientNet: {name}"] = _difference(got, want.numpy()) / scale
     return differences

@@ -13,7 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from efficientnet import folded
+from efficientnet import folded, tensor_shapes
+from embedder import NUM_BLOCKS
 from mobile_stylegan import save
 from openvino_ir import read_graph
 
@@ -46,9 +47,13 @@ def convert_faces(folder: Path, path: Path) -> None:
 
 
 def convert_embedder(weights: Path, path: Path) -> None:
-    """Write the kernels of EfficientNet-Lite0, with its normalisations folded into them."""
+    """Write the blocks of EfficientNet-Lite0 that the embedder uses.
+
+    The normalisations are folded into the kernels.
+    """
     tensors = folded(torch_state(weights))
-    write_tensors(path, {name: array.astype(np.float16) for name, array in tensors.items()}, {})
+    used = {name: tensors[name].astype(np.float16) for name in tensor_shapes(NUM_BLOCKS)}
+    write_tensors(path, used, {})
 
 
 def torch_state(path: Path) -> dict[str, np.ndarray]:

@@ -40,8 +40,8 @@ _STAGES = (
 )
 
 
-def blocks() -> list[Block]:
-    """All blocks, in order."""
+def all_blocks() -> list[Block]:
+    """The blocks of the whole network, in order."""
     found, inputs = [], _STEM
     for repeats, kernel, stride, widening, outputs in _STAGES:
         for place in range(repeats):
@@ -55,21 +55,24 @@ class EfficientNet(eqx.Module):
 
     Args:
         tensors: Kernels ``<layer>.weight`` and offsets ``<layer>.bias``, as `folded` makes them.
+        num_blocks: Number of blocks to compute; the head follows only after all 16.
     """
 
     tensors: dict[str, Array]
+    num_blocks: int = eqx.field(static=True)
 
-    def __init__(self, tensors: Mapping[str, np.ndarray]):
-        shapes = tensor_shapes()
+    def __init__(self, tensors: Mapping[str, np.ndarray], num_blocks: int = 16):
+        self.num_blocks = num_blocks
+        shapes = tensor_shapes(num_blocks)
         check_shapes("EfficientNet", shapes, tensors, _FIX)
         self.tensors = {name: jnp.asarray(tensors[name], jnp.float32) for name in shapes}
 
     def __call__(self, images: Float[Array, "n 3 height width"]) -> list[Array]:
-        """Activations of images with values in [0, 1]: of the stem, each block, and the head."""
+        """Activations of images with values in [0, 1]: of the stem, the blocks and the head."""
         mean, std = (jnp.array(values)[:, None, None] for values in (_MEAN, _STD))
         x = self._layer("stem", (images - mean) / std, stride=2)
         found = [x]
-        for place, block in enumerate(blocks()):
+        for place, block in enumerate(all_blocks()[: self.num_blocks]):
             before, name = x, f"blocks.{place}"
             if block.widening > 1:
                 x = self._layer(f"{name}.expand", x)
@@ -78,7 +81,7 @@ class EfficientNet(eqx.Module):
             if block.stride == 1 and block.inputs == block.outputs:
                 x = x + before
             found.append(x)
-        return [*found, self._layer("head", x)]
+        return [*found, self._layer("head", x)] if "head.weight" in self.tensors else found
 
     def _layer(self, name: str, x: Array, *, stride: int = 1, activated: bool = True) -> Array:
         """A convolution that covers the image as TensorFlow does ("SAME"), and its ReLU6."""
@@ -100,10 +103,12 @@ def _pads(side: int, kernel: int, stride: int) -> tuple[int, int]:
     return total // 2, total - total // 2
 
 
-def tensor_shapes() -> dict[str, tuple[int, ...]]:
-    """Shape of every tensor of the network, by name."""
-    kernels: dict[str, tuple[int, int, int]] = {"stem": (_STEM, 3, 3), "head": (1280, 320, 1)}
-    for place, block in enumerate(blocks()):
+def tensor_shapes(num_blocks: int = 16) -> dict[str, tuple[int, ...]]:
+    """Shape of every tensor of the network's first blocks, by name."""
+    kernels: dict[str, tuple[int, int, int]] = {"stem": (_STEM, 3, 3)}
+    if num_blocks == len(all_blocks()):
+        kernels["head"] = (1280, 320, 1)
+    for place, block in enumerate(all_blocks()[:num_blocks]):
         wide = block.inputs * block.widening
         if block.widening > 1:
             kernels[f"blocks.{place}.expand"] = (wide, block.inputs, 1)
@@ -122,7 +127,7 @@ def folded(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     Each normalisation by fixed statistics is part of the convolution before it.
     """
     layers = {"stem": ("_conv_stem", "_bn0"), "head": ("_conv_head", "_bn1")}
-    for place, block in enumerate(blocks()):
+    for place, block in enumerate(all_blocks()):
         names = [("depthwise", "_depthwise_conv", "_bn1"), ("project", "_project_conv", "_bn2")]
         if block.widening > 1:
             names.append(("expand", "_expand_conv", "_bn0"))

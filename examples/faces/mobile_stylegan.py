@@ -30,6 +30,7 @@ class MobileStyleGAN(Generator):
         synthesis: Network from latents to images of 1024 x 1024.
         mean: Mean latent.
         resolution: Height and width of the images: 1024, or less by averaging squares of pixels.
+        half: Whether the synthesis network computes in float16, twice as fast on a GPU.
     """
 
     mapping: Graph
@@ -37,15 +38,27 @@ class MobileStyleGAN(Generator):
     mean: Float[Array, " w"]
     resolution: int = eqx.field(static=True)
 
-    def __init__(self, mapping: Graph, synthesis: Graph, mean: Array, resolution: int = 256):
+    def __init__(
+        self,
+        mapping: Graph,
+        synthesis: Graph,
+        mean: Array,
+        resolution: int = 256,
+        *,
+        half: bool = False,
+    ):
         fits = resolution in [_FULL >> halvings for halvings in range(8)]
         checks.expect(fits, "resolution", "1024 or 1024 divided by 2, 4, ..., 128", resolution)
+        if half:
+            synthesis = jax.tree.map(lambda array: array.astype(jnp.float16), synthesis)
         self.mapping, self.synthesis, self.mean = mapping, synthesis, jnp.asarray(mean)
         self.resolution = resolution
 
     @staticmethod
-    def load(path: str | os.PathLike, resolution: int = 256) -> "MobileStyleGAN":
-        """Read a file that `save` wrote."""
+    def load(
+        path: str | os.PathLike, resolution: int = 256, *, half: bool = False
+    ) -> "MobileStyleGAN":
+        """Read a file that `save` wrote; other arguments as in the class."""
         arrays, texts = read_tensors("faces", path)
         for name in ("mapping", "synthesis"):
             checks.expect(name in texts, "faces", f"a graph '{name}'", sorted(texts), _FIX)
@@ -53,7 +66,7 @@ class MobileStyleGAN(Generator):
         mapping, synthesis = (
             Graph(texts[name].encode(), _part(arrays, name)) for name in ("mapping", "synthesis")
         )
-        return MobileStyleGAN(mapping, synthesis, arrays["mean"], resolution)
+        return MobileStyleGAN(mapping, synthesis, arrays["mean"], resolution, half=half)
 
     @property
     def z_dim(self) -> int:
@@ -90,13 +103,16 @@ class MobileStyleGAN(Generator):
     def images(self, w: Float[Array, "n w"]) -> Float[Array, "n channels height width"]:
         """Images of latents, with values in [-1, 1]."""
         if self.resolution == _FULL:
-            (images,) = self.synthesis({"style": w}, (_IMAGE,))
-            return jnp.clip(images, -1, 1)
+            return jnp.clip(self._output(w, _IMAGE), -1, 1)
         # The low band is twice the mean of squares of 2 x 2 pixels.
-        (band,) = self.synthesis({"style": w}, (_LOW_BAND,))
         size, side = self.resolution, _HALF // self.resolution
-        squares = (0.5 * band).reshape(-1, 3, size, side, size, side)
+        squares = (0.5 * self._output(w, _LOW_BAND)).reshape(-1, 3, size, side, size, side)
         return jnp.clip(squares.mean(axis=(3, 5)), -1, 1)
+
+    def _output(self, w: Array, output: tuple[str, int]) -> Array:
+        dtype = next(iter(self.synthesis.constants.values())).dtype
+        (found,) = self.synthesis({"style": w.astype(dtype)}, (output,))
+        return found.astype(jnp.float32)
 
 
 def save(
