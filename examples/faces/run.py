@@ -5,6 +5,7 @@
 Needs the files that `convert.py` writes, and pictures: a folder ``landscapes`` of image files and
 ``landscapes_crops64.npz`` with an array ``images``. There is no text model, so the prompt of the
 paper's objective is left out: a face has to fit its landscape, and to stay near the mean face.
+"Fits" is about colour, light and texture, see `embedder.py`.
 """
 
 import argparse
@@ -26,8 +27,9 @@ from gloam.gallery import gallery, page
 from gloam.generators.tensor_files import read_tensors
 from gloam.plots import style
 
-_TITLE = "Faces of MobileStyleGAN for {count} {name}, by colour and light (no text prompt)"
+_TITLE = "A face for each of {count} {name}, by colour and light"
 _TRUNCATION = 0.7
+_PAPER_FREE_NORM = 0.35
 _PAIRS_ON_PAGE = 300
 
 
@@ -54,8 +56,9 @@ def _options() -> argparse.Namespace:
     options.add_argument("--iterations", type=int, default=1000)
     options.add_argument("--seeds", type=int, default=1, help="number of seeds")
     options.add_argument("--emitters", type=int, default=5)
-    options.add_argument("--sigma0", type=float, default=0.2)
+    options.add_argument("--sigma0", type=float, default=0.3)
     options.add_argument("--restart", type=int, default=50, help="iterations to a restart")
+    options.add_argument("--free-norm", type=float, default=0.6, help="paper: 0.35")
     options.add_argument("--resolution", type=int, default=256)
     options.add_argument("--half", action="store_true", help="compute images in float16")
     options.add_argument("--chunk", type=int, default=36, help="images made at once")
@@ -107,6 +110,10 @@ def fill(
         chunk=given.chunk,
         name=f"faces-{name}",
     )
+    # Without a prompt nothing but this term holds faces together. Of this generator, whose images
+    # are good up to a truncation of 0.7, 0.35 of the mean norm would leave little more than one face.
+    free_norm = domain.free_norm * given.free_norm / _PAPER_FREE_NORM
+    domain = eqx.tree_at(lambda domain: domain.free_norm, domain, free_norm)
     restart = gloam.emitters.RestartEvery(given.restart)
     algorithm = gloam.DMS(
         domain.archive(),
