@@ -110,8 +110,8 @@ def fill(
         chunk=given.chunk,
         name=f"faces-{name}",
     )
-    # Without a prompt nothing but this term holds faces together. Of this generator, whose images
-    # are good up to a truncation of 0.7, 0.35 of the mean norm would leave little more than one face.
+    # This generator's images are good up to a truncation of about 0.7. Within the paper's 0.35 of
+    # the mean norm, and without a prompt, most faces would look like the mean face.
     free_norm = domain.free_norm * given.free_norm / _PAPER_FREE_NORM
     domain = eqx.tree_at(lambda domain: domain.free_norm, domain, free_norm)
     restart = gloam.emitters.RestartEvery(given.restart)
