@@ -187,7 +187,7 @@ def test_a_search_ends_in_galleries(weights, tmp_path, monkeypatch, capsys):
     options |= {"datasets": "landscapes", "iterations": 2, "emitters": 1, "resolution": 16}
     options |= {"chunk": 4, "samples": 8, "sigma0": 0.5, "seeds": 2}
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    monkeypatch.setattr(sys, "argv", ["run.py", *words])
+    monkeypatch.setattr(sys, "argv", ["run.py", "--half", *words])
     run.main()
     printed = capsys.readouterr().out
     assert "landscapes, seed 1: QD score" in printed
