@@ -1,6 +1,7 @@
 """Time of one iteration of latent space illumination, with random weights of the paper's sizes.
 
-    python benchmarks/latent_illumination.py [--half bfloat16] [--chunk 36] [--layers]
+    python benchmarks/latent_illumination.py [--half bfloat16] [--chunk 36]
+    python benchmarks/latent_illumination.py --half bfloat16 --layers
 
 A StyleGAN3 of 256 x 256 (configuration T), a CLIP of the size of ViT-B/32, 10,000 cells and the
 paper's DMS: one emitter of 36 latents. Weights are random: the time does not depend on them. The
@@ -94,10 +95,16 @@ def main() -> None:
     parser.add_argument("--half", choices=["float16", "bfloat16"], help="precision of both models")
     parser.add_argument("--chunk", type=int, default=12, help="images at once (12)")
     parser.add_argument("--iterations", type=int, default=80, help="timed iterations (80)")
-    parser.add_argument("--layers", action="store_true", help="time every layer of StyleGAN3, too")
+    parser.add_argument(
+        "--layers", action="store_true", help="time the layers of StyleGAN3 instead"
+    )
     options = parser.parse_args()
     settings = StyleGAN3Settings(img_resolution=256, channel_base=16384)
     generator = StyleGAN3.random(settings, half=options.half, key=jax.random.key(0))
+    if options.layers:
+        print("| layer | ms | convolution alone, ms |\n|---|---|---|")
+        layers(generator)
+        return
     embedder = random_clip(options.half)
     cells = np.random.default_rng(1).standard_normal((NUM_CELLS, embedder.embedding_dim))
     prompt = np.ones(embedder.embedding_dim)
@@ -115,9 +122,6 @@ def main() -> None:
     print(f"embeddings {1000 * seconds(embed, embedder, made):.1f} ms", flush=True)
     print(f"arithmetic of {BATCH_SIZE} images: ", end="")
     print(f"{BATCH_SIZE * arithmetic(generator.images, w[:1]) / 1000:.2f} TFLOP", flush=True)
-    if options.layers:
-        print("| layer | ms | convolution alone, ms |\n|---|---|---|")
-        layers(generator)
 
 
 if __name__ == "__main__":
