@@ -10,8 +10,8 @@ from gloam.experiments.presets import ALGORITHMS, paper_algorithm
 
 _CMA = {"num_emitters": 5, "restart": RestartEvery(25)}
 
-# By algorithm: what the constructor takes besides archive and x0. Each is the best of five to ten
-# settings that were tried with one seed and 1,000 iterations (DMS: 3,000).
+# By algorithm: what the constructor takes besides archive and x0. How they were chosen:
+# docs/results/README.md.
 LATENT_DIGITS: dict[str, dict[str, Any]] = {
     "dms": {**_CMA, "sigma0": 0.5, "alpha": 0.01},
     "cma-mae": {**_CMA, "sigma0": 1.0, "alpha": 0.1},
