@@ -23,6 +23,7 @@ from gloam.discounts.networks.from_torch import (
 from gloam.formats import objects
 from gloam.formats.conformity import conforms
 from gloam.formats.registry import REGISTRY
+from tests.helpers import small_decoder
 
 GRID = gloam.GridArchive(
     (3, 4), (-1, 0), (1, 5), f_min=-2.0, fields={"n": jax.ShapeDtypeStruct((2,), jnp.int32)}
@@ -74,6 +75,9 @@ EXAMPLES = [
     gloam.MAPElitesLine(GRID, np.zeros(3), 0.5),
     gloam.domains.Arm(7),
     gloam.domains.LinearProjection(10, "rastrigin", solution_dim=20),
+    gloam.domains.LatentDigits(
+        np.tile(IMAGES, (1, 2, 2)), small_decoder(), x0=np.ones(3), name="mine"
+    ),
     gloam.domains.Triangles(IMAGES, num_triangles=3, canvas=(4, 4), name="mine", seed=3),
 ]
 

@@ -8,7 +8,7 @@ import tyro
 
 from gloam.cli.metrics_table import print_metrics
 from gloam.drivers import resume
-from gloam.formats import ForeignError
+from gloam.formats import ForeignError, RunFolder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,3 +34,5 @@ class Resume:
                 "If your own program started it, continue it there."
             ) from error
         print_metrics(result)
+        if RunFolder(self.run).read_config().dataset is not None:
+            print(f"To show solutions beside their items: gloam gallery {self.run}")
