@@ -79,6 +79,6 @@ def test_models_of_the_users_own_run_as_the_generators_page_has_them():
     names: dict = {"gloam": gloam}
     for block in blocks:
         exec(compile(block, "generators.md", "exec"), names)
-    decoder = names["Decoder"](jax.random.normal(jax.random.key(0), (8, 3 * 32 * 32)))
+    decoder = names["LinearDecoder"](jax.random.normal(jax.random.key(0), (8, 3 * 32 * 32)))
     assert decoder.images(decoder.map(jnp.ones((2, 8)))).shape == (2, 3, 32, 32)
     assert len(names["result"].elites) > 0
