@@ -2,6 +2,7 @@
 
 import builtins
 import os
+import re
 import resource
 import shutil
 import warnings
@@ -141,9 +142,9 @@ def test_a_foreign_newest_file_is_named_and_the_one_before_it_used(tmp_path):
     newest = folder.path / "checkpoint" / "0000006.npz"
     for reason, source in foreign_files(folder, tmp_path).items():
         shutil.copy(source, newest)
-        with pytest.warns(UserWarning) as told:
+        with pytest.warns(UserWarning, match=re.escape(reason)) as told:
             assert_is(folder.read_checkpoint(state_at(0)), 4)
-        assert [reason in str(one.message) or str(one.message) for one in told] == [True]
+        assert len(told) == 1
 
 
 def test_without_a_whole_checkpoint_the_newest_is_named(tmp_path):
@@ -302,9 +303,7 @@ def test_a_damaged_row_is_named_and_the_others_survive_a_resume(tmp_path):
         assert 3 <= len(table) < 6
         kept = rows_to(6).set_index("iteration").loc[table["iteration"]].reset_index()
         pd.testing.assert_frame_equal(table, kept[table.columns])
-    with pytest.warns(
-        UserWarning, match=r"of the 6 rows up to iteration 6 are lost .*metrics\.log"
-    ):
+    with pytest.warns(UserWarning, match=r"of the 6 rows up to .* lost .*metrics\.log"):
         assert resumed(folder) == 6
     pd.testing.assert_frame_equal(folder.read_metrics(), table)
 
