@@ -91,9 +91,8 @@ def run(cells: int, measures: int, seconds: float) -> None:
         return evaluate(solutions)
 
     gloam.RunFolder.write_checkpoint = timed
-    with tempfile.TemporaryDirectory(dir=".") as path:
-        with contextlib.suppress(TimeoutError):
-            gloam.optimize(until_late, algorithm, 10**6, run_dir=path, progress=False)
+    with tempfile.TemporaryDirectory(dir=".") as path, contextlib.suppress(TimeoutError):
+        gloam.optimize(until_late, algorithm, 10**6, run_dir=path, progress=False)
     total = time.perf_counter() - began
     by_time = spent[:-1]  # the last was written because the run was stopped
     print(

@@ -186,21 +186,6 @@ def start_endless_run(tmp_path):
     return process, out
 
 
-def test_a_killed_run_resumes_to_the_same_bits(tmp_path):
-    process, out = start_endless_run(tmp_path)
-    time.sleep(0.5)  # somewhere in the middle of its work
-    process.kill()
-    process.communicate()
-    reached = int(gloam.RunFolder(out).read_metrics()["iteration"].max())
-    resumed = gloam.resume(out, iterations=reached + 60, progress=False)
-    domain, algorithm = domain_and_algorithm()
-    whole = gloam.run(domain, algorithm, seeds=[1, 2], iterations=reached + 60, progress=False)
-    for one, other in zip(
-        list(whole.elites_by_seed.values()), list(resumed.elites_by_seed.values()), strict=True
-    ):
-        assert_same_bits(one, other)
-
-
 def test_ctrl_c_leaves_a_folder_that_resumes(tmp_path):
     process, out = start_endless_run(tmp_path)
     process.send_signal(signal.SIGINT)

@@ -64,7 +64,7 @@ def _metrics_before(checkpoint: Checkpoint | None, folder: RunFolder) -> "pd.Dat
     table, errors = folder.read_whole_metrics()
     iteration = checkpoint.iteration if checkpoint else 0
     if len(table):
-        table = table[table["iteration"] <= iteration]
+        table = table.loc[table["iteration"] <= iteration]
     expected = checkpoint.num_rows if checkpoint else 0
     num_lost = (1 if errors else 0) if expected is None else expected - len(table)
     if num_lost > 0:

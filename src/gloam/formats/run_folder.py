@@ -242,7 +242,9 @@ class RunFolder:
         seed = config.seeds[0] if seed is None else seed
         fix = f"The run has the seeds {list(config.seeds)}."
         checks.expect(seed in config.seeds, "seed", "a seed of the run", seed, fix)
-        archive = archive or self.read_part("algorithm").archive
+        if archive is None:
+            archive = self.read_part("algorithm").archive
+        assert archive is not None
         return self._archives.read(archive, seed=seed, config=config)
 
     def write_snapshot(self, iteration: int, arrays: dict[str, np.ndarray]) -> None:
