@@ -64,11 +64,11 @@ class Subject:
         (work / "program.py").write_text(_PROGRAM)
         (work / "mine.py").write_text(_USER_CODE)
         # Processes that are killed all the time should not compile all the time.
-        self._environment = os.environ | {
+        self._environment = {
             "JAX_COMPILATION_CACHE_DIR": str(work / "cache"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-        }
+        } | os.environ
         items = np.random.default_rng(0).uniform(-1, 1, (60, 2))
         np.save(work / "items.npy", items.astype(np.float32))
 

@@ -57,7 +57,7 @@ def test_finished_cells_are_not_run_again(study, monkeypatch):
     )
     main([*command, "--no-figures"])
     assert before == {path: path.stat().st_mtime_ns for path in out.rglob("checkpoint/*.npz")}
-    assert len(before) == 2
+    assert len({path.parent for path in before}) == 2
 
 
 def test_a_longer_study_continues_its_cells(study, tmp_path):
