@@ -165,6 +165,7 @@ OTHERS = {
             "log_every": 2,
             "checkpoint_every": 2,
             "checkpoint_seconds": 60.0,
+            "keep_checkpoints": 2,
             "snapshots": (1,),
         },
     ),

@@ -66,9 +66,11 @@ class Fill:
     log_every: int = 50
     """Number of iterations between two rows of metrics."""
     checkpoint_seconds: float = 60.0
-    """Maximum number of seconds between two checkpoints."""
+    """Number of seconds between two checkpoints; more if they would take over 3% of the time."""
     checkpoint_every: int | None = None
     """Number of iterations between two checkpoints, in addition to --checkpoint-seconds."""
+    keep_checkpoints: int = 2
+    """Number of checkpoints to keep. If the newest is damaged, the one before it is used."""
     resume: bool = False
     """Continue the run in the run folder."""
     quiet: bool = False
@@ -122,6 +124,7 @@ class Fill:
                 progress=not self.quiet,
                 log_every=self.log_every,
                 checkpoint_every=self.checkpoint_every,
+                keep_checkpoints=self.keep_checkpoints,
                 checkpoint_seconds=self.checkpoint_seconds,
             )
         except Interrupted as stopped:

@@ -67,7 +67,7 @@ class LsiRun:
     log_every: int = 50
     """Number of iterations between two rows of metrics."""
     checkpoint_seconds: float = 60.0
-    """Maximum number of seconds between two checkpoints."""
+    """Number of seconds between two checkpoints; more if they would take over 3% of the time."""
     checkpoint_every: int | None = None
     """Number of iterations between two checkpoints, in addition to --checkpoint-seconds."""
     quiet: bool = False

@@ -32,9 +32,11 @@ class Run:
     log_every: int = 50
     """Number of iterations between two rows of metrics."""
     checkpoint_seconds: float = 60.0
-    """Maximum number of seconds between two checkpoints."""
+    """Number of seconds between two checkpoints; more if they would take over 3% of the time."""
     checkpoint_every: int | None = None
     """Number of iterations between two checkpoints, in addition to --checkpoint-seconds."""
+    keep_checkpoints: int = 2
+    """Number of checkpoints to keep. If the newest is damaged, the one before it is used."""
     snapshots: tuple[int, ...] = ()
     """Iterations at which `gloam plot` shows the archive and the discount. Default: the last."""
     quiet: bool = False
@@ -60,6 +62,7 @@ class Run:
             log_every=self.log_every,
             checkpoint_seconds=self.checkpoint_seconds,
             checkpoint_every=self.checkpoint_every,
+            keep_checkpoints=self.keep_checkpoints,
             snapshots=self.snapshots or (iterations,),
             dataset=data,
             progress=not self.quiet,

@@ -16,9 +16,10 @@ from gloam.drivers.loop import Earlier, drive
 from gloam.drivers.options import OptionKeywords, RunOptions, shows_options
 from gloam.drivers.progress_bars import Display
 from gloam.drivers.python_driver import PythonDriver
+from gloam.drivers.restoring import restored
 from gloam.drivers.result import Result
 from gloam.formats import DamagedFileError, RunExistsError, RunFolder
-from gloam.formats.config import RunConfig, describe
+from gloam.formats.config import describe
 from gloam.formats.contents import dataset_arrays
 from gloam.formats.run_folder import dataset_digest
 
@@ -49,7 +50,10 @@ def run(
         resume: Continue the run in ``run_dir`` if there is one.
         log_every: Iterations between two rows of the metrics.
         checkpoint_every: Iterations between two checkpoints, besides those by time.
-        checkpoint_seconds: Longest time between two checkpoints.
+        checkpoint_seconds: Time between two checkpoints. It is longer where writing one takes more
+            than a thirtieth of it, so that checkpoints take about 3% of a run's time.
+        keep_checkpoints: Number of checkpoints that are kept. When the newest is damaged, the one
+            before it is used.
         snapshots: Iterations at which to keep what a picture of the discount function needs.
         dataset: The items that the archive's cells are (``dataset.archive()``), kept in the run
             folder for galleries.
@@ -97,8 +101,8 @@ def optimize(
         iterations: Number of iterations, in all.
         seeds: The seeds, or the number of seeds (then 0, 1, ...). In each iteration they are
             evaluated in turn, each seed's batch in a call of its own.
-        run_dir, resume, log_every, checkpoint_every, checkpoint_seconds, snapshots, dataset,
-            progress: As in `gloam.run`.
+        run_dir, resume, log_every, checkpoint_every, checkpoint_seconds, keep_checkpoints,
+            snapshots, dataset, progress: As in `gloam.run`.
 
     Returns:
         Elites and metrics of every seed.
@@ -200,7 +204,7 @@ def _conduct(
             folder.write_config(config, config_arrays)
             earlier = Earlier()
         elif options.resume:
-            earlier = _restore(driver, folder, config)
+            earlier = restored(driver, folder, config)
         else:
             raise RunExistsError(folder.path)
         if dataset is not None:
@@ -208,35 +212,6 @@ def _conduct(
         seconds = earlier.seconds + time.perf_counter() - began  # compiling counts
         earlier = dataclasses.replace(earlier, seconds=seconds)
         return drive(driver, options, folder, title, earlier)
-
-
-def _restore(driver: FusedDriver | PythonDriver, folder: RunFolder, config: RunConfig) -> Earlier:
-    """Continue the run in a folder. It is written to only after everything was read and fits."""
-    stored = folder.read_config()
-    differences = stored.differences(config)
-    if differences:
-        listed = "; ".join(differences[:5]) + ("; ..." if len(differences) > 5 else "")
-        raise ValueError(
-            f"The run in '{folder.path}' cannot be resumed with other settings or data: {listed}. "
-            "Resume it with the same ones, or start in another folder."
-        )
-    earlier = Earlier()
-    if folder.holds_checkpoint:
-        spent = []
-
-        def read(like: Any) -> Any:
-            state, seconds = folder.read_checkpoint(like)
-            spent.append(seconds)
-            return state
-
-        driver.restore(read)
-        earlier = Earlier(spent[0], folder.read_metrics())
-    else:  # it was stopped before its first checkpoint
-        driver.start()
-    if config.dataset is None:
-        config = dataclasses.replace(config, dataset=stored.dataset)
-    folder.write_plan(config)
-    return earlier
 
 
 def _dataset_arrays(dataset: Dataset, algorithm: Algorithm) -> dict[str, np.ndarray]:

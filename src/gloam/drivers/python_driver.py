@@ -92,7 +92,11 @@ class PythonDriver:
 
 
 def _stack(*leaves: Any) -> Any:
-    """One array of all seeds' arrays; on the host, where they are written from."""
+    """One array of all seeds' arrays; on the host, where they are written from.
+
+    That of one seed is not copied: it may be large.
+    """
     if jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
         return jnp.stack(leaves)
-    return np.stack([np.asarray(leaf) for leaf in leaves])
+    arrays = [np.asarray(leaf) for leaf in leaves]
+    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)

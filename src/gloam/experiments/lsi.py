@@ -221,6 +221,6 @@ def _read_start(path: Path) -> np.ndarray | None:
     if not path.is_file():
         return None
     try:
-        return read_arrays(path, kind="lsi start", fix="Delete it.", names=("x0",))[0]["x0"]
+        return read_arrays(path, kind="lsi start", fix="Delete it.")[0].get("x0")
     except DamagedFileError:  # it is chosen and written anew
         return None

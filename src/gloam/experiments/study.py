@@ -138,11 +138,12 @@ class Study:
 
     def finished(self, cell: Cell) -> bool:
         """True when every seed of the cell has run to its end."""
-        metrics = cell.metrics()
-        if not len(metrics):
-            return False
-        done = metrics[metrics["iteration"] >= self.iterations]
-        return set(range(self.num_seeds)) <= set(done["seed"])
+        done: set[int] = set()
+        for folder in cell.folders():
+            # The metrics are ahead of the state, and may be damaged.
+            if folder.holds_checkpoint and folder.read_checkpoint_iteration() >= self.iterations:
+                done |= set(folder.read_config().seeds)
+        return set(range(self.num_seeds)) <= done
 
     def write(self) -> None:
         """Remember the study in its folder.
