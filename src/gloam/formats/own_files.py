@@ -9,7 +9,7 @@ SNAPSHOT = re.compile(r"\d{7,10}\.npz")
 # What gloam writes into a run folder, by folder. Nothing else is ever removed or replaced there.
 _NAMES = {
     "": r"config\.(json|npz)|metrics\.parquet|archive(-\d+)?\.npz|dataset\.npz|gallery\.html"
-    r"|matches\.(csv|parquet)",
+    r"|matches\.(csv|parquet)|failures\.parquet",
     "checkpoint": r"state\.npz",
     "snapshots": SNAPSHOT.pattern,
     "figures": r"(curves|archive|discount|gallery)\.(png|pdf)",

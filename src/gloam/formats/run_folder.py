@@ -2,6 +2,7 @@
 
 config.json, config.npz    the algorithm, the domain and the settings of the run
 metrics.parquet            a row for each seed and logged iteration
+failures.parquet           evaluations that failed, where there are some
 archive.npz                the elites (archive-SEED.npz when there are several seeds)
 dataset.npz                the items that the cells are, where a dataset was given
 checkpoint/state.npz       everything needed to go on
@@ -31,6 +32,7 @@ from gloam.formats.config import RunConfig
 from gloam.formats.contents import dataset_arrays, dataset_from, elite_arrays, elites_from
 from gloam.formats.documents import is_document, read_document, write_document
 from gloam.formats.errors import DamagedFileError, ForeignError, RunExistsError
+from gloam.formats.failure_table import read_failures, write_failures
 from gloam.formats.lock import locked
 from gloam.formats.own_files import FOLDERS, SNAPSHOT, own_files
 from gloam.formats.states import state_arrays, state_from
@@ -199,6 +201,14 @@ class RunFolder:
         table, about = read_table(path, fix=fix)
         self._check_run(path, about, self.read_config())
         return table
+
+    def write_failures(self, table: "pd.DataFrame") -> None:
+        """Write the evaluations that failed."""
+        write_failures(self.path, table, run=self.read_config().identity)
+
+    def read_failures(self) -> "pd.DataFrame":
+        """Evaluations that failed: seed, iteration, row, kind, error, traceback and solution."""
+        return read_failures(self.path, run=self.read_config().identity)
 
     def write_checkpoint(self, state: Any, *, seconds: float) -> None:
         """Write the state of the search (the metrics first: see `gloam.drivers.loop`)."""
