@@ -1,5 +1,6 @@
 """Evaluation on a Dask cluster."""
 
+import contextlib
 import pickle
 import threading
 import time
@@ -34,8 +35,9 @@ class Dask:
         chunk: Number of solutions that are sent at a time. By default about 0.1 seconds of work,
             by the measured time.
         timeout: Longest time of one evaluation in seconds. A solution that takes longer has
-            failed, and its worker is restarted. A function of a batch has this time for each row
-            of its chunk; if a chunk takes longer, its rows are evaluated again one by one.
+            failed, and its worker is restarted after the batch. A function of a batch has this
+            time for each row of its chunk; if a chunk takes longer, its rows are evaluated again
+            one by one.
         retries: How often a solution is sent again after Dask gave it up. Dask itself moves it to
             another worker three times.
         retry_rows: As in `gloam.Processes`.
@@ -69,6 +71,7 @@ class Dask:
         self._cluster, self._pace = cluster, Pace(chunk)
         self._client: Any = None
         self._own: list[Any] = []
+        self._stuck: set[str] = set()
         self._function: tuple[Any, bytes] = (None, b"")
         self._depth = 0
 
@@ -97,6 +100,7 @@ class Dask:
             finally:
                 for future in under_way:
                     future.release()
+            self._restart_stuck_workers()
         return queue.result(form)
 
     def _submit(self, content: bytes, *arguments: Any) -> Any:
@@ -115,7 +119,8 @@ class Dask:
         """Futures that have finished; none after a while without."""
         wait = self._distributed.wait
         try:
-            done = wait(under_way, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED").done
+            with self._client.as_current():
+                done = wait(under_way, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED").done
         except TimeoutError:
             done = []
         except Exception as error:
@@ -148,19 +153,23 @@ class Dask:
             queue.put_back(missing[1:] if each_alone else [])
             error = f"the evaluation took longer than the time limit of {self.timeout:g} s"
             queue.lose(missing[:1] if each_alone else missing, "timeout", error)
-            self._restart(answer.stuck_worker)
+            self._stuck.add(answer.stuck_worker)
 
-    def _restart(self, address: str) -> None:
-        """Restart a worker that still runs an evaluation nobody waits for, and do not wait."""
-        client = self._client
+    def _restart_stuck_workers(self) -> None:
+        """Restart workers that still run evaluations nobody waits for, and do not wait for them.
+
+        Only between two batches: with a worker, the answers that it has not delivered are lost.
+        """
+        client, addresses = self._client, sorted(self._stuck)
+        self._stuck.clear()
 
         def restart() -> None:
-            try:
-                client.restart_workers([address], raise_for_error=False)
-            except Exception:  # it has no nanny, or is gone: the old thread runs to its end
-                return
+            # One that has no nanny cannot be restarted: the old thread runs to its end.
+            with contextlib.suppress(Exception):
+                client.restart_workers(addresses, raise_for_error=False)
 
-        threading.Thread(target=restart, daemon=True).start()
+        if addresses:
+            threading.Thread(target=restart, daemon=True).start()
 
     def _asked(self, question: Callable[[], Any]) -> Any:
         try:
