@@ -1,8 +1,6 @@
 """Evaluation on a Dask cluster."""
 
-import contextlib
 import pickle
-import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -13,7 +11,7 @@ import numpy as np
 from gloam import checks
 from gloam.evaluators.answers import AnswerForm
 from gloam.evaluators.blocks import PerSolution
-from gloam.evaluators.dask_task import ChunkAnswer, evaluated_chunk
+from gloam.evaluators.dask_task import ChunkAnswer, end_process, evaluated_chunk
 from gloam.evaluators.evaluated import Evaluated
 from gloam.evaluators.evaluator import EvaluatorError
 from gloam.evaluators.row_queue import Pace, RowQueue
@@ -146,30 +144,30 @@ class Dask:
             ) from error
         for block in answer.blocks:
             queue.put(rows, block)
-        if answer.stuck_worker is not None:
+        if answer.is_late:
             missing = rows[sum(block.num_rows for block in answer.blocks) :]
             # Rows of a function of one solution come one by one: the first that is missing hangs.
             each_alone = isinstance(function, PerSolution)
             queue.put_back(missing[1:] if each_alone else [])
             error = f"the evaluation took longer than the time limit of {self.timeout:g} s"
             queue.lose(missing[:1] if each_alone else missing, "timeout", error)
-            self._stuck.add(answer.stuck_worker)
+            if answer.restartable is not None:
+                self._stuck.add(answer.restartable)
 
     def _restart_stuck_workers(self) -> None:
         """Restart workers that still run evaluations nobody waits for, and do not wait for them.
 
-        Only between two batches: with a worker, the answers that it has not delivered are lost.
+        Only between two batches: with a worker, the answers that it has not delivered are lost. By
+        ending the process: `Client.restart_workers` waits for the threads that hang.
         """
-        client, addresses = self._client, sorted(self._stuck)
+        addresses = sorted(self._stuck)
         self._stuck.clear()
-
-        def restart() -> None:
-            # One that has no nanny cannot be restarted: the old thread runs to its end.
-            with contextlib.suppress(Exception):
-                client.restart_workers(addresses, raise_for_error=False)
-
         if addresses:
-            threading.Thread(target=restart, daemon=True).start()
+            self._asked(
+                lambda: self._client.run(
+                    end_process, workers=addresses, wait=False, on_error="ignore"
+                )
+            )
 
     def _asked(self, question: Callable[[], Any]) -> Any:
         try:
@@ -178,7 +176,9 @@ class Dask:
             raise self._lost(error) from error
 
     def _lost(self, reason: Any) -> EvaluatorError:
-        told = f"{type(reason).__name__}: {reason}" if isinstance(reason, Exception) else reason
+        told = reason
+        if isinstance(reason, Exception):  # its later lines list every chunk
+            told = f"{type(reason).__name__}: {reason}".split("\n")[0].rstrip(":")
         return EvaluatorError(
             f"Dask: expected a scheduler that answers, got none ({told}). Start a cluster again "
             "and resume the run: gloam.optimize(..., resume=True, evaluator=gloam.Dask(...))."
@@ -208,7 +208,7 @@ class Dask:
             try:
                 if cluster is None:
                     cluster = self._distributed.LocalCluster(
-                        threads_per_worker=1, dashboard_address=None
+                        threads_per_worker=1, dashboard_address=":0"
                     )
                     self._own.append(cluster)
                 if not isinstance(cluster, client):

@@ -1,6 +1,7 @@
 """What runs on a worker of a Dask cluster: the evaluation of one chunk within its time limit."""
 
 import functools
+import os
 import pickle
 import queue
 import threading
@@ -18,8 +19,10 @@ class ChunkAnswer(NamedTuple):
 
     blocks: list[Block]
     """Results; they end before the evaluation that passed its limit."""
-    stuck_worker: str | None
-    """Address of the worker on which an evaluation passed its limit and still runs."""
+    is_late: bool
+    """Whether an evaluation passed its limit. It still runs, in a thread nobody waits for."""
+    restartable: str | None
+    """Address of the worker, if a nanny starts it again when its process ends."""
 
 
 def evaluated_chunk(
@@ -34,9 +37,14 @@ def evaluated_chunk(
     solutions = solutions.view()
     solutions.flags.writeable = False  # as in the process of the search
     if timeout is None:
-        return ChunkAnswer(portable_blocks(function, solutions, form, retry_rows), None)
-    blocks, is_stuck = _within(timeout, function, solutions, form, retry_rows)
-    return ChunkAnswer(blocks, _own_address() if is_stuck else None)
+        return ChunkAnswer(portable_blocks(function, solutions, form, retry_rows), False, None)
+    blocks, is_late = _within(timeout, function, solutions, form, retry_rows)
+    return ChunkAnswer(blocks, is_late, _restartable() if is_late else None)
+
+
+async def end_process() -> None:
+    """End the process of a worker; its nanny starts another. Dask does not wait for coroutines."""
+    os._exit(1)
 
 
 @functools.lru_cache(maxsize=4)
@@ -69,7 +77,8 @@ def _within(
     return blocks, False
 
 
-def _own_address() -> str:
+def _restartable() -> str | None:
     from distributed import get_worker  # pyright: ignore[reportMissingImports]
 
-    return get_worker().address
+    worker = get_worker()
+    return worker.address if worker.nanny else None
