@@ -154,6 +154,7 @@ class Kills(Silent):
         self.process, self.at = process, at
 
     def update(self, iteration, *numbers):
+        """Kill it when it is time."""
         if iteration == self.at:
             self.process.kill()
 

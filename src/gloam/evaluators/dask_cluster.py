@@ -94,7 +94,8 @@ class Dask:
                     while len(under_way) < 2 * workers and (rows := queue.take(workers)):
                         under_way[self._submit(content, solutions[rows], *settings)] = rows
                     for future in self._finished(list(under_way)):
-                        self._put(queue, under_way.pop(future), future, function)
+                        if self._put(queue, under_way[future], future, function):
+                            del under_way[future]
             finally:
                 for future in under_way:
                     future.release()
@@ -127,13 +128,15 @@ class Dask:
             raise self._lost(f"its status is {self._client.status!r}")
         return list(done)
 
-    def _put(self, queue: RowQueue, rows: list[int], future: Any, function: Callable) -> None:
-        """The answer of a chunk, or what became of it."""
+    def _put(self, queue: RowQueue, rows: list[int], future: Any, function: Callable) -> bool:
+        """Take the answer of a chunk. False when it was lost with its worker and is made again."""
         try:
-            answer: ChunkAnswer = future.result(timeout=10 * _LOOK_SECONDS)
+            answer: ChunkAnswer = future.result(timeout=_LOOK_SECONDS)
+        except TimeoutError:
+            return False
         except self._distributed.KilledWorker as error:
             queue.lose(rows, "lost worker", f"workers were lost during the evaluation: {error}")
-            return
+            return True
         except Exception as error:
             if future.status != "error":  # cancelled or lost, with its scheduler
                 raise self._lost(error) from error
@@ -153,6 +156,7 @@ class Dask:
             queue.lose(missing[:1] if each_alone else missing, "timeout", error)
             if answer.restartable is not None:
                 self._stuck.add(answer.restartable)
+        return True
 
     def _restart_stuck_workers(self) -> None:
         """Restart workers that still run evaluations nobody waits for, and do not wait for them.
