@@ -40,7 +40,9 @@ ALLOWED = {
     "domains": _BASE | {"archives", "datasets", "generators"},
     # Files are below the drivers: whatever a file holds, it cannot make a search run.
     "formats": _CORE | {"domains", "datasets", "generators"},
-    "drivers": _CORE | {"domains", "datasets", "formats"},
+    # Evaluators know nothing of searches; they also run in the processes of workers.
+    "evaluators": _BASE | {"archives"},
+    "drivers": _CORE | {"domains", "datasets", "formats", "evaluators"},
     # Figures come from run folders: what reads them is allowed, what runs searches is not.
     "plots": _CORE | {"datasets", "formats"},
     "gallery": _CORE | {"datasets", "formats", "plots"},
@@ -50,10 +52,10 @@ ALLOWED = {
     "explorer": _CORE | {"domains", "datasets", "formats", "plots", "experiments"},
     "cli": _CORE
     | {"domains", "datasets", "generators", "formats", "drivers", "plots", "gallery", "experiments"}
-    | {"explorer", "peers"},
+    | {"explorer", "peers", "evaluators"},
     "__init__": _CORE
     | {"domains", "datasets", "generators", "formats", "drivers", "plots", "gallery", "experiments"}
-    | {"interop"},
+    | {"interop", "evaluators"},
     "__main__": {"cli"},
 }
 

@@ -31,6 +31,12 @@ from gloam.drivers import Search as Search
 from gloam.drivers import optimize as optimize
 from gloam.drivers import resume as resume
 from gloam.drivers import run as run
+from gloam.evaluators import Dask as Dask
+from gloam.evaluators import EvaluatorError as EvaluatorError
+from gloam.evaluators import Executors as Executors
+from gloam.evaluators import InProcess as InProcess
+from gloam.evaluators import PerSolution as PerSolution
+from gloam.evaluators import Processes as Processes
 from gloam.formats import DamagedFileError as DamagedFileError
 from gloam.formats import ForeignError as ForeignError
 from gloam.formats import LockedError as LockedError

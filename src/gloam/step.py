@@ -111,6 +111,8 @@ class SearchMetrics(eqx.Module):
 
     archive: ArchiveMetrics
     discount: DiscountMetrics
+    failed: Int[Array, ""]
+    """Failed evaluations since the start of the run."""
 
 
 @_precise
@@ -124,7 +126,7 @@ def metrics(algorithm: Algorithm, state: SearchState) -> SearchMetrics:
     discounts = algorithm.discount.at_cells(state.discount, cells, archive.centers_of(cells))
     objectives, occupied = store.objectives[cells], store.occupied[cells]
     health = discount_metrics(discounts, objectives, occupied, archive.f_min)
-    return SearchMetrics(archive_metrics(store, archive.f_min), health)
+    return SearchMetrics(archive_metrics(store, archive.f_min), health, state.failed)
 
 
 class _Keys(NamedTuple):

@@ -16,6 +16,7 @@ from gloam.cli.gallery import Gallery
 from gloam.cli.matches_table import print_matches
 from gloam.datasets import Dataset, Matches
 from gloam.drivers import Interrupted, optimize
+from gloam.evaluators import Processes
 from gloam.files import read_array
 from gloam.formats import RunFolder
 
@@ -71,6 +72,10 @@ class Fill:
     """Number of iterations between two checkpoints, in addition to --checkpoint-seconds."""
     keep_checkpoints: int = 2
     """Number of checkpoints to keep. If the newest is damaged, the one before it is used."""
+    workers: int = 0
+    """Number of worker processes that evaluate. 0: evaluate in this process."""
+    timeout: float | None = None
+    """Maximum number of seconds for one solution, with --workers."""
     resume: bool = False
     """Continue the run in the run folder."""
     quiet: bool = False
@@ -84,7 +89,11 @@ class Fill:
         if not self.resume:
             RunFolder(self.out).check_new()
         module, evaluate = user_code.load(self.function, "evaluate")
-        evaluate = user_code.guarded(evaluate)
+        evaluator = self._evaluator()
+        if evaluator is None:
+            evaluate = user_code.guarded(evaluate)
+        else:  # workers import the function itself
+            evaluator.check(evaluate)
         data = read_dataset(self.dataset, self.size, self.mode)
         if self.items is not None:
             data = data.subsample(self.items, self.seed)
@@ -118,6 +127,7 @@ class Fill:
                 algorithm,
                 self.iterations,
                 seeds=[self.seed],
+                evaluator=evaluator,
                 run_dir=self.out,
                 dataset=data,
                 resume=self.resume,
@@ -134,6 +144,13 @@ class Fill:
             ) from None
         print_matches(Matches(RunFolder(self.out).read_archive(), data))
         Gallery(self.out)()
+
+    def _evaluator(self) -> Processes | None:
+        checks.integer("workers", self.workers, minimum=0)
+        fix = "Give --workers as well: only a process can be ended."
+        has_workers = self.workers > 0
+        checks.expect(has_workers or self.timeout is None, "timeout", "workers", "none", fix)
+        return Processes(self.workers, timeout=self.timeout) if has_workers else None
 
 
 def read_dataset(where: str, size: tuple[int, int], mode: Literal["L", "RGB"]) -> Dataset:

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from typing import Any, Unpack
 
 import numpy as np
@@ -18,6 +19,7 @@ from gloam.drivers.progress_bars import Display
 from gloam.drivers.python_driver import PythonDriver
 from gloam.drivers.restoring import restored
 from gloam.drivers.result import Result
+from gloam.evaluators import Evaluator
 from gloam.formats import DamagedFileError, RunExistsError, RunFolder
 from gloam.formats.config import describe
 from gloam.formats.contents import dataset_arrays
@@ -87,20 +89,33 @@ def optimize(
     iterations: int,
     *,
     seeds: int | Sequence[int] = 1,
+    evaluator: Evaluator | Executor | None = None,
+    per_solution: bool = False,
+    max_failure_rate: float = 1.0,
     **options: Unpack[OptionKeywords],
 ) -> Result:
     """Search with an evaluation in plain Python: NumPy, PyTorch, a simulator.
 
+    A solution whose evaluation raises, takes too long, or returns NaN or another shape has failed:
+    it is masked, and the others count. With a run folder, failures are written to
+    ``failures.parquet`` (see `gloam.RunFolder.read_failures`).
+
     Args:
         evaluate: Maps solutions ``(batch, sol)`` to objectives ``(batch,)`` and measures
             ``(batch, meas)`` (or in the archive's shape, such as ``(batch, 28, 28)``), and
-            optionally a dict of fields. Rows of NaN count as failed. It may
-            return measures alone: then closeness to the centre of the cell (a dataset's item) is
-            maximised.
+            optionally a dict of fields. It may return measures alone: then closeness to the centre
+            of the cell (a dataset's item) is maximised. If it raises for a batch, it is called
+            again for each row alone.
         algorithm: For instance `gloam.DMS`.
         iterations: Number of iterations, in all.
         seeds: The seeds, or the number of seeds (then 0, 1, ...). In each iteration they are
             evaluated in turn, each seed's batch in a call of its own.
+        evaluator: Where to evaluate: `gloam.Processes`, `gloam.Dask`, or any executor of
+            `concurrent.futures`. By default in this process. The archive does not depend on it.
+        per_solution: True when ``evaluate`` takes one solution ``(sol,)`` and returns its objective
+            and measures.
+        max_failure_rate: Stop when more than this share of the evaluations of three iterations in
+            a row failed. By default only when all of them failed.
         run_dir, resume, log_every, checkpoint_every, checkpoint_seconds, keep_checkpoints,
             snapshots, dataset, progress: As in `gloam.run`.
 
@@ -109,7 +124,9 @@ def optimize(
 
     Raises:
         Interrupted: After Ctrl-C; the state was saved before.
-        EvaluationError: Every solution of a batch failed.
+        EvaluationError: Too many solutions failed; the state was saved before.
+        ValueError: Every answer to the first batch had a shape that does not fit the archive.
+        EvaluatorError: Workers do not start, or a cluster is lost; the state was saved before.
 
     Example:
         >>> import gloam
@@ -122,8 +139,16 @@ def optimize(
         True
     """
     chosen = RunOptions(iterations, **options)
-    driver = PythonDriver(evaluate, algorithm, seed_list(seeds))
-    return _conduct(driver, evaluate, algorithm, chosen)
+    driver = PythonDriver(
+        evaluate,
+        algorithm,
+        seed_list(seeds),
+        evaluator=evaluator,
+        per_solution=per_solution,
+        max_failure_rate=max_failure_rate,
+    )
+    with driver.evaluator:
+        return _conduct(driver, evaluate, algorithm, chosen)
 
 
 def resume(

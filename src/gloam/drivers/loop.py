@@ -55,6 +55,10 @@ class Driver(Protocol):
         """Arrays for a picture of the first seed as it is now."""
         ...
 
+    def write_failures(self, folder: RunFolder) -> None:
+        """Write the evaluations that failed, where the driver knows them."""
+        ...
+
 
 @dataclasses.dataclass(frozen=True)
 class Earlier:
@@ -91,6 +95,7 @@ def drive(
     def save() -> None:
         if folder is None:
             return
+        driver.write_failures(folder)
         # Metrics before state: rows past a checkpoint can be dropped, missing ones not made up.
         rows.save()
         seconds = time.perf_counter() - began
@@ -128,6 +133,7 @@ def drive(
                 float(np.mean([row["qd_score"] for row in current])),
                 float(np.mean([row["coverage"] for row in current])),
                 rate,
+                int(sum(row["failed_total"] for row in current)),
             )
             if stop.is_set() and done < options.iterations:
                 raise Interrupted(folder.path if folder else None, done, signal=stop.signal)

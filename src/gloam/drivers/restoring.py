@@ -25,6 +25,10 @@ class Restorable(Protocol):
         """Begin where a checkpoint ended; ``read`` is given the shapes of the state."""
         ...
 
+    def read_failures(self, folder: RunFolder) -> None:
+        """Take over the failures that the folder holds, up to the driver's iteration."""
+        ...
+
 
 def restored(driver: Restorable, folder: RunFolder, config: RunConfig) -> Earlier:
     """Continue the run in a folder. It is written to only after everything was read and fits."""
@@ -45,6 +49,7 @@ def restored(driver: Restorable, folder: RunFolder, config: RunConfig) -> Earlie
             return checkpoints[0].state
 
         driver.restore(read)
+        driver.read_failures(folder)
         found = checkpoints[0]
     else:  # it was stopped before its first checkpoint
         driver.start()

@@ -20,6 +20,7 @@ from gloam.drivers.low_objectives import warn_of_low_objectives
 from gloam.drivers.metrics import metric_columns, metric_rows, snapshot_arrays
 from gloam.drivers.search_programs import search_programs
 from gloam.drivers.splitting import for_programs, shapes_of, split, surroundings
+from gloam.evaluators.answers import AnswerForm
 from gloam.formats import DamagedFileError, ForeignError, objects
 from gloam.formats.arrays import read_arrays, write_arrays
 from gloam.formats.states import state_arrays, state_from
@@ -116,8 +117,13 @@ class Search:
         measures: ArrayLike,
         cells: ArrayLike | None,
         fields: dict[str, Any],
+        *,
+        may_all_fail: bool = False,
     ) -> Checked:
-        """The arguments of `tell`, checked. The search stays as it is."""
+        """The arguments of `tell`, checked. The search stays as it is.
+
+        ``may_all_fail`` accepts a batch without a valid row: its emitters restart.
+        """
         if self._proposal is None:
             raise ValueError(
                 "tell() was called before ask(). Call ask(), evaluate the solutions that it "
@@ -145,7 +151,8 @@ class Search:
         valid = self._archive.accepts(points)
         if values is not None:
             valid &= np.abs(values) <= checks.LARGEST
-        checks.some_valid(int(valid.sum()), batch)
+        if not may_all_fail:
+            checks.some_valid(int(valid.sum()), batch)
         if cells is None:
             cells = self._archive.index_on_host(points)
         return Checked((values, points, extras), cells, valid)
@@ -174,6 +181,11 @@ class Search:
         return int(self.state.iteration)
 
     @property
+    def answer_form(self) -> AnswerForm:
+        """The form of answers that evaluators check: shapes of measures and fields."""
+        return AnswerForm.of(self._archive)
+
+    @property
     def elites(self) -> Elites:
         """The elites found so far."""
         return Elites(self.algorithm.archive, self.state.store)
@@ -194,6 +206,7 @@ class Search:
             "qd_score": float(archive.qd_score),
             "coverage": float(archive.coverage),
             "best_objective": float(archive.best_objective),
+            "failed_total": int(found.failed),
         }
 
     def snapshot(self) -> dict[str, np.ndarray]:

@@ -12,7 +12,7 @@ CHECKPOINT = re.compile(r"\d{7,10}\.npz|state\.npz")
 # What gloam writes into a run folder, by folder. Nothing else is ever removed or replaced there.
 _NAMES = {
     "": r"config\.(json|npz)|metrics\.(parquet|log)|dataset\.npz|gallery\.html"
-    rf"|matches\.(csv|parquet)|{ARCHIVE.pattern}",
+    rf"|matches\.(csv|parquet)|failures\.parquet|{ARCHIVE.pattern}",
     "checkpoint": CHECKPOINT.pattern,
     "snapshots": SNAPSHOT.pattern,
     "figures": r"(curves|archive|discount|gallery)\.(png|pdf)",

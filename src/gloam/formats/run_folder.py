@@ -3,6 +3,7 @@
 config.json, config.npz    the algorithm, the domain and the settings of the run
 metrics.parquet            a row for each seed and logged iteration
 metrics.log                rows that are not in metrics.parquet yet, while the run goes on
+failures.parquet           evaluations that failed, where there are some
 archive.npz                the elites of a finished run (archive-SEED.npz with several seeds)
 dataset.npz                the items that the cells are, where a dataset was given
 checkpoint/NNNNNNN.npz     everything needed to go on after iteration NNNNNNN: the last two
@@ -33,6 +34,7 @@ from gloam.formats.config import RunConfig
 from gloam.formats.contents import dataset_arrays, dataset_from
 from gloam.formats.documents import is_document, read_document, write_document
 from gloam.formats.errors import DamagedFileError, ForeignError, RunExistsError
+from gloam.formats.failure_table import read_failures, write_failures
 from gloam.formats.lock import locked
 from gloam.formats.metrics_files import MetricsFiles
 from gloam.formats.own_files import FOLDERS, SNAPSHOT, own_files
@@ -208,6 +210,14 @@ class RunFolder:
     def read_whole_metrics(self) -> tuple["pd.DataFrame", list[DamagedFileError]]:
         """The rows of the metrics that can be read, and an error for each file with others."""
         return self._metrics.read_what_is_whole(run=self._identity)
+
+    def write_failures(self, table: "pd.DataFrame") -> None:
+        """Write the evaluations that failed."""
+        write_failures(self.path, table, run=self.read_config().identity)
+
+    def read_failures(self) -> "pd.DataFrame":
+        """Evaluations that failed: seed, iteration, row, kind, error, traceback and solution."""
+        return read_failures(self.path, run=self.read_config().identity)
 
     def write_checkpoint(
         self, state: Any, *, seconds: float, num_rows: int | None = None, keep: int = 2
