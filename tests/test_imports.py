@@ -34,13 +34,14 @@ ALLOWED = {
     "discounts": _BASE,
     "algorithms": _BASE | _PIECES,
     "step": {"checks", "algorithms", "archives", "discounts", "records"},
+    "part_step": {"algorithms", "archives", "records", "step"},
     "datasets": _BASE | {"archives"},
     # Models know nothing of searches.
     "generators": _BASE,
     "domains": _BASE | {"archives", "datasets", "generators"},
     # Files are below the drivers: whatever a file holds, it cannot make a search run.
     "formats": _CORE | {"domains", "datasets", "generators"},
-    "drivers": _CORE | {"domains", "datasets", "formats"},
+    "drivers": _CORE | {"part_step", "domains", "datasets", "formats"},
     # Figures come from run folders: what reads them is allowed, what runs searches is not.
     "plots": _CORE | {"datasets", "formats"},
     "gallery": _CORE | {"datasets", "formats", "plots"},

@@ -1,5 +1,7 @@
 """Drivers: the fused loop on the device, ask-tell around Python, and the folders they write."""
 
+from gloam.drivers.async_search import AsyncSearch as AsyncSearch
+from gloam.drivers.async_search import Ticket as Ticket
 from gloam.drivers.entry_points import optimize as optimize
 from gloam.drivers.entry_points import resume as resume
 from gloam.drivers.entry_points import run as run
