@@ -55,17 +55,23 @@ def add_rows(
     cells: Int[Array, " batch"] | None,
     is_row: Bool[Array, " batch"],
 ) -> tuple[SearchState, Batch, Bool[Array, " batch"]]:
-    """ADD: put results into the store. ``is_row`` is false for padding.
+    """ADD: put results into the store, to the same end as if they were added one after the other.
+
+    ``is_row`` is false for padding.
 
     Returns:
-        The state, the results with failed rows masked, and which of them improved the archive.
+        The state, the results with failed rows masked, and which of them improved the archive as it
+        was before them.
     """
     batch = step.evaluated(algorithm, solutions, evaluation, cells)
     valid = batch.valid & is_row
     batch = eqx.tree_at(lambda b: b.valid, batch, valid)
     store, added = add(state.store, batch)
+    is_earlier = jnp.tril(batch.cells[:, None] == batch.cells, -1) & valid
+    best_earlier = jnp.max(jnp.where(is_earlier, batch.objectives, -jnp.inf), axis=1)
+    improved = added.improved & (batch.objectives > best_earlier)
     failed = state.failed + jnp.sum(is_row & ~valid, dtype=jnp.int32)
-    return dataclasses.replace(state, store=store, failed=failed), batch, added.improved
+    return dataclasses.replace(state, store=store, failed=failed), batch, improved
 
 
 def adapt_part(

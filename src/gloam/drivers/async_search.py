@@ -2,44 +2,35 @@
 
 import dataclasses
 import math
-from collections.abc import Container, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike
 
 from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
-from gloam.archives.fields import field_rows
 from gloam.drivers.async_programs import async_programs
-from gloam.drivers.evaluation import flat_rows, float32
 from gloam.drivers.low_objectives import warn_of_low_objectives
-from gloam.drivers.part_table import EmittersInParts, PartTable, Place
+from gloam.drivers.part_table import EmittersInParts, PartTable
 from gloam.drivers.search import Search
 from gloam.drivers.splitting import for_programs, shapes_of, split, surroundings
-from gloam.records import Batch, SearchState
+from gloam.drivers.tickets import HandedOut, Ticket, TicketBook
+from gloam.drivers.told_results import (
+    Result,
+    Told,
+    checked_results,
+    failed_result,
+    padded_rows,
+    rows_of,
+)
+from gloam.records import SearchState
 
-
-class Ticket(NamedTuple):
-    """A solution to evaluate, and the number that its result is told under."""
-
-    number: int
-    solution: np.ndarray
-
-
-class _Result(NamedTuple):
-    """A result that has been told and is not in the archive yet."""
-
-    place: Place | None
-    """Where its part keeps it; ``None`` when it came late."""
-    is_counted: bool
-    """False when the solution was given up, and counted then."""
-    solution: np.ndarray
-    objective: Any
-    measures: np.ndarray
-    fields: dict[str, np.ndarray]
+# Results that are added to the archive at a time; all pairs of them are compared.
+_MOST_ROWS = 64
 
 
 class AsyncSearch:
@@ -87,17 +78,15 @@ class AsyncSearch:
         self._arrays = arrays
         self._programs = async_programs(rest, shapes_of(arrays), surroundings())
         self._archive, self._batch = algorithm.archive, algorithm.emitter.num_solutions
-        self._fields = dict(self._archive.fields)
         self._table = PartTable(algorithm, part)
+        self._rows_at_a_time = min(self._table.part_size, _MOST_ROWS)
         self._needed = math.ceil(share * self._table.part_size)
         first = np.zeros((), np.int32)
         shapes = jax.eval_shape(self._programs.ask, arrays, self._search.state, first, first)
         self._table.reserve_memory(shapes.memory)
-        self._out: dict[int, tuple[Place, np.ndarray]] = {}
-        self._given_up: dict[int, np.ndarray] = {}
-        self._results: list[_Result] = []
+        self._tickets = TicketBook()
+        self._told: list[Told] = []  # and not in the archive yet
         self._has_objectives: bool | None = None
-        self._next_number = 0
         self._num_counted = 0  # results since the last training
         self._has_warned = False
 
@@ -116,10 +105,7 @@ class AsyncSearch:
                     break
                 self._open(part)
                 continue
-            ticket = Ticket(self._next_number, self._table.solution(place))
-            self._out[ticket.number] = place, ticket.solution.copy()
-            self._next_number += 1
-            tickets.append(ticket)
+            tickets.append(self._tickets.issue(place, self._table.solution(place)))
         return tickets
 
     def tell(
@@ -146,18 +132,8 @@ class AsyncSearch:
             tickets, measures = [tickets], np.asarray(measures)[None]
             objectives = None if objectives is None else np.asarray(objectives)[None]
             fields = {name: np.asarray(value)[None] for name, value in fields.items()}
-        number = len(tickets)
-        values: Any = [None] * number
-        if objectives is not None:
-            values = float32(checks.rows("objectives", objectives, (number,)))
-        shapes = checks.measure_shapes(number, self._archive.measure_shape)
-        points = flat_rows(float32(checks.rows("measures", measures, *shapes)))
-        checks.same_names("fields", self._fields, fields)
-        extras = {
-            name: np.array(field_rows(name, fields[name], number, spec))
-            for name, spec in self._fields.items()
-        }
-        numbers = self._known(tickets, self._out.keys() | self._given_up.keys())
+        results = checked_results(self._archive, len(tickets), objectives, measures, fields)
+        numbers = self._tickets.numbers(tickets, may_have_failed=True)
         has_objectives = objectives is not None
         checks.expect(
             self._has_objectives in (None, has_objectives),
@@ -166,25 +142,24 @@ class AsyncSearch:
             "both",
         )
         self._has_objectives = has_objectives
-        for row, one in enumerate(numbers):
-            own = {name: rows[row] for name, rows in extras.items()}
-            self._take_result(one, values[row], points[row], own)
+        for number, result in zip(numbers, results, strict=True):
+            self._take_result(self._tickets.take(number), result)
 
-    def fail(self, tickets: Ticket | Sequence[Ticket]) -> None:
+    def fail(self, tickets: Ticket | Sequence[Ticket], *, may_come_late: bool = False) -> None:
         """Count evaluations as failed: their emitters go on without a result.
 
-        A result that is told after all, of an evaluation that took too long, enters the archive.
+        Args:
+            tickets: One ticket or several.
+            may_come_late: True for an evaluation that is still running but took too long. If its
+                result is told after all, it enters the archive.
 
         Raises:
-            ValueError: A ticket is unknown or was told before.
+            ValueError: A ticket is unknown, or was told or failed before.
         """
         tickets = [tickets] if isinstance(tickets, Ticket) else tickets
-        nothing = {name: np.zeros(spec.shape, spec.dtype) for name, spec in self._fields.items()}
-        for number in self._known(tickets, self._out.keys()):
-            solution = self._out[number][1]
-            measures = np.full(self._archive.measure_dim, np.nan, np.float32)
-            self._take_result(number, np.float32(np.nan), measures, nothing)
-            self._given_up[number] = solution
+        for number in self._tickets.numbers(tickets, may_have_failed=False):
+            handed_out = self._tickets.take(number, as_failed=may_come_late)
+            self._take_result(handed_out, failed_result(self._archive))
 
     @property
     def iteration(self) -> int:
@@ -226,31 +201,20 @@ class AsyncSearch:
         """All that a checkpoint keeps. Solutions that are handed out count as not asked."""
         self._add_results()
         state = self._search.state
-        emitter = EmittersInParts(state.emitter, self._table.copied())
+        # A copy: the state is donated, and must not have an array twice.
+        emitter = EmittersInParts(state.emitter, self._table.copied(), np.array(state.iteration))
         return dataclasses.replace(state, emitter=emitter)
 
     @state.setter
     def state(self, state: SearchState) -> None:
-        parts = state.emitter.parts
+        own: EmittersInParts = state.emitter
+        parts, emitters, iteration = own.parts, own.emitters, own.iteration
         self._table.restore(parts)
         self._num_counted = int(parts.num_untrained)
-        self._out.clear()
-        self._given_up.clear()
-        self._results.clear()
-        self._search.state = dataclasses.replace(state, emitter=state.emitter.emitters)
-
-    def _known(self, tickets: Sequence[Ticket], known: Container[int]) -> list[int]:
-        """The numbers of tickets, each of which is known and named once."""
-        numbers = [ticket.number for ticket in tickets]
-        unknown = [number for number in numbers if number not in known]
-        checks.expect(
-            not unknown and len(set(numbers)) == len(numbers),
-            "tickets",
-            "tickets of ask() that have no result, each once",
-            f"number {unknown[0]}" if unknown else "a ticket twice",
-            "Tell the result of each ticket once, to the search that it came from.",
-        )
-        return numbers
+        self._tickets.void()
+        self._told.clear()
+        iteration = jnp.asarray(iteration, jnp.int32)
+        self._search.state = dataclasses.replace(state, emitter=emitters, iteration=iteration)
 
     def _open(self, part: int) -> None:
         """Ask for the next solutions of a part."""
@@ -260,24 +224,19 @@ class AsyncSearch:
         proposal = self._programs.ask(self._arrays, state, np.int32(part), generation)
         self._table.open(part, jax.device_get(proposal))
 
-    def _take_result(
-        self, number: int, objective: Any, measures: np.ndarray, fields: dict[str, np.ndarray]
-    ) -> None:
+    def _take_result(self, handed_out: HandedOut, result: Result) -> None:
         """Take the result of one ticket, and do what is due by it."""
-        if number in self._given_up:
-            solution = self._given_up.pop(number)
-            self._results.append(_Result(None, False, solution, objective, measures, fields))
-        else:
-            place, solution = self._out.pop(number)
-            is_late = not self._table.is_open(place)
-            kept = None if is_late else place
-            self._results.append(_Result(kept, True, solution, objective, measures, fields))
-            self._num_counted += 1
-            if not is_late and self._table.mark_told(place) >= self._needed:
-                self._adapt(place.part)
+        place, solution, has_failed = handed_out
+        if has_failed and not result.is_finite:
+            return  # it was counted as failed before
+        is_awaited = not has_failed and self._table.is_open(place)
+        self._told.append(Told(place if is_awaited else None, not has_failed, solution, result))
+        self._num_counted += not has_failed
+        if is_awaited and self._table.mark_told(place) >= self._needed:
+            self._adapt(place.part)
         if self._num_counted == self._batch:
             self._train()
-        if len(self._results) >= self._table.part_size:
+        if len(self._told) >= self._rows_at_a_time:
             self._add_results()
 
     def _adapt(self, part: int) -> None:
@@ -300,50 +259,28 @@ class AsyncSearch:
             warn_of_low_objectives(lowest, self._archive.f_min, stacklevel=4)
 
     def _add_results(self) -> None:
-        """Put the results that wait into the archive."""
-        if not self._results:
+        """Put the results that wait into the archive, and where they are learned from."""
+        told = self._told
+        if not told:
             return
-        rows = self._padded_results()
-        state, batch, improved = self._programs.add(self._arrays, self._search.state, *rows)
-        self._search.state = state
-        batch, improved = jax.device_get((batch, improved))
-        counted = [row for row, result in enumerate(self._results) if result.is_counted]
-        self._table.put_untrained(_rows(batch, counted))
-        kept = [row for row, result in enumerate(self._results) if result.place is not None]
-        places = [place for place, *_ in self._results if place is not None]
-        self._table.put(places, _rows(batch, kept), improved[kept])
-        self._results.clear()
+        added = self._programs.add(self._arrays, self._search.state, *self._rows_to_add())
+        self._search.state = added[0]
+        batch, improved = jax.device_get(added[1:])
+        counted = [row for row, one in enumerate(told) if one.is_counted]
+        self._table.put_untrained(rows_of(batch, counted))
+        awaited = [row for row, one in enumerate(told) if one.place is not None]
+        places = [one.place for one in told if one.place is not None]
+        self._table.put(places, rows_of(batch, awaited), improved[awaited])
+        told.clear()
 
     def _with_results(self) -> SearchState:
-        """The state as it is when the results that wait are in the archive."""
-        state = self._search.state
-        if not self._results:
-            return state
-        return self._programs.add_to_copy(self._arrays, state, *self._padded_results())[0]
+        """The state with the results that wait in the archive. The search stays as it is."""
+        if not self._told:
+            return self._search.state
+        rows = self._rows_to_add()
+        return self._programs.add_to_copy(self._arrays, self._search.state, *rows)[0]
 
-    def _padded_results(self) -> tuple[Any, ...]:
-        """The results that wait, as arguments of `gloam.part_step.add_rows`."""
-        results, size = self._results, self._table.part_size
-        number = len(results)
-        solutions = _padded([result.solution for result in results], size, 0.0)
-        measures = _padded([result.measures for result in results], size, np.nan)
-        objectives = None
-        if self._has_objectives is not False:
-            objectives = _padded([result.objective for result in results], size, np.nan)
-        fields = {
-            name: _padded([result.fields[name] for result in results], size, 0)
-            for name in self._fields
-        }
-        cells = self._archive.index_on_host(measures)
-        is_row = np.arange(size) < number
-        return solutions, (objectives, measures, fields), cells, is_row
-
-
-def _padded(rows: list[Any], size: int, padding: float) -> np.ndarray:
-    array = np.stack(rows)
-    rest = np.full((size - len(rows), *array.shape[1:]), padding, array.dtype)
-    return np.concatenate([array, rest])
-
-
-def _rows(batch: Batch, rows: list[int]) -> Batch:
-    return jax.tree.map(lambda leaf: leaf[rows], batch)
+    def _rows_to_add(self) -> tuple[Any, ...]:
+        has_objectives = self._has_objectives is not False
+        size = self._rows_at_a_time
+        return padded_rows(self._archive, self._told, size, has_objectives=has_objectives)

@@ -4,6 +4,8 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any, Unpack
 
 import numpy as np
@@ -11,6 +13,7 @@ import numpy as np
 from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.datasets import Dataset
+from gloam.drivers.async_driver import AsyncDriver, Asynchronous
 from gloam.drivers.fused_driver import FusedDriver
 from gloam.drivers.loop import Earlier, drive
 from gloam.drivers.options import OptionKeywords, RunOptions, shows_options
@@ -21,6 +24,8 @@ from gloam.formats import DamagedFileError, RunExistsError, RunFolder
 from gloam.formats.config import RunConfig, describe
 from gloam.formats.contents import dataset_arrays
 from gloam.formats.run_folder import dataset_digest
+
+_Driver = FusedDriver | PythonDriver | AsyncDriver
 
 
 @shows_options
@@ -83,6 +88,8 @@ def optimize(
     iterations: int,
     *,
     seeds: int | Sequence[int] = 1,
+    evaluator: Executor | None = None,
+    asynchronous: bool | Asynchronous = False,
     **options: Unpack[OptionKeywords],
 ) -> Result:
     """Search with an evaluation in plain Python: NumPy, PyTorch, a simulator.
@@ -97,6 +104,11 @@ def optimize(
         iterations: Number of iterations, in all.
         seeds: The seeds, or the number of seeds (then 0, 1, ...). In each iteration they are
             evaluated in turn, each seed's batch in a call of its own.
+        evaluator: Where an asynchronous run evaluates: any executor of `concurrent.futures`. By
+            default one thread.
+        asynchronous: Evaluate one solution at a time (``evaluate`` gets a batch of one), and let
+            each emitter go on when its own solutions are evaluated, for evaluations that take
+            uneven times; see docs/asynchronous.md. `gloam.Asynchronous` has settings for it.
         run_dir, resume, log_every, checkpoint_every, checkpoint_seconds, snapshots, dataset,
             progress: As in `gloam.run`.
 
@@ -118,8 +130,16 @@ def optimize(
         True
     """
     chosen = RunOptions(iterations, **options)
-    driver = PythonDriver(evaluate, algorithm, seed_list(seeds))
-    return _conduct(driver, evaluate, algorithm, chosen)
+    if not asynchronous:
+        checks.expect(evaluator is None, "evaluator", "asynchronous=True with it", "False")
+        driver = PythonDriver(evaluate, algorithm, seed_list(seeds))
+        return _conduct(driver, evaluate, algorithm, chosen)
+    settings = asynchronous if isinstance(asynchronous, Asynchronous) else Asynchronous()
+    with ExitStack() as stack:
+        executor = evaluator or stack.enter_context(ThreadPoolExecutor(1))
+        driver = AsyncDriver(evaluate, algorithm, seed_list(seeds), executor, settings)
+        stack.callback(driver.close)
+        return _conduct(driver, evaluate, algorithm, chosen)
 
 
 def resume(
@@ -138,6 +158,13 @@ def resume(
     """
     folder = RunFolder(run_dir).must_hold_run()
     config = folder.read_config()
+    checks.expect(
+        config.driver != "asynchronous",
+        "run_dir",
+        "a run that is not asynchronous",
+        f"'{run_dir}'",
+        "Call gloam.optimize again with its evaluator, the same settings and resume=True.",
+    )
     domain, algorithm = folder.read_part("domain"), folder.read_part("algorithm")
     try:
         options = RunOptions.of_plan(config.plan)
@@ -171,7 +198,7 @@ def seed_list(seeds: int | Sequence[int]) -> list[int]:
 
 
 def _conduct(
-    driver: FusedDriver | PythonDriver,
+    driver: _Driver,
     domain: Callable,
     algorithm: Algorithm,
     options: RunOptions,
@@ -210,7 +237,9 @@ def _conduct(
         return drive(driver, options, folder, title, earlier)
 
 
-def _restore(driver: FusedDriver | PythonDriver, folder: RunFolder, config: RunConfig) -> Earlier:
+def _restore(
+    driver: FusedDriver | PythonDriver | AsyncDriver, folder: RunFolder, config: RunConfig
+) -> Earlier:
     """Continue the run in a folder. It is written to only after everything was read and fits."""
     stored = folder.read_config()
     differences = stored.differences(config)

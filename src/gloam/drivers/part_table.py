@@ -42,6 +42,8 @@ class EmittersInParts(eqx.Module):
     emitters: Any
     """The state that the emitter has in a synchronous search."""
     parts: OpenParts
+    iteration: Any
+    """Iterations of this seed. Those of a run with several seeds may differ when it is stopped."""
 
 
 class Place(NamedTuple):
