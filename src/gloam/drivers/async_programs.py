@@ -32,13 +32,15 @@ def async_programs(rest: Rest, shapes: Any, surroundings: tuple[Any, ...]) -> As
     del shapes, surroundings  # they only tell programs apart
 
     def ask(arrays: Any, state: SearchState, index: Any, generation: Any):
-        return part_step.ask_part(*rest.with_arrays(arrays), state, index, generation)
+        algorithm, part = rest.with_arrays(arrays)
+        return part_step.ask_part(algorithm, part, state, index, generation)
 
     def add(arrays: Any, state: SearchState, *rows: Any):
         return part_step.add_rows(rest.with_arrays(arrays)[0], state, *rows)
 
     def adapt(arrays: Any, state: SearchState, index: Any, generation: Any, *rows: Any):
-        return part_step.adapt_part(*rest.with_arrays(arrays), state, index, generation, *rows)
+        algorithm, part = rest.with_arrays(arrays)
+        return part_step.adapt_part(algorithm, part, state, index, generation, *rows)
 
     def train(arrays: Any, state: SearchState, batch: Any):
         return part_step.train(rest.with_arrays(arrays)[0], state, batch)

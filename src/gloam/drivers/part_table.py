@@ -182,15 +182,12 @@ class PartTable:
 
 
 def _empty_rows(number: int, solution_dim: int, measure_dim: int, fields: dict[str, Any]) -> Any:
-    arrays: list[Any] = [
-        np.zeros((number, solution_dim), np.float32),
-        np.zeros(number, np.float32),
-        np.zeros((number, measure_dim), np.float32),
-        np.zeros(number, np.int32),
-        np.zeros(number, bool),
-    ]
-    extras = {name: np.zeros((number, *spec.shape), spec.dtype) for name, spec in fields.items()}
-    return Batch(*arrays, extras)
+    def zeros(*shape: int, dtype: Any = np.float32) -> Any:
+        return np.zeros((number, *shape), dtype)
+
+    extras = {name: zeros(*spec.shape, dtype=spec.dtype) for name, spec in fields.items()}
+    cells, valid = zeros(dtype=np.int32), zeros(dtype=bool)
+    return Batch(zeros(solution_dim), zeros(), zeros(measure_dim), cells, valid, extras)
 
 
 def _copy_rows(table: Any, rows: Any, results: Batch) -> None:
