@@ -34,6 +34,7 @@ ALLOWED = {
     "discounts": _BASE,
     "algorithms": _BASE | _PIECES,
     "step": {"checks", "algorithms", "archives", "discounts", "records"},
+    "part_step": {"algorithms", "archives", "records", "step"},
     "datasets": _BASE | {"archives"},
     # Models know nothing of searches.
     "generators": _BASE,
@@ -42,7 +43,7 @@ ALLOWED = {
     "formats": _CORE | {"domains", "datasets", "generators"},
     # Evaluators know nothing of searches; they also run in the processes of workers.
     "evaluators": _BASE | {"archives"},
-    "drivers": _CORE | {"domains", "datasets", "formats", "evaluators"},
+    "drivers": _CORE | {"part_step", "domains", "datasets", "formats", "evaluators"},
     # Figures come from run folders: what reads them is allowed, what runs searches is not.
     "plots": _CORE | {"datasets", "formats"},
     "gallery": _CORE | {"datasets", "formats", "plots"},

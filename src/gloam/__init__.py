@@ -25,9 +25,12 @@ from gloam.archives import Elites as Elites
 from gloam.archives import GridArchive as GridArchive
 from gloam.archives import kmeans_centroids as kmeans_centroids
 from gloam.checks import EvaluationError as EvaluationError
+from gloam.drivers import Asynchronous as Asynchronous
+from gloam.drivers import AsyncSearch as AsyncSearch
 from gloam.drivers import Interrupted as Interrupted
 from gloam.drivers import Result as Result
 from gloam.drivers import Search as Search
+from gloam.drivers import Ticket as Ticket
 from gloam.drivers import optimize as optimize
 from gloam.drivers import resume as resume
 from gloam.drivers import run as run

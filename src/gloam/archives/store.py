@@ -62,15 +62,20 @@ def add(store: Store, batch: Batch) -> tuple[Store, Added]:
     def write(old: Array, new: Array) -> Array:
         return old.at[target].set(new[row].astype(old.dtype), mode="drop")
 
-    landed = jnp.sort(jnp.where(batch.valid, batch.cells, cells))
-    fresh = jnp.concatenate([jnp.ones(1, bool), landed[1:] != landed[:-1]]) & (landed < cells)
     store = Store(
         write(store.solutions, batch.solutions),
         write(store.objectives, batch.objectives),
         write(store.measures, batch.measures),
         {name: write(old, batch.fields[name]) for name, old in store.fields.items()},
     )
-    return store, Added(improved, jnp.sum(fresh, dtype=jnp.int32))
+    return store, Added(improved, num_unique_cells(batch, cells))
+
+
+def num_unique_cells(batch: Batch, num_cells: int) -> Int[Array, ""]:
+    """Number of different cells that the valid solutions landed in."""
+    landed = jnp.sort(jnp.where(batch.valid, batch.cells, num_cells))
+    fresh = jnp.concatenate([jnp.ones(1, bool), landed[1:] != landed[:-1]]) & (landed < num_cells)
+    return jnp.sum(fresh, dtype=jnp.int32)
 
 
 def random_elites(

@@ -4,7 +4,8 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any, Unpack
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.datasets import Dataset
+from gloam.drivers.async_driver import AsyncDriver, Asynchronous, BatchOfOne
 from gloam.drivers.fused_driver import FusedDriver
 from gloam.drivers.loop import Earlier, drive
 from gloam.drivers.options import OptionKeywords, RunOptions, shows_options
@@ -24,6 +26,8 @@ from gloam.formats import DamagedFileError, RunExistsError, RunFolder
 from gloam.formats.config import describe
 from gloam.formats.contents import dataset_arrays
 from gloam.formats.run_folder import dataset_digest
+
+_Driver = FusedDriver | PythonDriver | AsyncDriver
 
 
 @shows_options
@@ -92,6 +96,7 @@ def optimize(
     evaluator: Evaluator | Executor | None = None,
     per_solution: bool = False,
     max_failure_rate: float = 1.0,
+    asynchronous: bool | Asynchronous = False,
     **options: Unpack[OptionKeywords],
 ) -> Result:
     """Search with an evaluation in plain Python: NumPy, PyTorch, a simulator.
@@ -116,6 +121,10 @@ def optimize(
             and measures.
         max_failure_rate: Stop when more than this share of the evaluations of three iterations in
             a row failed. By default only when all of them failed.
+        asynchronous: Evaluate one solution at a time (``evaluate`` gets a batch of one), and let
+            each emitter go on when its own solutions are evaluated, for evaluations that take
+            uneven times; see docs/asynchronous.md. The evaluator is then an executor, by default
+            one thread. `gloam.Asynchronous` has settings for it.
         run_dir, resume, log_every, checkpoint_every, checkpoint_seconds, keep_checkpoints,
             snapshots, dataset, progress: As in `gloam.run`.
 
@@ -139,6 +148,14 @@ def optimize(
         True
     """
     chosen = RunOptions(iterations, **options)
+    if asynchronous:
+        settings = asynchronous if isinstance(asynchronous, Asynchronous) else Asynchronous()
+        function = BatchOfOne(evaluate) if per_solution else evaluate
+        with ExitStack() as stack:
+            executor: Any = evaluator or stack.enter_context(ThreadPoolExecutor(1))
+            driver = AsyncDriver(function, algorithm, seed_list(seeds), executor, settings)
+            stack.callback(driver.close)
+            return _conduct(driver, evaluate, algorithm, chosen)
     driver = PythonDriver(
         evaluate,
         algorithm,
@@ -167,6 +184,13 @@ def resume(
     """
     folder = RunFolder(run_dir).must_hold_run()
     config = folder.read_config()
+    checks.expect(
+        config.driver != "asynchronous",
+        "run_dir",
+        "a run that is not asynchronous",
+        f"'{run_dir}'",
+        "Call gloam.optimize again with its evaluator, the same settings and resume=True.",
+    )
     domain, algorithm = folder.read_part("domain"), folder.read_part("algorithm")
     try:
         options = RunOptions.of_plan(config.plan)
@@ -200,7 +224,7 @@ def seed_list(seeds: int | Sequence[int]) -> list[int]:
 
 
 def _conduct(
-    driver: FusedDriver | PythonDriver,
+    driver: _Driver,
     domain: Callable,
     algorithm: Algorithm,
     options: RunOptions,

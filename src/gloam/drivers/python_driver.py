@@ -6,9 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, Literal
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from gloam import checks
@@ -23,6 +21,7 @@ from gloam.drivers.failures import (
     warn_of_failed_batch,
 )
 from gloam.drivers.search import Search
+from gloam.drivers.seed_states import restore_states, stacked_state
 from gloam.drivers.starts import start_of
 from gloam.evaluators import AnswerForm, Evaluator, PerSolution, as_evaluator
 from gloam.formats import DamagedFileError, RunFolder
@@ -32,7 +31,7 @@ from gloam.records import SearchState
 class PythonDriver:
     """Asks, evaluates in Python and tells, one seed after the other."""
 
-    kind: Literal["fused", "ask-tell"] = "ask-tell"
+    kind: Literal["ask-tell"] = "ask-tell"
 
     def __init__(
         self,
@@ -68,9 +67,7 @@ class PythonDriver:
     @property
     def state(self) -> SearchState:
         """The states of all seeds, as the fused driver has them: they share the iteration."""
-        states = [search.state for search in self.searches]
-        stacked = jax.tree.map(_stack, *states)
-        return eqx.tree_at(lambda s: s.iteration, stacked, states[0].iteration)
+        return stacked_state(self.searches)
 
     @property
     def iteration(self) -> int:
@@ -82,14 +79,7 @@ class PythonDriver:
 
     def restore(self, read: Callable[[Any], SearchState]) -> None:
         """Begin where a checkpoint ended; ``read`` is given the shapes of the state."""
-        one, number = self.searches[0].state, len(self.seeds)
-        shapes = jax.tree.map(lambda s: jax.ShapeDtypeStruct((number, *s.shape), s.dtype), one)
-        state = read(eqx.tree_at(lambda s: s.iteration, shapes, one.iteration))
-        # Each seed has arrays of its own, because they are donated to the next iteration.
-        iterations = jnp.stack([state.iteration] * number)
-        state = eqx.tree_at(lambda s: s.iteration, state, iterations)
-        for place, search in enumerate(self.searches):
-            search.state = jax.tree.map(lambda leaf, i=place: leaf[i], state)
+        restore_states(self.searches, read)
 
     def advance(self, iterations: int) -> None:
         """Ask, evaluate and tell some times.
@@ -155,14 +145,3 @@ class PythonDriver:
     def snapshot(self) -> dict[str, np.ndarray]:
         """Arrays for a picture of the first seed."""
         return self.searches[0].snapshot()
-
-
-def _stack(*leaves: Any) -> Any:
-    """One array of all seeds' arrays; on the host, where they are written from.
-
-    That of one seed is not copied: it may be large.
-    """
-    if jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
-        return jnp.stack(leaves)
-    arrays = [np.asarray(leaf) for leaf in leaves]
-    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)

@@ -5,6 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
@@ -224,6 +225,43 @@ class CmaEmitters(Emitter):
     def num_restarts(self, state: CmaEmittersState) -> Int[Array, ""]:
         """Restarts of all emitters since the start of the search."""
         return state.restarts
+
+    @property
+    def num_parts(self) -> int:
+        """Every CMA-ES instance is a part."""
+        return self.num_emitters
+
+    def part(self) -> "CmaEmitters":
+        """The emitter with one CMA-ES instance."""
+        return CmaEmitters(
+            self.x0,
+            self.sigma0,
+            num_emitters=1,
+            batch_size=self.batch_size,
+            restart=self.restart,
+            selection=self.selection,
+            lower=None if self.lower is None else np.asarray(self.lower),
+            upper=None if self.upper is None else np.asarray(self.upper),
+            strategy=self.strategy,
+        )
+
+    def part_state(self, state: CmaEmittersState, index: Int[Array, ""]) -> CmaEmittersState:
+        """One Gaussian, and the restarts of all."""
+        one = jax.tree.map(
+            lambda all_: jax.lax.dynamic_slice_in_dim(all_, index, 1), state.gaussians
+        )
+        return CmaEmittersState(one, state.restarts)
+
+    def with_part_state(
+        self, state: CmaEmittersState, index: Int[Array, ""], part_state: CmaEmittersState
+    ) -> CmaEmittersState:
+        """The Gaussians with another one in its place."""
+        gaussians = jax.tree.map(
+            lambda all_, one: jax.lax.dynamic_update_slice_in_dim(all_, one, index, 0),
+            state.gaussians,
+            part_state.gaussians,
+        )
+        return CmaEmittersState(gaussians, part_state.restarts)
 
     def _fresh(self, means: Float[Array, "emitters sol"]) -> Any:
         return jax.vmap(lambda mean: self.strategy.start(mean, self.sigma0))(means)
