@@ -132,6 +132,7 @@ def test_no_network_is_no_traceback(capsys, monkeypatch):
 # The user's own code
 
 
+@pytest.mark.filterwarnings("ignore:evaluation. expected at least one finite result")
 def test_an_error_in_the_users_function_keeps_its_traceback(problem, capsys):
     message = told(capsys, *fill("mine.py:breaks", "--checkpoint-every", "1"), code=1)
     assert "in breaks\n" in message
