@@ -118,8 +118,8 @@ class Dask:
             if now > self._seen + _PATIENCE_SECONDS:
                 self._seen = np.inf  # said once
                 warnings.warn(
-                    f"Dask: expected workers, got none for {_PATIENCE_SECONDS:.0f} s. The run waits "
-                    "for them; check the cluster, or the queue of its jobs.",
+                    f"Dask: expected workers, got none for {_PATIENCE_SECONDS:.0f} s. The run "
+                    "waits for them; check the cluster, or the queue of its jobs.",
                     stacklevel=4,
                 )
             self._threads = max(1, threads)
