@@ -127,8 +127,10 @@ def kills(iterations, every):
 
         def kill():
             while not done.wait(every):
-                found = [w.pid for w in cluster.workers.values() if getattr(w, "pid", None)]
-                if found:
+                # Of those that work, and not the last one: new ones take seconds to start.
+                listed = set(cluster.scheduler_info["workers"])
+                found = [w.pid for w in cluster.workers.values() if w.worker_address in listed]
+                if len(found) > 1:
                     killed.append(random.choice(found))
                     os.kill(killed[-1], signal.SIGKILL)
 

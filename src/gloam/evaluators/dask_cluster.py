@@ -2,6 +2,7 @@
 
 import pickle
 import time
+import warnings
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
@@ -17,6 +18,7 @@ from gloam.evaluators.evaluator import EvaluatorError
 from gloam.evaluators.row_queue import Pace, RowQueue
 
 _LOOK_SECONDS = 1.0
+_PATIENCE_SECONDS = 60.0
 
 
 class Dask:
@@ -111,7 +113,16 @@ class Dask:
         now = time.monotonic()
         if now > self._counted + _LOOK_SECONDS:
             self._counted = now
-            self._threads = max(1, sum(self._asked(self._client.nthreads).values()))
+            threads = sum(self._asked(self._client.nthreads).values())
+            self._seen = now if threads else self._seen
+            if now > self._seen + _PATIENCE_SECONDS:
+                self._seen = np.inf  # said once
+                warnings.warn(
+                    f"Dask: expected workers, got none for {_PATIENCE_SECONDS:.0f} s. The run "
+                    "waits for them; check the cluster, or the queue of its jobs.",
+                    stacklevel=4,
+                )
+            self._threads = max(1, threads)
         return self._threads
 
     def _finished(self, under_way: list[Any]) -> list[Any]:
@@ -223,6 +234,7 @@ class Dask:
                 self._close()
                 raise self._lost(error) from error
             self._client, self._counted = cluster, -np.inf
+            self._seen = time.monotonic()
         return self
 
     def __exit__(
