@@ -116,6 +116,28 @@ def test_a_run_in_which_everything_fails_is_saved_and_stops(tmp_path):
     assert len(gloam.RunFolder(tmp_path).read_archive()) > 0
 
 
+class Breaking(ThreadPoolExecutor):
+    """Refuses work after some submissions, as a pool whose workers crashed does."""
+
+    left = 3 * 2 * BATCH + 5
+
+    def submit(self, *arguments, **options):
+        self.left -= 1
+        if self.left < 0:
+            raise RuntimeError("the workers crashed")
+        return super().submit(*arguments, **options)
+
+
+def test_seeds_that_an_error_stopped_apart_go_on_where_they_were(tmp_path):
+    with Breaking(2) as pool, pytest.raises(RuntimeError, match="the workers crashed"):
+        optimize(9, evaluator=pool, seeds=[7, 3], run_dir=tmp_path)
+    before = [gloam.RunFolder(tmp_path).read_archive(seed) for seed in (7, 3)]
+    result = optimize(6, seeds=[7, 3], run_dir=tmp_path, resume=True)
+    assert result.metrics["evaluations"].tolist()[-2:] == [6 * BATCH] * 2
+    for elites, after in zip(before, result.elites_by_seed.values(), strict=True):
+        assert (after.store.objectives >= elites.store.objectives).all()
+
+
 def test_a_function_whose_answers_do_not_fit_is_refused():
     with refused("measures: expected shape (1, 2)"):
         optimize(3, lambda x: (np.zeros(1), np.zeros((1, 5))))

@@ -67,7 +67,7 @@ class Search:
         self._fields = dict(self._archive.fields)
         self._shapes = checks.measure_shapes(self._batch, self._archive.measure_shape)
         self._proposal: Proposal | None = None
-        self.report: StepInfo | None = None
+        self.report: StepInfo | None = None  # what the last `tell` said of itself
         self._has_warned = False
         self._has_unseen_objectives = False
         # Waited for, because PyTorch's random state is borrowed to draw a `TorchNetwork`'s weights.
