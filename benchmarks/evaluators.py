@@ -4,6 +4,7 @@ python benchmarks/evaluators.py efficiency   # also: overhead, kills, scheduler,
 """
 
 import argparse
+import contextlib
 import os
 import random
 import signal
@@ -128,11 +129,12 @@ def kills(iterations, every):
         def kill():
             while not done.wait(every):
                 # Of those that work, and not the last one: new ones take seconds to start.
-                listed = set(cluster.scheduler_info["workers"])
-                found = [w.pid for w in cluster.workers.values() if w.worker_address in listed]
+                nannies = list(cluster.workers.values())
+                found = [w.pid for w in nannies if w.pid and w.status.name == "running"]
                 if len(found) > 1:
-                    killed.append(random.choice(found))
-                    os.kill(killed[-1], signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(random.choice(found), signal.SIGKILL)
+                        killed.append(time.perf_counter())
 
         thread = threading.Thread(target=kill)
         thread.start()
