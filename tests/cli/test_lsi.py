@@ -276,10 +276,10 @@ from gloam.formats import RunFolder
 
 write = RunFolder.write_checkpoint
 
-def write_or_die(folder, state, *, seconds):
+def write_or_die(folder, state, **options):
     if int(state.iteration) == 2:
         os.kill(os.getpid(), signal.SIGKILL)
-    write(folder, state, seconds=seconds)
+    write(folder, state, **options)
 
 RunFolder.write_checkpoint = write_or_die
 main(sys.argv[1:])
