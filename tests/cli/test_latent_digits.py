@@ -60,7 +60,7 @@ def test_a_killed_run_is_resumed_to_the_same_bits(tmp_path):
     command = [sys.executable, "-c", code, "run", "dms", *options, "--out", str(out)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
-    while not (out / "checkpoint" / "state.npz").is_file():
+    while not gloam.RunFolder(out).holds_checkpoint:
         assert process.poll() is None, process.stderr.read()
         assert time.monotonic() < deadline, "no checkpoint was written"
         time.sleep(0.02)

@@ -201,8 +201,8 @@ def test_jobs_can_be_sent_to_other_processes():
 def test_settings_are_checked():
     with refused("evaluator: expected"):
         optimize(1, evaluator=4)
-    with ThreadPoolExecutor(1) as pool, refused("evaluator: expected asynchronous=True"):
-        optimize(1, evaluator=pool, asynchronous=False)
+    with gloam.Processes(1) as pool, refused("evaluator: expected Executor"):
+        optimize(1, evaluator=pool)
     for wrong in ({"close_at": 0.0}, {"timeout": 0.0}, {"in_flight": 0}):
         with refused(f"{next(iter(wrong))}: expected"):
             gloam.Asynchronous(**wrong)
