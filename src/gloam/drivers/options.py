@@ -34,8 +34,8 @@ class RunOptions:
         if self.checkpoint_every is not None:
             checks.integer("checkpoint_every", self.checkpoint_every, minimum=1)
         checks.number("checkpoint_seconds", self.checkpoint_seconds, above=0.0)
-        object.__setattr__(self, "snapshots", tuple(self.snapshots))
-        checks.integers("snapshots", self.snapshots, minimum=1)
+        snapshots = checks.integers("snapshots", self.snapshots, minimum=1)
+        object.__setattr__(self, "snapshots", snapshots)
 
     @classmethod
     def of_plan(cls, plan: Mapping[str, Any]) -> "RunOptions":
