@@ -76,6 +76,7 @@ def test_demo_leaves_a_gallery(tmp_path, capsys):
         assert path.is_file()
 
 
+@pytest.mark.slow
 def test_demo_of_the_sphere_leaves_pictures(tmp_path, capsys):
     run("demo", "--domain", "lp", "--iterations", 25, "--out", tmp_path / "demo")
     shown = capsys.readouterr().out

@@ -326,6 +326,7 @@ def test_a_killed_run_continues_to_the_same_bits_and_a_gallery(
     assert (np.ptp(sheet, axis=2) > 20).sum() > 1000
 
 
+@pytest.mark.slow
 def test_other_settings_do_not_continue_a_run(files, tmp_path, capsys):
     out = tmp_path / "run"
     main(command(files, out, algorithm="map-elites"))

@@ -177,6 +177,7 @@ def stylegan_domain(**options):
     return LatentIllumination(network, model, prompt, _dataset(), num_starts=2, chunk=4, **options)
 
 
+@pytest.mark.slow
 def test_stylegan_and_clip_are_searched_fused_and_resumed(tmp_path):
     domain = stylegan_domain()
     start = gloam.DMS(

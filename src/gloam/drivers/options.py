@@ -43,8 +43,8 @@ class RunOptions:
             checks.integer("checkpoint_every", self.checkpoint_every, minimum=1)
         checks.number("checkpoint_seconds", self.checkpoint_seconds, above=0.0)
         checks.integer("keep_checkpoints", self.keep_checkpoints, minimum=1)
-        object.__setattr__(self, "snapshots", tuple(self.snapshots))
-        checks.integers("snapshots", self.snapshots, minimum=1)
+        snapshots = checks.integers("snapshots", self.snapshots, minimum=1)
+        object.__setattr__(self, "snapshots", snapshots)
 
     @classmethod
     def of_plan(cls, plan: Mapping[str, Any]) -> "RunOptions":
