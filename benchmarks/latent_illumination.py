@@ -9,8 +9,6 @@ arithmetic is counted by XLA; `docs/generators.md` has figures.
 """
 
 import argparse
-import statistics
-import time
 
 import equinox as eqx
 import jax
@@ -19,6 +17,7 @@ import numpy as np
 
 import gloam
 from gloam.domains import LatentIllumination
+from gloam.experiments.lsi_timing import median_seconds
 from gloam.generators import CLIP, StyleGAN3, StyleGAN3Settings
 from gloam.generators.clip import _DEFAULTS, _section, _shapes, _tower
 
@@ -37,17 +36,6 @@ def random_clip(half: str | None) -> CLIP:
         for name, shape in shapes.items()
     }
     return CLIP(config, tensors, half=half)
-
-
-def seconds(function, *arguments, repeats: int = 10) -> float:
-    """Median seconds of a call, after one that compiles."""
-    jax.block_until_ready(function(*arguments))
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        jax.block_until_ready(function(*arguments))
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
 
 
 def arithmetic(function, *arguments) -> float:
@@ -70,7 +58,7 @@ def layers(generator: StyleGAN3) -> None:
                 images, w, kind, None if half is not None else jax.lax.Precision.HIGHEST
             )
         )
-        whole, part = (1000 * seconds(f, layer, images, w) for f in (step, convolution))
+        whole, part = (1000 * median_seconds(f, layer, images, w) for f in (step, convolution))
         print(f"| {layer.layer.name} | {whole:.2f} | {part:.2f} |", flush=True)
         images = step(layer, images, w)
 
@@ -118,8 +106,11 @@ def main() -> None:
     embed = eqx.filter_jit(lambda embedder, images: embedder.embed_images(images))
     whole = iteration(domain, options.iterations)
     print(f"{jax.devices()[0].device_kind}, half {options.half}, chunk {options.chunk}")
-    print(f"iteration {whole:.1f} ms; images {1000 * seconds(paint, domain, w):.1f} ms, ", end="")
-    print(f"embeddings {1000 * seconds(embed, embedder, made):.1f} ms", flush=True)
+    print(
+        f"iteration {whole:.1f} ms; images {1000 * median_seconds(paint, domain, w):.1f} ms, ",
+        end="",
+    )
+    print(f"embeddings {1000 * median_seconds(embed, embedder, made):.1f} ms", flush=True)
     print(f"arithmetic of {BATCH_SIZE} images: ", end="")
     print(f"{BATCH_SIZE * arithmetic(generator.images, w[:1]) / 1000:.2f} TFLOP", flush=True)
 

@@ -61,13 +61,13 @@ def measure_times(generator: Generator, embedder: Embedder, num_landscapes: int)
     """
     _, height, width = generator.image_shape
     picture = np.full((1, height, width, 3), 128, np.uint8)
-    embedding = _seconds(_embeddings, embedder, picture)
+    embedding = median_seconds(_embeddings, embedder, picture)
     w = jnp.broadcast_to(generator.w_avg, (IMAGES_AT_ONCE, generator.w_dim))
-    image = _seconds(_image_embeddings, generator, embedder, w[:1])
+    image = median_seconds(_image_embeddings, generator, embedder, w[:1])
     if IMAGES_AT_ONCE * image < _GROUP_SECONDS:  # a GPU makes several in the time of one
-        image = _seconds(_image_embeddings, generator, embedder, w) / IMAGES_AT_ONCE
+        image = median_seconds(_image_embeddings, generator, embedder, w) / IMAGES_AT_ONCE
     driver = _search(generator.w_dim, embedder.embedding_dim, max(num_landscapes, _MIN_CELLS))
-    search = _seconds(lambda: driver.advance(_ITERATIONS)) / _ITERATIONS
+    search = median_seconds(lambda: driver.advance(_ITERATIONS)) / _ITERATIONS
     return LsiTimes(image, embedding, search, driver.batch)
 
 
@@ -99,7 +99,7 @@ def _search(solution_dim: int, measure_dim: int, num_cells: int) -> FusedDriver:
     return driver
 
 
-def _seconds(function: Callable[..., Any], *arguments: Any) -> float:
+def median_seconds(function: Callable[..., Any], *arguments: Any) -> float:
     """Median seconds of a call, after one that compiles."""
     jax.block_until_ready(function(*arguments))
     found = []
