@@ -3,13 +3,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test test-all lint bench docs clean
 
 demo: .venv/.installed
 	$(BIN)/gloam demo
 
 test: .venv/.test
 	$(BIN)/pytest -n $(WORKERS)
+
+# Also the tests that are marked as slow.
+test-all: .venv/.test
+	$(BIN)/pytest -n $(WORKERS) -m 'slow or not slow'
 
 lint: .venv/.lint
 	$(BIN)/ruff check .

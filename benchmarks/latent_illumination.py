@@ -1,6 +1,7 @@
 """Time of one iteration of latent space illumination, with random weights of the paper's sizes.
 
-    python benchmarks/latent_illumination.py [--half bfloat16] [--chunk 36] [--layers]
+    python benchmarks/latent_illumination.py [--half bfloat16] [--chunk 36]
+    python benchmarks/latent_illumination.py --half bfloat16 --layers
 
 A StyleGAN3 of 256 x 256 (configuration T), a CLIP of the size of ViT-B/32, 10,000 cells and the
 paper's DMS: one emitter of 36 latents. Weights are random: the time does not depend on them. The
@@ -8,8 +9,6 @@ arithmetic is counted by XLA; `docs/generators.md` has figures.
 """
 
 import argparse
-import statistics
-import time
 
 import equinox as eqx
 import jax
@@ -18,6 +17,7 @@ import numpy as np
 
 import gloam
 from gloam.domains import LatentIllumination
+from gloam.experiments.lsi_timing import median_seconds
 from gloam.generators import CLIP, StyleGAN3, StyleGAN3Settings
 from gloam.generators.clip import _DEFAULTS, _section, _shapes, _tower
 
@@ -36,17 +36,6 @@ def random_clip(half: str | None) -> CLIP:
         for name, shape in shapes.items()
     }
     return CLIP(config, tensors, half=half)
-
-
-def seconds(function, *arguments, repeats: int = 10) -> float:
-    """Median seconds of a call, after one that compiles."""
-    jax.block_until_ready(function(*arguments))
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        jax.block_until_ready(function(*arguments))
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
 
 
 def arithmetic(function, *arguments) -> float:
@@ -69,7 +58,7 @@ def layers(generator: StyleGAN3) -> None:
                 images, w, kind, None if half is not None else jax.lax.Precision.HIGHEST
             )
         )
-        whole, part = (1000 * seconds(f, layer, images, w) for f in (step, convolution))
+        whole, part = (1000 * median_seconds(f, layer, images, w) for f in (step, convolution))
         print(f"| {layer.layer.name} | {whole:.2f} | {part:.2f} |", flush=True)
         images = step(layer, images, w)
 
@@ -94,10 +83,16 @@ def main() -> None:
     parser.add_argument("--half", choices=["float16", "bfloat16"], help="precision of both models")
     parser.add_argument("--chunk", type=int, default=12, help="images at once (12)")
     parser.add_argument("--iterations", type=int, default=80, help="timed iterations (80)")
-    parser.add_argument("--layers", action="store_true", help="time every layer of StyleGAN3, too")
+    parser.add_argument(
+        "--layers", action="store_true", help="time the layers of StyleGAN3 instead"
+    )
     options = parser.parse_args()
     settings = StyleGAN3Settings(img_resolution=256, channel_base=16384)
     generator = StyleGAN3.random(settings, half=options.half, key=jax.random.key(0))
+    if options.layers:
+        print("| layer | ms | convolution alone, ms |\n|---|---|---|")
+        layers(generator)
+        return
     embedder = random_clip(options.half)
     cells = np.random.default_rng(1).standard_normal((NUM_CELLS, embedder.embedding_dim))
     prompt = np.ones(embedder.embedding_dim)
@@ -111,13 +106,13 @@ def main() -> None:
     embed = eqx.filter_jit(lambda embedder, images: embedder.embed_images(images))
     whole = iteration(domain, options.iterations)
     print(f"{jax.devices()[0].device_kind}, half {options.half}, chunk {options.chunk}")
-    print(f"iteration {whole:.1f} ms; images {1000 * seconds(paint, domain, w):.1f} ms, ", end="")
-    print(f"embeddings {1000 * seconds(embed, embedder, made):.1f} ms", flush=True)
+    print(
+        f"iteration {whole:.1f} ms; images {1000 * median_seconds(paint, domain, w):.1f} ms, ",
+        end="",
+    )
+    print(f"embeddings {1000 * median_seconds(embed, embedder, made):.1f} ms", flush=True)
     print(f"arithmetic of {BATCH_SIZE} images: ", end="")
     print(f"{BATCH_SIZE * arithmetic(generator.images, w[:1]) / 1000:.2f} TFLOP", flush=True)
-    if options.layers:
-        print("| layer | ms | convolution alone, ms |\n|---|---|---|")
-        layers(generator)
 
 
 if __name__ == "__main__":

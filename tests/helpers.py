@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gloam
+from gloam.generators import Decoder
 from gloam.records import Feedback
 
 
@@ -27,6 +28,18 @@ def assert_same_bits(one, other) -> None:
     found, wanted = map(_arrays, (one, other))
     for got, want in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+def small_decoder(seed: int = 0) -> Decoder:
+    """A decoder of random pictures of 8 x 8 pixels from latents of 3 numbers."""
+    shapes = {"hidden": (3, 5), "maps": (5, 2 * 2 * 3), "middle": (3, 3, 3, 8)}
+    shapes |= {"pixels": (3, 3, 2, 4)}
+    rng = np.random.default_rng(seed)
+    tensors = {}
+    for name, shape in shapes.items():
+        tensors[f"{name}.weight"] = rng.normal(0, 1, shape)
+        tensors[f"{name}.bias"] = rng.normal(0, 0.3, shape[-1])
+    return Decoder(tensors)
 
 
 def _arrays(tree) -> list:

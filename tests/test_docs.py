@@ -4,11 +4,14 @@ import re
 import sys
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from matplotlib import pyplot
 from PIL import Image
 
+import gloam
 from gloam.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -38,7 +41,7 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md", "SECURITY.md"])
 def test_files_that_are_named_exist(page):
     named = re.findall(r"`([\w/]+(?:\.py|/))`", (ROOT / page).read_text())
-    planned = {"evaluators/", "interop/", "explorer/"}
+    planned = {"interop/", "explorer/"}
     places = (ROOT, ROOT / "src" / "gloam")
     folders = [folder for folder in (ROOT / "src" / "gloam").iterdir() if folder.is_dir()]
     for name in set(named) - planned:
@@ -65,3 +68,17 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
     pyplot.close("all")
     assert names["result"].elites.coverage > 0
     assert names["search"].iteration == 2
+
+
+def test_models_of_the_users_own_run_as_the_generators_page_has_them():
+    pytest.importorskip("torch", reason="the page has a model in PyTorch")
+    text = (ROOT / "docs" / "generators.md").read_text()
+    section = text.partition("## Your own model")[2].partition("\n## ")[0]
+    blocks = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    assert len(blocks) == 2
+    names: dict = {"gloam": gloam}
+    for block in blocks:
+        exec(compile(block, "generators.md", "exec"), names)
+    decoder = names["LinearDecoder"](jax.random.normal(jax.random.key(0), (8, 3 * 32 * 32)))
+    assert decoder.images(decoder.map(jnp.ones((2, 8)))).shape == (2, 3, 32, 32)
+    assert len(names["result"].elites) > 0

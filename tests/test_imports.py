@@ -34,26 +34,29 @@ ALLOWED = {
     "discounts": _BASE,
     "algorithms": _BASE | _PIECES,
     "step": {"checks", "algorithms", "archives", "discounts", "records"},
+    "part_step": {"algorithms", "archives", "records", "step"},
     "datasets": _BASE | {"archives"},
     # Models know nothing of searches.
     "generators": _BASE,
     "domains": _BASE | {"archives", "datasets", "generators"},
     # Files are below the drivers: whatever a file holds, it cannot make a search run.
     "formats": _CORE | {"domains", "datasets", "generators"},
-    "drivers": _CORE | {"domains", "datasets", "formats"},
+    # Evaluators know nothing of searches; they also run in the processes of workers.
+    "evaluators": _BASE | {"archives"},
+    "drivers": _CORE | {"part_step", "domains", "datasets", "formats", "evaluators"},
     # Figures come from run folders: what reads them is allowed, what runs searches is not.
     "plots": _CORE | {"datasets", "formats"},
     "gallery": _CORE | {"datasets", "formats", "plots"},
-    "experiments": _CORE | {"domains", "datasets", "formats", "drivers", "plots"},
+    "experiments": _CORE | {"domains", "datasets", "generators", "formats", "drivers", "plots"},
     "peers": _CORE | {"domains", "drivers", "experiments"},
     "interop": _CORE | {"drivers"},
     "explorer": _CORE | {"domains", "datasets", "formats", "plots", "experiments"},
     "cli": _CORE
     | {"domains", "datasets", "generators", "formats", "drivers", "plots", "gallery", "experiments"}
-    | {"explorer", "peers"},
+    | {"explorer", "peers", "evaluators"},
     "__init__": _CORE
     | {"domains", "datasets", "generators", "formats", "drivers", "plots", "gallery", "experiments"}
-    | {"interop"},
+    | {"interop", "evaluators"},
     "__main__": {"cli"},
 }
 

@@ -48,6 +48,7 @@ print(np.asarray(search.ask())[0].tolist())
 """
 
 
+@pytest.mark.slow
 def test_other_settings_of_jax_change_nothing():
     settings = [{}, {"JAX_ENABLE_X64": "1", "JAX_DEFAULT_PRNG_IMPL": "rbg"}]
     outputs = []

@@ -47,6 +47,41 @@ def write(path: Path, save: Callable[[IO[bytes]], Any]) -> None:
         raise
 
 
+def append(path: Path, content: bytes, *, sync: bool) -> None:
+    """Add bytes to the end of a file. After an error the file is as it was.
+
+    Args:
+        path: The file; it need not exist.
+        content: The bytes.
+        sync: Return only when the whole file is on the disk.
+
+    Raises:
+        OSError: The file could not be written; the error names it.
+    """
+    # A link of that name, set by somebody else, is not followed.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0), 0o644)
+        try:
+            size = os.fstat(descriptor).st_size
+            try:
+                rest = memoryview(content)
+                while rest:
+                    rest = rest[os.write(descriptor, rest) :]
+                if sync:
+                    os.fsync(descriptor)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(descriptor, size)
+                raise
+        finally:
+            os.close(descriptor)
+        if sync and not size:
+            _sync_folder(path.parent)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+
+
 def partial_name(pattern: str) -> str:
     """Regular expression for the files that a killed `write` of ``pattern`` leaves behind."""
     return rf"\.{pattern}\.\d+{re.escape(_PARTIAL)}"

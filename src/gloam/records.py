@@ -45,6 +45,8 @@ class Added(eqx.Module):
 
     improved: Bool[Array, " batch"]
     """True where the solution is better than the elite its cell held, or the cell was empty."""
+    filled: Bool[Array, " batch"]
+    """True where it became the elite of a cell that was empty before the batch."""
     unique_cells: Int[Array, ""]
     """Number of different cells the valid solutions landed in."""
 
@@ -56,10 +58,8 @@ class Feedback(eqx.Module):
     """The ranking values, larger is better."""
     improved: Bool[Array, " batch"]
     """True where the solution improved the archive."""
-    gains: Float[Array, " batch"]
-    """How much it raised the objective of its cell; an empty cell's objective is f_min."""
     filled: Bool[Array, " batch"]
-    """True where the cell was empty."""
+    """True where it became the elite of a cell that was empty."""
     valid: Bool[Array, " batch"]
     """True where the evaluation succeeded."""
     iteration: Int[Array, ""]

@@ -5,7 +5,7 @@ in one program, the ask-tell driver `ask` and `tell` around an evaluation in Pyt
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,7 +17,17 @@ from gloam.algorithms import Algorithm
 from gloam.archives.archive_metrics import ArchiveMetrics, archive_metrics
 from gloam.archives.store import add, empty_store, random_elites, random_empty_cells
 from gloam.discounts.discount_metrics import DiscountMetrics, discount_metrics
-from gloam.records import Batch, Feedback, LowObjectives, Proposal, SearchState, StepInfo
+from gloam.records import (
+    Added,
+    Batch,
+    Feedback,
+    Fit,
+    LowObjectives,
+    Proposal,
+    Scored,
+    SearchState,
+    StepInfo,
+)
 
 # Objectives, measures and fields. Without objectives, closeness to the cell's centre is maximised.
 Evaluation = tuple[Float[Array, " batch"] | None, Float[Array, "batch meas"], dict[str, Array]]
@@ -65,93 +75,27 @@ def tell(
 
     ``cells`` may be given when they were found outside the compiled program.
     """
-    keys, archive, emitter, discount = (
-        _keys(state),
-        algorithm.archive,
-        algorithm.emitter,
-        algorithm.discount,
-    )
-    finished = state.iteration + 1
-
-    batch = _batch(algorithm, proposal, evaluation, cells)
-    # The archive keeps measures as evaluated. The discount sees them in the space of the centres.
-    seen = archive.discount_space(batch.measures)
-    discounted = eqx.tree_at(lambda b: b.measures, batch, seen)
-    scored = discount.score(state.discount, discounted)
+    batch = evaluated(algorithm, proposal.solutions, evaluation, cells)
+    seen, scored = score(algorithm, state, batch)
     store, added = add(state.store, batch)
-    elites = random_elites(store, emitter.num_elites_to_adapt, state.x0, key=keys.restarts)
-    before = state.store.objectives[batch.cells]
-    gains = batch.objectives - jnp.maximum(before, archive.f_min)
-    feedback = Feedback(
-        scored.improvements,
-        added.improved,
-        jnp.where(added.improved, jnp.maximum(gains, 0.0), 0.0),
-        added.improved & (before == -jnp.inf),
-        batch.valid,
-        finished,
-    )
-    adapted = emitter.adapt(state.emitter, proposal, feedback, elites)
-    empty_cells, is_real = random_empty_cells(
-        store, discount.num_empty_centers, key=keys.empty_cells
-    )
-    centers = archive.centers_of(empty_cells)
-    learned, fit = discount.train(
-        state.discount, discounted, scored, centers, is_real, key=keys.train
-    )
+    state = eqx.tree_at(lambda s: s.store, state, store)
+    adapted = adapt(algorithm, state, proposal, batch, scored, added)
+    learned, fit = train(algorithm, state, seen, scored)
 
     failed = jnp.sum(~batch.valid, dtype=jnp.int32)
-    below, low = _below_f_min(state.low, batch, archive.f_min)
-    info = StepInfo(fit, emitter.metrics(adapted), added.unique_cells, failed, below)
-    failures = state.failed + failed
+    below, low = below_f_min(state.low, batch, algorithm.archive.f_min)
+    info = StepInfo(fit, algorithm.emitter.metrics(adapted), added.unique_cells, failed, below)
+    finished, failures = state.iteration + 1, state.failed + failed
     state = SearchState(state.key, finished, failures, adapted, store, learned, low, state.x0)
     return state, info
 
 
-def step(
-    algorithm: Algorithm, evaluate: Evaluate, state: SearchState
-) -> tuple[SearchState, StepInfo]:
-    """One whole iteration, for an ``evaluate`` that JAX can trace."""
-    proposal = ask(algorithm, state)
-    return tell(algorithm, state, proposal, evaluate(proposal.solutions))
-
-
-class SearchMetrics(eqx.Module):
-    """What is logged of a state."""
-
-    archive: ArchiveMetrics
-    discount: DiscountMetrics
-
-
 @_precise
-def metrics(algorithm: Algorithm, state: SearchState) -> SearchMetrics:
-    """QD score, coverage and best of the archive, and the health of the discount."""
-    archive, store = algorithm.archive, state.store
-    # A few thousand cells say enough of a very large archive.
-    cells = jnp.arange(
-        0, archive.num_cells, -(-archive.num_cells // _MEASURED_CELLS), dtype=jnp.int32
-    )
-    discounts = algorithm.discount.at_cells(state.discount, cells, archive.centers_of(cells))
-    objectives, occupied = store.objectives[cells], store.occupied[cells]
-    health = discount_metrics(discounts, objectives, occupied, archive.f_min)
-    return SearchMetrics(archive_metrics(store, archive.f_min), health)
-
-
-class _Keys(NamedTuple):
-    """The randomness of one iteration, split once by name."""
-
-    parents: PRNGKeyArray
-    ask: PRNGKeyArray
-    restarts: PRNGKeyArray
-    empty_cells: PRNGKeyArray
-    train: PRNGKeyArray
-
-
-def _keys(state: SearchState) -> _Keys:
-    return _Keys(*jax.random.split(jax.random.fold_in(state.key, state.iteration), 5))
-
-
-def _batch(
-    algorithm: Algorithm, proposal: Proposal, evaluation: Evaluation, cells: Array | None
+def evaluated(
+    algorithm: Algorithm,
+    solutions: Float[Array, "batch sol"],
+    evaluation: Evaluation,
+    cells: Int[Array, " batch"] | None,
 ) -> Batch:
     """The evaluated batch, its failed rows masked and set to zero."""
     objectives, measures, fields = evaluation
@@ -169,10 +113,95 @@ def _batch(
         objectives = algorithm.archive.closeness(measures, cells)
         valid &= jnp.abs(objectives) <= checks.LARGEST
     objectives = jnp.where(valid, objectives, 0.0)
-    return Batch(proposal.solutions, objectives, measures, cells, valid, fields)
+    return Batch(solutions, objectives, measures, cells, valid, fields)
 
 
-def _below_f_min(
+@_precise
+def score(algorithm: Algorithm, state: SearchState, batch: Batch) -> tuple[Batch, Scored]:
+    """SCORE: the batch as the discount sees it, and the improvement of each solution."""
+    # The archive keeps measures as evaluated. The discount sees them in the space of the centres.
+    measures = algorithm.archive.discount_space(batch.measures)
+    seen = eqx.tree_at(lambda b: b.measures, batch, measures)
+    return seen, algorithm.discount.score(state.discount, seen)
+
+
+@_precise
+def adapt(
+    algorithm: Algorithm,
+    state: SearchState,
+    proposal: Proposal,
+    batch: Batch,
+    scored: Scored,
+    added: Added,
+) -> Any:
+    """ADAPT: the emitter after a proposal, whose results are in the store already."""
+    emitter = algorithm.emitter
+    elites = random_elites(
+        state.store, emitter.num_elites_to_adapt, state.x0, key=_keys(state).restarts
+    )
+    feedback = Feedback(
+        scored.improvements, added.improved, added.filled, batch.valid, state.iteration + 1
+    )
+    return emitter.adapt(state.emitter, proposal, feedback, elites)
+
+
+@_precise
+def train(algorithm: Algorithm, state: SearchState, seen: Batch, scored: Scored) -> tuple[Any, Fit]:
+    """TRAIN: the discount after a batch that it scored, and the report of its training."""
+    keys, discount = _keys(state), algorithm.discount
+    empty_cells, is_real = random_empty_cells(
+        state.store, discount.num_empty_centers, key=keys.empty_cells
+    )
+    centers = algorithm.archive.centers_of(empty_cells)
+    return discount.train(state.discount, seen, scored, centers, is_real, key=keys.train)
+
+
+def step(
+    algorithm: Algorithm, evaluate: Evaluate, state: SearchState
+) -> tuple[SearchState, StepInfo]:
+    """One whole iteration, for an ``evaluate`` that JAX can trace."""
+    proposal = ask(algorithm, state)
+    return tell(algorithm, state, proposal, evaluate(proposal.solutions))
+
+
+class SearchMetrics(eqx.Module):
+    """What is logged of a state."""
+
+    archive: ArchiveMetrics
+    discount: DiscountMetrics
+    failed: Int[Array, ""]
+    """Failed evaluations since the start of the run."""
+
+
+@_precise
+def metrics(algorithm: Algorithm, state: SearchState) -> SearchMetrics:
+    """QD score, coverage and best of the archive, and the health of the discount."""
+    archive, store = algorithm.archive, state.store
+    # A few thousand cells say enough of a very large archive.
+    cells = jnp.arange(
+        0, archive.num_cells, -(-archive.num_cells // _MEASURED_CELLS), dtype=jnp.int32
+    )
+    discounts = algorithm.discount.at_cells(state.discount, cells, archive.centers_of(cells))
+    objectives, occupied = store.objectives[cells], store.occupied[cells]
+    health = discount_metrics(discounts, objectives, occupied, archive.f_min)
+    return SearchMetrics(archive_metrics(store, archive.f_min), health, state.failed)
+
+
+class _Keys(NamedTuple):
+    """The randomness of one iteration, split once by name."""
+
+    parents: PRNGKeyArray
+    ask: PRNGKeyArray
+    restarts: PRNGKeyArray
+    empty_cells: PRNGKeyArray
+    train: PRNGKeyArray
+
+
+def _keys(state: SearchState) -> _Keys:
+    return _Keys(*jax.random.split(jax.random.fold_in(state.key, state.iteration), 5))
+
+
+def below_f_min(
     low: LowObjectives, batch: Batch, f_min: float | Float[Array, ""]
 ) -> tuple[Int[Array, ""], LowObjectives]:
     """How many valid objectives lie below ``f_min``, and the record of such batches."""

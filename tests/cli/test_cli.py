@@ -76,6 +76,7 @@ def test_demo_leaves_a_gallery(tmp_path, capsys):
         assert path.is_file()
 
 
+@pytest.mark.slow
 def test_demo_of_the_sphere_leaves_pictures(tmp_path, capsys):
     run("demo", "--domain", "lp", "--iterations", 25, "--out", tmp_path / "demo")
     shown = capsys.readouterr().out
@@ -104,7 +105,14 @@ def test_errors_are_one_line_and_exit_2(arguments, message, tmp_path, capsys):
 
 
 COMMANDS = ("demo", "new", "fill", "gallery", "datasets", "resume", "plot", "paper", "bench")
-COMMANDS += ("report", *(f"run {name} lp" for name in ALGORITHMS), "run dms arm")
+COMMANDS += (
+    "report",
+    "lsi convert",
+    "lsi check",
+    "lsi run",
+    *(f"run {name} lp" for name in ALGORITHMS),
+    "run dms arm",
+)
 
 
 def help_text(command, capsys):

@@ -28,7 +28,7 @@ def problem(tmp_path, monkeypatch):
         "import numpy as np\nx0 = np.zeros(2)\nsigma0 = 0.3\ncalls = []\n"
         "def evaluate(x):\n    return np.tanh(x)\n"
         "def breaks(x):\n    calls.append(1)\n"
-        "    if len(calls) == 4:\n        raise ValueError('the [simulator] broke')\n"
+        "    if len(calls) >= 4:\n        raise ValueError('the [simulator] broke')\n"
         "    return np.tanh(x)\n"
     )
     random = np.random.default_rng(0)
@@ -132,6 +132,7 @@ def test_no_network_is_no_traceback(capsys, monkeypatch):
 # The user's own code
 
 
+@pytest.mark.filterwarnings("ignore:evaluation. expected at least one finite result")
 def test_an_error_in_the_users_function_keeps_its_traceback(problem, capsys):
     message = told(capsys, *fill("mine.py:breaks", "--checkpoint-every", "1"), code=1)
     assert "in breaks\n" in message
@@ -139,7 +140,7 @@ def test_an_error_in_the_users_function_keeps_its_traceback(problem, capsys):
     assert "site-packages" not in message
     assert "host.py" not in message
     last = message.strip().splitlines()[-1]
-    assert "the run was saved in 'runs/x' after iteration 2" in last
+    assert "the run was saved in 'runs/x' after iteration 5" in last
     assert "continue it with the same command and --resume" in last
 
 

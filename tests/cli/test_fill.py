@@ -99,6 +99,18 @@ def test_vectors_without_pictures_end_in_a_table_and_a_page(problem, capsys):
     assert pd.read_csv(folder / "matches.csv")["distance"].is_monotonic_increasing
 
 
+def test_workers_find_the_function_of_a_file(problem, capsys):
+    options = ["--dataset", "data.npy", "--iterations", "2", "--quiet", "--batch-size", "6"]
+    main(["fill", "mine.py", *options, "--out", "runs/one"])
+    main(["fill", "mine.py", *options, "--out", "runs/two", "--workers", "1", "--timeout", "60"])
+    one, two = (RunFolder(f"runs/{name}").read_archive() for name in ("one", "two"))
+    np.testing.assert_array_equal(one.objectives, two.objectives)
+    np.testing.assert_array_equal(one.solutions, two.solutions)
+    assert "only a process can be ended" in refused(
+        capsys, "mine.py", "--dataset", "data.npy", "--timeout", "5", "--out", "runs/three"
+    )
+
+
 def test_new_does_not_overwrite(problem, capsys):
     main(["new", "begin.py"])
     assert "gloam fill begin.py" in capsys.readouterr().out

@@ -381,8 +381,11 @@ def test_what_does_not_fit_the_items_is_refused(options, message):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda data: data.subsample(1), "n: expected a whole number >= 2, got 1."),
-        (lambda data: data.subsample(6), "n: expected at most the 5 items there are, got 6."),
+        (lambda data: data.subsample(1), "num_items: expected a whole number >= 2, got 1."),
+        (
+            lambda data: data.subsample(6),
+            "num_items: expected at most the 5 items there are, got 6.",
+        ),
         (lambda data: data.subsample(3, seed=-1), "seed: expected a whole number >= 0, got -1."),
         (lambda data: data.split(0.0), "holdout: expected a finite number > 0, got 0.0."),
         (lambda data: data.archive("manhattan"), "metric: expected 'euclidean' or 'cosine', got"),

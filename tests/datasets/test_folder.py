@@ -109,6 +109,29 @@ def test_broken_files_are_named_and_skipped(tmp_path):
     assert data.subsample(2).skipped == data.skipped
 
 
+def test_broken_files_can_be_an_error(tmp_path):
+    for number in range(3):
+        save(tmp_path / f"{number}.png", gray(number))
+    (tmp_path / "bad.png").write_text("not a picture")
+    with refused(
+        f"path: expected pictures that can be read, got 1 broken file in '{tmp_path}': bad.png ("
+    ):
+        folder(tmp_path, skip_broken=False)
+
+
+def test_of_many_pictures_some_can_be_drawn(tmp_path):
+    for number in range(30):
+        save(tmp_path / f"{number:02d}.png", gray(number))
+    whole, some = folder(tmp_path, max_items=30), folder(tmp_path, max_items=7)
+    assert len(whole) == 30
+    assert len(some) == 7
+    assert some.names == sorted(some.names)
+    assert some.names != whole.names[:7]
+    assert some.names == folder(tmp_path, max_items=7).names
+    with refused("max_items: expected a whole number >= 2, got 1."):
+        folder(tmp_path, max_items=1)
+
+
 def test_a_folder_of_broken_files_is_refused(tmp_path):
     for name in ("a.png", "b.png"):
         (tmp_path / name).write_text("not a picture")

@@ -247,6 +247,7 @@ def test_a_saved_search_goes_on_to_the_same_bits(torch, tmp_path):
     assert_same_bits(told(loaded, 2).state, whole.state)
 
 
+@pytest.mark.slow
 def test_a_run_is_resumed_to_the_same_bits(torch, tmp_path):
     module = perceptron(torch)
     options = {"seeds": [2], "progress": False}

@@ -134,6 +134,10 @@ def test_pictures_are_rendered(domain):
     assert pictures.shape == (6, 8, 8, 3)
     image = domain.generator.images(domain.generator.w_avg[None])[0]
     np.testing.assert_allclose(pictures[5], (image.transpose(1, 2, 0) + 1) / 2, rtol=0, atol=1e-6)
+    small = domain.render(np.zeros((1, 4), np.float32), (4, 2))
+    assert small.shape == (1, 4, 2, 3)
+    assert float(small.mean()) == pytest.approx(float(pictures[0].mean()), abs=0.05)
+    assert domain.render(np.zeros((1, 4), np.float32), 16).shape == (1, 16, 16, 3)
 
 
 def algorithm(domain, name="dms"):
@@ -173,6 +177,7 @@ def stylegan_domain(**options):
     return LatentIllumination(network, model, prompt, _dataset(), num_starts=2, chunk=4, **options)
 
 
+@pytest.mark.slow
 def test_stylegan_and_clip_are_searched_fused_and_resumed(tmp_path):
     domain = stylegan_domain()
     start = gloam.DMS(

@@ -91,6 +91,7 @@ def run(devices: int, seeds: int, program: str = PROGRAM) -> dict:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_seeds_are_dealt_out_and_give_what_they_give_on_one_device():
     one = run(1, 4)
     assert (one["devices"], one["used"]) == (1, 1)

@@ -54,31 +54,34 @@ def test_resumed_seeds_are_those_of_an_uninterrupted_run(tmp_path):
         assert_same(gloam.RunFolder(tmp_path).read_archive(seed), whole.elites_by_seed[seed])
 
 
-@pytest.mark.parametrize("answer", ["raises", "fails"])
-def test_an_error_of_one_seed_leaves_all_seeds_at_the_iteration_before(tmp_path, answer):
+class BreaksDown(gloam.InProcess):
+    """An evaluator that is lost in its sixth call: the second seed in the third iteration."""
+
     calls = 0
 
-    def breaks(x):
-        nonlocal calls
-        calls += 1
-        if calls == 6:  # the second seed in the third iteration
-            if answer == "raises":
-                raise RuntimeError("the simulator stopped")
-            return np.full(len(x), np.nan), x[:, :2]
-        return evaluate(x)
+    def evaluate(self, function, solutions, form=None):
+        self.calls += 1
+        if self.calls == 6:
+            raise gloam.EvaluatorError("the cluster is gone")
+        return super().evaluate(function, solutions, form)
 
-    with pytest.raises(RuntimeError):  # an EvaluationError is one
-        optimize(5, [7, 3], breaks, run_dir=tmp_path)
+
+def test_a_lost_evaluator_leaves_all_seeds_at_the_iteration_before(tmp_path):
+    with pytest.raises(gloam.EvaluatorError, match="cluster is gone") as raised:
+        optimize(5, [7, 3], run_dir=tmp_path, evaluator=BreaksDown())
+    assert "saved after iteration 2" in raised.value.__notes__[0]
     assert gloam.RunFolder(tmp_path).read_checkpoint_iteration() == 2
-    before = optimize(2, [7, 3])
+    whole, resumed = optimize(5, [7, 3]), optimize(5, [7, 3], run_dir=tmp_path, resume=True)
     for seed in (7, 3):
-        found = gloam.RunFolder(tmp_path).read_archive(seed)
-        assert_same(found, before.elites_by_seed[seed])
+        assert_same(resumed.elites_by_seed[seed], whole.elites_by_seed[seed])
 
 
 def test_run_and_optimize_take_the_same_arguments():
     first, *run = inspect.signature(gloam.run).parameters.values()
     second, *optimize = inspect.signature(gloam.optimize).parameters.values()
     assert (first.name, second.name) == ("domain", "evaluate")
-    assert run == optimize
+    # A compiled program is evaluated on the device.
+    of_python = ["evaluator", "per_solution", "max_failure_rate", "asynchronous"]
+    assert [one.name for one in optimize if one not in run] == of_python
+    assert [one for one in optimize if one.name not in of_python] == run
     assert [one.name for one in run[:3]] == ["algorithm", "iterations", "seeds"]

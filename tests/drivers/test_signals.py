@@ -9,6 +9,7 @@ import gloam
 from gloam.drivers.signals import remembered_interrupt, stop_signals
 
 KINDS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+ENDS_OF_JOBS = [signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU]
 
 
 @pytest.fixture(autouse=True)
@@ -103,6 +104,29 @@ def test_a_run_says_which_signal_stopped_it(kind, tmp_path):
         search(1, kind, run_dir=tmp_path / "r")
     assert (stopped.value.signal, stopped.value.iteration) == (kind, 1)
     assert gloam.RunFolder(tmp_path / "r").read_checkpoint_iteration() == 1
+
+
+@pytest.mark.parametrize("kind", ENDS_OF_JOBS)
+def test_the_end_of_a_job_stops_a_run_that_was_saved(kind, tmp_path):
+    assert signal.getsignal(kind) is signal.SIG_DFL
+    with pytest.raises(gloam.Interrupted, match="gloam resume") as stopped:
+        search(1, kind, run_dir=tmp_path / "r")
+    assert (stopped.value.signal, stopped.value.iteration) == (kind, 1)
+    assert gloam.RunFolder(tmp_path / "r").read_checkpoint_iteration() == 1
+    assert signal.getsignal(kind) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("kind", ENDS_OF_JOBS)
+def test_a_program_that_handles_the_end_of_its_job_goes_on_to_do_so(kind):
+    seen = []
+    usual = signal.signal(kind, lambda kind, frame: seen.append(kind))
+    try:
+        with stop_signals() as stop:
+            signal.raise_signal(kind)
+        assert not stop.is_set()
+    finally:
+        signal.signal(kind, usual)
+    assert seen == [kind]
 
 
 def test_a_signal_during_the_last_iteration_is_not_lost(tmp_path):

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from gloam.domains import Arm, LinearProjection, Triangles
+from gloam.domains import Arm, LatentIllumination, LinearProjection, Triangles
 from gloam.emitters import BasicRestart, MuSelection, RestartEvery
 from gloam.experiments.presets import ALGORITHMS, SETTINGS, column, paper_algorithm
 from gloam.experiments.published import PUBLISHED, title
+from tests.domains.test_latent_illumination import Means, Waves
 
 
 def lp(measures, tmp_path):
@@ -65,7 +66,7 @@ def test_every_algorithm_evaluates_540_solutions_an_iteration():
 
 def test_every_algorithm_has_every_column():
     columns = {"2d-lp", "10d-lp", "20d-lp", "50d-lp", "arm"}
-    images = {"ta-mnist", "ta-fashion-mnist"}
+    images = {"ta-mnist", "ta-fashion-mnist", "lsi"}
     for name, settings in SETTINGS.items():
         # The paper could not run DDS on images.
         assert set(settings) == (columns if name == "dds" else columns | images)
@@ -92,6 +93,29 @@ def test_triangles(name, alpha):
         paper_algorithm("dms", Triangles(np.random.default_rng(0).random((3, 784), np.float32)))
 
 
+def test_latent_space_illumination():
+    domain = small_lsi("lsi")
+    for algorithm, alpha in (("dms", 1.0), ("cma-mae", 0.01)):
+        built = paper_algorithm(algorithm, domain)
+        emitter = built.emitter
+        assert (emitter.num_emitters, emitter.batch_size, emitter.sigma0) == (1, 36, 0.02)
+        assert emitter.restart == BasicRestart()
+        assert built.discount.alpha == alpha
+    line = paper_algorithm("map-elites-line", domain).emitter
+    assert (line.sigma, line.line_sigma, line.batch_size) == (0.1, 0.2, 36)
+    plain = paper_algorithm("map-elites", domain).emitter
+    assert (plain.sigma, plain.batch_size) == (0.1, 36)
+    with pytest.raises(ValueError, match="expected one that the paper ran on lsi"):
+        paper_algorithm("dds", domain)
+    with pytest.raises(ValueError, match="LatentIllumination named lsi"):
+        paper_algorithm("dms", small_lsi("other"))
+
+
+def small_lsi(name):
+    items = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    return LatentIllumination(Waves(), Means(), None, items, x0=np.zeros(4), name=name)
+
+
 def test_unknown_names_are_refused():
     with pytest.raises(ValueError, match="algorithm: expected one of dms"):
         paper_algorithm("nsga", Arm())
@@ -99,9 +123,11 @@ def test_unknown_names_are_refused():
 
 def test_published_figures_are_complete():
     domains = {domain for domain, _ in PUBLISHED}
-    assert len(domains) == 11
+    assert len(domains) == 12
+    on_images = ("ta-", "lsi")
     for domain in domains:
-        algorithms = [name for name in ALGORITHMS if name != "dds" or not domain.startswith("ta-")]
+        algorithms = [n for n in ALGORITHMS if n != "dds" or not domain.startswith(on_images)]
         assert all((domain, name) in PUBLISHED for name in algorithms)
     assert PUBLISHED["2d-lp-sphere", "dms"].qd_score == 6978.20
+    assert PUBLISHED["lsi", "map-elites-line"].qd_score == -51827.44
     assert title("map-elites-line") == "MAP-Elites (line)"

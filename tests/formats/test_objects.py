@@ -23,6 +23,7 @@ from gloam.discounts.networks.from_torch import (
 from gloam.formats import objects
 from gloam.formats.conformity import conforms
 from gloam.formats.registry import REGISTRY
+from tests.helpers import small_decoder
 
 GRID = gloam.GridArchive(
     (3, 4), (-1, 0), (1, 5), f_min=-2.0, fields={"n": jax.ShapeDtypeStruct((2,), jnp.int32)}
@@ -74,6 +75,9 @@ EXAMPLES = [
     gloam.MAPElitesLine(GRID, np.zeros(3), 0.5),
     gloam.domains.Arm(7),
     gloam.domains.LinearProjection(10, "rastrigin", solution_dim=20),
+    gloam.domains.LatentDigits(
+        np.tile(IMAGES, (1, 2, 2)), small_decoder(), x0=np.ones(3), name="mine"
+    ),
     gloam.domains.Triangles(IMAGES, num_triangles=3, canvas=(4, 4), name="mine", seed=3),
 ]
 
@@ -112,6 +116,27 @@ def test_equal_arrays_are_stored_once():
 
 class Own(eqx.Module):
     weight: jax.Array
+
+
+class Inner(eqx.Module):
+    precision: str | None = eqx.field(static=True)
+    path: str = eqx.field(static=True, default="", metadata={"compared": False})
+
+
+class Outer(eqx.Module):
+    parts: list[Inner]
+    size: int = eqx.field(static=True, default=3)
+
+
+def test_plain_static_values_of_own_objects_are_compared_except_paths():
+    def content(*arguments, size=3, **options):
+        return objects.encode(Outer([Inner(None), Inner(*arguments, **options)], size), {})
+
+    one = content("float16")
+    assert objects.differences(one, content("float16", path="elsewhere"), "domain") == []
+    for other in (content("bfloat16"), content(None), content("float16", size=4)):
+        (difference,) = objects.differences(one, other, "domain")
+        assert difference.place == "the data in domain"
 
 
 def test_the_users_own_objects_are_foreign_and_compared_by_their_data():

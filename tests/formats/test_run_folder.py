@@ -2,9 +2,11 @@
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,8 +33,33 @@ def evaluate(solutions):
     return 1 - np.square(solutions).mean(axis=1), solutions[:, :2]
 
 
+def with_lock(folder, block):
+    """Another process that holds the lock of a folder; it does not wait for an import of JAX."""
+    package = Path(gloam.__file__).parent
+    code = f"""
+import sys, types
+for name, path in (("gloam", {str(package)!r}), ("gloam.formats", {str(package / "formats")!r})):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = [path]
+import os, signal
+from pathlib import Path
+from gloam.formats.lock import locked
+with locked(Path({str(folder)!r})):
+    {block}
+"""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+
 def contents(path):
     return {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+@pytest.fixture(scope="module")
+def begun_run(tmp_path_factory):
+    run = tmp_path_factory.mktemp("begun") / "run"
+    data = gloam.datasets.from_array(ITEMS)
+    gloam.optimize(evaluate, algorithm(), 3, run_dir=run, dataset=data, progress=False)
+    return run
 
 
 @pytest.mark.parametrize(
@@ -44,20 +71,18 @@ def contents(path):
         ({"restart": gloam.emitters.RestartEvery(9)}, r"emitter\.restart is BasicRestart"),
     ],
 )
-def test_other_data_or_settings_are_refused_and_no_file_changes(tmp_path, other, place):
-    run = tmp_path / "run"
-    gloam.optimize(evaluate, algorithm(), 3, run_dir=run, progress=False)
-    before = contents(run)
+def test_other_data_or_settings_are_refused_and_no_file_changes(begun_run, other, place):
+    before = contents(begun_run)
+    again = {"run_dir": begun_run, "resume": True, "progress": False}
     with pytest.raises(ValueError, match=place):
-        gloam.optimize(evaluate, algorithm(**other), 6, run_dir=run, resume=True, progress=False)
-    assert contents(run) == before
-    gloam.optimize(evaluate, algorithm(), 6, run_dir=run, resume=True, progress=False)
+        gloam.optimize(evaluate, algorithm(**other), 6, **again)
+    assert contents(begun_run) == before
 
 
-def test_another_seed_driver_or_dataset_is_refused(tmp_path):
+def test_another_seed_driver_or_dataset_is_refused(begun_run, tmp_path):
     run = tmp_path / "run"
+    shutil.copytree(begun_run, run)
     data = gloam.datasets.from_array(ITEMS)
-    gloam.optimize(evaluate, algorithm(), 3, run_dir=run, dataset=data, progress=False)
     again = {"run_dir": run, "resume": True, "progress": False}
     before = contents(run)
     with pytest.raises(ValueError, match="seeds is"):
@@ -128,7 +153,7 @@ def test_a_begun_run_is_not_started_over(tmp_path):
         gloam.optimize(fails, algorithm(), 4, run_dir=run, progress=False)
     with pytest.raises(gloam.RunExistsError, match=r"already holds a run.*resume=True"):
         gloam.optimize(evaluate, algorithm(), 4, run_dir=run, progress=False)
-    (run / "checkpoint" / "state.npz").unlink()  # as after a kill before the first checkpoint
+    (run / "checkpoint" / "0000000.npz").unlink()  # as after a kill before the first checkpoint
     with pytest.raises(gloam.RunExistsError):
         gloam.optimize(evaluate, algorithm(), 4, run_dir=run, progress=False)
     resumed = gloam.optimize(evaluate, algorithm(), 4, run_dir=run, resume=True, progress=False)
@@ -159,12 +184,7 @@ def test_the_second_process_is_told_who_holds_the_folder(tmp_path):
     with locked(run):
         with pytest.raises(gloam.LockedError, match=rf"process {os.getpid()} on .*, since"):
             gloam.optimize(evaluate, algorithm(), 2, run_dir=run, progress=False)
-        code = (
-            f"from gloam.formats.lock import locked; from pathlib import Path\n"
-            f"with locked(Path({str(run)!r})): pass"
-        )
-        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert "LockedError" in other.stderr
+        assert "LockedError" in with_lock(run, "pass").stderr
     assert not (run / NAME).exists()
     gloam.optimize(evaluate, algorithm(), 2, run_dir=run, progress=False)
 
@@ -191,11 +211,7 @@ def test_two_runs_at_once_in_one_process_are_refused(tmp_path):
 
 
 def test_a_dead_process_keeps_no_lock(tmp_path):
-    code = (
-        "import os, signal; from gloam.formats.lock import locked; from pathlib import Path\n"
-        f"with locked(Path({str(tmp_path)!r})): os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=False)
+    with_lock(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
     assert (tmp_path / NAME).exists()
     with locked(tmp_path):
         pass
@@ -206,7 +222,7 @@ def test_what_a_killed_process_left_behind_is_cleared_away(tmp_path):
     small_run(tmp_path)
     stale = [
         tmp_path / ".metrics.parquet.4242.gloam-partial",
-        tmp_path / "checkpoint" / ".state.npz.4242.gloam-partial",
+        tmp_path / "checkpoint" / ".0000004.npz.4242.gloam-partial",
         tmp_path / "snapshots" / ".0000002.npz.4242.gloam-partial",
     ]
     kept = [tmp_path / ".notes.4242.gloam-partial", tmp_path / ".metrics.parquet.swp"]

@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gloam
-from gloam import discounts, domains, emitters
+from gloam import discounts, domains, emitters, generators
 from gloam.drivers.entry_points import seed_list
 from gloam.drivers.options import RunOptions
+from tests.helpers import small_decoder
 
 from .odd import odd_values, outcome
 
@@ -142,6 +143,16 @@ OTHERS = {
             "name": "t",
         },
     ),
+    "Decoder": (generators.Decoder, {"tensors": small_decoder().tensors}),
+    "LatentDigits": (
+        domains.LatentDigits,
+        {
+            "centroids": np.random.default_rng(0).random((3, 8, 8)),
+            "generator": small_decoder(),
+            "x0": None,
+            "name": "d",
+        },
+    ),
     "Search": (gloam.Search, {"algorithm": None, "seed": 0}),
     "Faiss": (
         gloam.archives.Faiss,
@@ -154,6 +165,7 @@ OTHERS = {
             "log_every": 2,
             "checkpoint_every": 2,
             "checkpoint_seconds": 60.0,
+            "keep_checkpoints": 2,
             "snapshots": (1,),
         },
     ),

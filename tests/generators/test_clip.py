@@ -330,11 +330,10 @@ def test_texts_are_cleaned_as_by_openai():
 # Folders
 
 
-@pytest.fixture
-def folder(tmp_path):
+def write_folder(place):
+    """A random small CLIP in Hugging Face's layout."""
     from safetensors.numpy import save_file
 
-    place = tmp_path / "clip"
     place.mkdir()
     count = len(write_vocabulary(place))
     config = CONFIG | {"text_config": TEXT | {"vocab_size": count, "eos_token_id": count - 1}}
@@ -347,6 +346,11 @@ def folder(tmp_path):
     extra = {"text_model.embeddings.position_ids": np.arange(9)[None], "logit_scale": np.ones(())}
     save_file(tensors | extra, place / "model.safetensors")
     return place
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_folder(tmp_path / "clip")
 
 
 def test_a_folder_is_loaded_and_embeds_texts_and_images(folder):

@@ -80,9 +80,9 @@ def write_run(path, algorithm, seeds):
         metrics[name] = rng.uniform(0.1, 1.0, len(rows))
     metrics["unique_cells"] = rng.integers(1, BATCH, len(rows))
     folder.write_metrics(metrics)
-    for seed, elites in zip(seeds, archives, strict=True):
-        folder.write_archive(elites, seed=seed, alone=len(seeds) == 1)
     folder.write_checkpoint(state, seconds=1.0)
+    for seed, elites in zip(seeds, archives, strict=True):
+        folder.write_archive(elites, seed=seed)
     low, high = algorithm.archive.lower, algorithm.archive.upper
     for at in SHOTS:
         objectives, discount = first

@@ -47,7 +47,8 @@ def add(store: Store, batch: Batch) -> tuple[Store, Added]:
     """
     cells = store.objectives.shape[0]
     size = batch.objectives.shape[0]
-    improved = batch.valid & (batch.objectives > store.objectives[batch.cells])
+    before = store.objectives[batch.cells]
+    improved = batch.valid & (batch.objectives > before)
 
     # Order rows by cell, best objective first, index last: a row wins when it opens its cell's run.
     # Sorting costs O(batch log batch) whatever the number of cells.
@@ -62,15 +63,21 @@ def add(store: Store, batch: Batch) -> tuple[Store, Added]:
     def write(old: Array, new: Array) -> Array:
         return old.at[target].set(new[row].astype(old.dtype), mode="drop")
 
-    landed = jnp.sort(jnp.where(batch.valid, batch.cells, cells))
-    fresh = jnp.concatenate([jnp.ones(1, bool), landed[1:] != landed[:-1]]) & (landed < cells)
     store = Store(
         write(store.solutions, batch.solutions),
         write(store.objectives, batch.objectives),
         write(store.measures, batch.measures),
         {name: write(old, batch.fields[name]) for name, old in store.fields.items()},
     )
-    return store, Added(improved, jnp.sum(fresh, dtype=jnp.int32))
+    is_new = jnp.zeros(size, bool).at[row].set(opens_run & (cell < cells)) & (before == -jnp.inf)
+    return store, Added(improved, is_new, num_unique_cells(batch, cells))
+
+
+def num_unique_cells(batch: Batch, num_cells: int) -> Int[Array, ""]:
+    """Number of different cells that the valid solutions landed in."""
+    landed = jnp.sort(jnp.where(batch.valid, batch.cells, num_cells))
+    fresh = jnp.concatenate([jnp.ones(1, bool), landed[1:] != landed[:-1]]) & (landed < num_cells)
+    return jnp.sum(fresh, dtype=jnp.int32)
 
 
 def random_elites(

@@ -14,6 +14,7 @@ from gloam.cli.datasets import Datasets
 from gloam.cli.demo import Demo
 from gloam.cli.fill import Fill
 from gloam.cli.gallery import Gallery
+from gloam.cli.lsi import Lsi
 from gloam.cli.new import New
 from gloam.cli.paper import Paper, Report
 from gloam.cli.plot import Plot
@@ -30,6 +31,7 @@ _Command = (
     | Annotated[Run, tyro.conf.subcommand("run")]
     | Annotated[Resume, tyro.conf.subcommand("resume")]
     | Annotated[Plot, tyro.conf.subcommand("plot")]
+    | Annotated[Lsi, tyro.conf.subcommand("lsi")]
     | Annotated[Paper, tyro.conf.subcommand("paper")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]

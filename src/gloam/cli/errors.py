@@ -15,9 +15,10 @@ from gloam.checks import EvaluationError
 from gloam.cli import user_code
 from gloam.datasets import FetchError
 from gloam.drivers import Interrupted
+from gloam.evaluators import EvaluatorError
 from gloam.formats import RunExistsError, RunFolder
 
-_EXPECTED = (ValueError, OSError, EvaluationError, FetchError)
+_EXPECTED = (ValueError, OSError, EvaluationError, EvaluatorError, FetchError)
 _USER_CODE_FAILED, _FAILED, _BY_SIGNAL = 1, 2, 128
 
 

@@ -16,6 +16,7 @@ from gloam.cli.gallery import Gallery
 from gloam.cli.matches_table import print_matches
 from gloam.datasets import Dataset, Matches
 from gloam.drivers import Interrupted, optimize
+from gloam.evaluators import Processes
 from gloam.files import read_array
 from gloam.formats import RunFolder
 
@@ -66,9 +67,15 @@ class Fill:
     log_every: int = 50
     """Number of iterations between two rows of metrics."""
     checkpoint_seconds: float = 60.0
-    """Maximum number of seconds between two checkpoints."""
+    """Number of seconds between two checkpoints; more if they would take over 3% of the time."""
     checkpoint_every: int | None = None
     """Number of iterations between two checkpoints, in addition to --checkpoint-seconds."""
+    keep_checkpoints: int = 2
+    """Number of checkpoints to keep. If the newest is damaged, the one before it is used."""
+    workers: int = 0
+    """Number of worker processes that evaluate. 0: evaluate in this process."""
+    timeout: float | None = None
+    """Maximum number of seconds for one solution, with --workers."""
     resume: bool = False
     """Continue the run in the run folder."""
     quiet: bool = False
@@ -82,7 +89,11 @@ class Fill:
         if not self.resume:
             RunFolder(self.out).check_new()
         module, evaluate = user_code.load(self.function, "evaluate")
-        evaluate = user_code.guarded(evaluate)
+        evaluator = self._evaluator()
+        if evaluator is None:
+            evaluate = user_code.guarded(evaluate)
+        else:  # workers import the function itself
+            evaluator.check(evaluate)
         data = read_dataset(self.dataset, self.size, self.mode)
         if self.items is not None:
             data = data.subsample(self.items, self.seed)
@@ -116,12 +127,14 @@ class Fill:
                 algorithm,
                 self.iterations,
                 seeds=[self.seed],
+                evaluator=evaluator,
                 run_dir=self.out,
                 dataset=data,
                 resume=self.resume,
                 progress=not self.quiet,
                 log_every=self.log_every,
                 checkpoint_every=self.checkpoint_every,
+                keep_checkpoints=self.keep_checkpoints,
                 checkpoint_seconds=self.checkpoint_seconds,
             )
         except Interrupted as stopped:
@@ -131,6 +144,13 @@ class Fill:
             ) from None
         print_matches(Matches(RunFolder(self.out).read_archive(), data))
         Gallery(self.out)()
+
+    def _evaluator(self) -> Processes | None:
+        checks.integer("workers", self.workers, minimum=0)
+        fix = "Give --workers as well: only a process can be ended."
+        has_workers = self.workers > 0
+        checks.expect(has_workers or self.timeout is None, "timeout", "workers", "none", fix)
+        return Processes(self.workers, timeout=self.timeout) if has_workers else None
 
 
 def read_dataset(where: str, size: tuple[int, int], mode: Literal["L", "RGB"]) -> Dataset:

@@ -6,12 +6,15 @@ from typing import Annotated, Literal
 
 import tyro
 
+from gloam import checks
 from gloam.drivers import Interrupted
 from gloam.drivers.progress_bars import StudyBar
+from gloam.experiments.lsi import LsiFiles, check_files
+from gloam.experiments.paper_domains import DOMAINS, LSI
 from gloam.experiments.presets import ALGORITHMS
 from gloam.experiments.published import title
-from gloam.experiments.report import write_report
-from gloam.experiments.study import DOMAINS, Study, ablation, run_cell
+from gloam.experiments.report import needs_files, write_report
+from gloam.experiments.study import Study, ablation, run_cell
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,13 +24,16 @@ class Paper:
     After an interruption, repeat the command: finished pairs of algorithm and domain are kept, and
     the others are continued. `gloam paper report STUDY` writes the report again.
 
+    The domain lsi needs three files. Without them the study runs the other domains, and its report
+    says how to check the files.
+
     Example: gloam paper --domains 2d-lp-flat arm --algorithms dms map-elites --seeds 5
     """
 
     out: Path = Path("runs/paper")
     """Study folder."""
-    domains: tuple[str, ...] = DOMAINS
-    """Domains to run, for example 10d-lp-sphere."""
+    domains: tuple[str, ...] = (*DOMAINS, LSI)
+    """Domains to run, for example 10d-lp-sphere. ta-mnist, ta-fashion-mnist and lsi need files."""
     algorithms: tuple[str, ...] = tuple(ALGORITHMS)
     """Algorithms to run. The suffix -pyribs selects pyribs' variant of CMA-ES."""
     ablation: Literal["alpha", "empty", "restart"] | None = None
@@ -39,6 +45,12 @@ class Paper:
     centroids_dir: Path | None = None
     """Folder with lp_10d.npy, lp_20d.npy, lp_50d.npy. Default: centroids are computed once and
     cached."""
+    stylegan: Path | None = None
+    """Network of the domain lsi: a safetensors file that `gloam lsi convert` wrote."""
+    clip: Path | None = None
+    """Folder with the CLIP of the domain lsi: config.json, model.safetensors, tokenizer.json."""
+    landscapes: Path | None = None
+    """Folder with the landscapes of the domain lsi."""
     figures: bool = True
     """Draw the figures of the report."""
 
@@ -51,7 +63,12 @@ class Paper:
             self.seeds,
             self.iterations,
             str(self.centroids_dir) if self.centroids_dir else None,
+            lsi=self._lsi(),
         )
+        for domain in study.domains_without_files:
+            print(needs_files(domain))
+        if study.lsi is not None and LSI in study.domains:
+            check_files(study.lsi, progress=True)
         study.write()
         cells = list(study.cells())
         with StudyBar("study", len(cells)) as bar:
@@ -66,6 +83,17 @@ class Paper:
                     ) from None
                 bar.finish_run()
         Report(self.out, figures=self.figures)()
+
+    def _lsi(self) -> LsiFiles | None:
+        names = ("stylegan", "clip", "landscapes")
+        given = [str(getattr(self, name)) for name in names if getattr(self, name) is not None]
+        checks.expect(
+            len(given) in (0, 3),
+            "lsi",
+            "all of --stylegan, --clip and --landscapes, or none",
+            f"{len(given)} of them",
+        )
+        return LsiFiles(*given) if given else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ import tyro
 
 from gloam.cli.metrics_table import print_metrics
 from gloam.drivers import resume
-from gloam.formats import ForeignError
+from gloam.formats import ForeignError, RunFolder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +30,9 @@ class Resume:
             raise ValueError(
                 f"The run in '{self.run}' uses your own function or classes, which the run folder "
                 "does not contain. If `gloam fill` started it, continue it with: gloam fill ... "
-                f"--out {self.run} --resume. If your own program started it, continue it there."
+                f"--out {self.run} --resume. If `gloam lsi run` started it, repeat that command. "
+                "If your own program started it, continue it there."
             ) from error
         print_metrics(result)
+        if RunFolder(self.run).read_config().dataset is not None:
+            print(f"To show solutions beside their items: gloam gallery {self.run}")

@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import sys
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,8 @@ from typing import Any
 from gloam import checks
 
 # Errors that the user's code raised, with the part of the traceback that is the user's.
-_failures: list[tuple[BaseException, TracebackType | None]] = []
+# Only the last ones, because a run goes on after errors of single solutions.
+_failures: deque[tuple[BaseException, TracebackType | None]] = deque(maxlen=20)
 _IMPORTLIB = importlib.__file__
 
 

@@ -3,6 +3,7 @@
 from gloam.datasets.dataset import Dataset as Dataset
 from gloam.datasets.dataset import Skipped as Skipped
 from gloam.datasets.digits import digits as digits
+from gloam.datasets.digits import handwritten_digits as handwritten_digits
 from gloam.datasets.fetch import FetchError as FetchError
 from gloam.datasets.fetch import fetch as fetch
 from gloam.datasets.folder import from_folder as from_folder

@@ -235,14 +235,15 @@ class Dataset:
             fresh=True,
         )
 
-    def subsample(self, n: int, seed: int = 0) -> "Dataset":
-        """``n`` items chosen by ``seed``, in their order here.
+    def subsample(self, num_items: int, seed: int = 0) -> "Dataset":
+        """``num_items`` items chosen by ``seed``, in their order here.
 
         With one seed, a smaller sample is part of a larger one.
         """
-        n = checks.integer("n", n, minimum=2)
-        checks.expect(n <= len(self), "n", f"at most the {len(self)} items there are", n)
-        return self._subset(self._shuffled(seed)[:n])
+        num_items = checks.integer("num_items", num_items, minimum=2)
+        most = f"at most the {len(self)} items there are"
+        checks.expect(num_items <= len(self), "num_items", most, num_items)
+        return self._subset(self._shuffled(seed)[:num_items])
 
     def split(self, holdout: float = 0.2, seed: int = 0) -> tuple["Dataset", "Dataset"]:
         """The items for the search, and the share ``holdout`` of them that it never sees."""

@@ -28,6 +28,8 @@ def from_folder(
     batch: int = 256,
     cache: bool | str | os.PathLike = True,
     max_pixels: int = 89_478_485,
+    max_items: int | None = None,
+    skip_broken: bool = True,
     progress: bool = True,
 ) -> Dataset:
     """A dataset from all pictures in a folder and the folders in it.
@@ -45,6 +47,9 @@ def from_folder(
             ``embed`` makes of the pictures.
         max_pixels: Pictures of more pixels are left out. The default is Pillow's limit: a small
             file can declare a picture that fills the memory.
+        max_items: Of a folder with more pictures, so many are read, drawn at random and always the
+            same. By default all are.
+        skip_broken: Whether files that cannot be read are left out, or are an error.
         progress: Whether to show bars.
     """
     folder = Path(path)
@@ -65,6 +70,9 @@ def from_folder(
         f"'{path}', which has none",
         f"Pictures are files that end with {' '.join(sorted(SUFFIXES))}.",
     )
+    if max_items is not None and len(files) > checks.integer("max_items", max_items, minimum=2):
+        drawn = np.random.default_rng(0).permutation(len(files))[:max_items]
+        files = [files[number] for number in sorted(drawn.tolist())]
     names = [file.relative_to(folder).as_posix() for file in files]
     pictures = np.empty((len(files), height, width, *([3] if mode == "RGB" else [])), np.uint8)
 
@@ -93,7 +101,7 @@ def from_folder(
             raise
     skipped = tuple(failure for failure in failures if failure is not None)
     if skipped:
-        _report(skipped, len(files), path)
+        _report(skipped, len(files), path, skip_broken)
         good = [number for number, failure in enumerate(failures) if failure is None]
         pictures, names = pictures[good], [names[number] for number in good]
 
@@ -132,15 +140,18 @@ def _files(folder: Path) -> list[Path]:
     return sorted(found, key=lambda file: file.relative_to(folder).as_posix())
 
 
-def _report(skipped: tuple[Skipped, ...], count: int, path: str | os.PathLike) -> None:
-    """One line about files that could not be read; an error if that is all of them."""
+def _report(
+    skipped: tuple[Skipped, ...], count: int, path: str | os.PathLike, skip_broken: bool
+) -> None:
+    """One line about files that could not be read; an error if they may not be left out."""
     some = "; ".join(f"{file.name} ({file.reason})" for file in skipped[:3])
     listed = some + ("; ..." if len(skipped) > 3 else "")
     checks.expect(
-        len(skipped) < count,
+        skip_broken and len(skipped) < count,
         "path",
         "pictures that can be read",
-        f"{count} broken files in '{path}': {listed}",
+        f"{len(skipped)} broken file{'s' * (len(skipped) > 1)} in '{path}': {listed}",
+        "Replace or remove them.",
     )
     warnings.warn(
         f"{len(skipped)} of {count} files in '{path}' could not be read and were skipped: {listed}."

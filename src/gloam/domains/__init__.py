@@ -2,6 +2,7 @@
 
 from gloam.domains.arm import Arm as Arm
 from gloam.domains.domain import Domain as Domain
+from gloam.domains.latent_digits import LatentDigits as LatentDigits
 from gloam.domains.latent_illumination import LatentIllumination as LatentIllumination
 from gloam.domains.linear_projection import LinearProjection as LinearProjection
 from gloam.domains.triangles import Triangles as Triangles

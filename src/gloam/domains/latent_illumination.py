@@ -1,27 +1,24 @@
 """Latent space illumination: a generated image for every image of a dataset (LSI in the paper)."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from gloam import checks
 from gloam.archives import Archive, CVTArchive
 from gloam.datasets import Dataset
 from gloam.domains.domain import Domain
+from gloam.domains.latent_samples import best_start, spherical_distance, statistics
 from gloam.generators import Embedder, Generator
 
 PAPER_PROMPT = "A photo of the face of a hiker."
-# Of the paper's released experiment.
-_NUM_SAMPLES = 10_000
-_START_BATCH = 16
-_START_TRUNCATION = 0.7
-_FREE_SHARE = 0.35
-_PENALTY = 0.2
+_PENALTY = 0.2  # of the paper's released experiment
 
 
 class LatentIllumination(Domain):
@@ -52,6 +49,7 @@ class LatentIllumination(Domain):
         chunk: Number of images that are made at once: fewer need less memory.
         seed: Seed of the samples.
         name: Short name of the problem, as in tables and file names.
+        progress: Whether to show a bar while ``x0`` is chosen.
     """
 
     generator: Generator
@@ -78,6 +76,7 @@ class LatentIllumination(Domain):
         chunk: int = 12,
         seed: int = 0,
         name: str = "lsi",
+        progress: bool = False,
     ):
         checks.instance("generator", generator, Generator)
         checks.instance("embedder", embedder, Embedder)
@@ -89,7 +88,7 @@ class LatentIllumination(Domain):
         self.prompt = _prompt(embedder, prompt)
         self.landscape = _archive(embedder, dataset)
         key_samples, key_starts = jax.random.split(jax.random.key(seed))
-        self.scale, self.free_norm = _statistics(generator, key=key_samples)
+        self.scale, self.free_norm = statistics(generator, key=key_samples)
         if x0 is not None:
             x0 = checks.finite_array("x0", x0, ndim=1)
             checks.expect(
@@ -98,7 +97,7 @@ class LatentIllumination(Domain):
             self.start = jnp.asarray(x0)
         else:
             self.start = jnp.zeros(generator.w_dim)
-            self.start = _best_start(self, num_starts, key=key_starts)
+            self.start = best_start(self, num_starts, key=key_starts, progress=progress)
 
     @staticmethod
     def embedded(dataset: Dataset, embedder: Embedder, **options: Any) -> Dataset:
@@ -116,12 +115,7 @@ class LatentIllumination(Domain):
             f"items of shape {dataset.shape}",
             f"Or give embeddings of {embedder.embedding_dim} numbers.",
         )
-        compiled = eqx.filter_jit(lambda embedder, images: embedder.embed_images(images))
-
-        def embed(images: np.ndarray) -> np.ndarray:
-            return np.asarray(compiled(embedder, images))
-
-        return dataset.embedded(embed, **options).normalized()
+        return dataset.embedded(image_embedding(embedder), **options).normalized()
 
     @property
     def name(self) -> str:
@@ -156,19 +150,36 @@ class LatentIllumination(Domain):
         return self._in_chunks(solutions, lambda w: self.embedder.embed_images(self._images(w)))
 
     def render(
-        self, solutions: Float[Array, "batch sol"]
+        self, solutions: Float[Array, "batch sol"], size: int | tuple[int, int] | None = None
     ) -> Float[Array, "batch height width channels"]:
-        """Images of normalised latents, with values from 0 to 1 and a last axis of colours."""
-        rows = jnp.asarray(solutions)
-        return self._in_chunks(rows, lambda w: jnp.moveaxis(0.5 * (self._images(w) + 1), 1, 3))
+        """Images of normalised latents, with values from 0 to 1 and a last axis of colours.
+
+        Args:
+            solutions: ``(batch, sol)``.
+            size: Height and width of an image, or one number for both; by default the generator's.
+        """
+        rows = self._checked(jnp.asarray(solutions))
+        count, size = rows.shape[0], (size, size) if isinstance(size, int) else size
+        # One program for all numbers of images. It is compiled once, which takes longer than the
+        # images do.
+        filled = jnp.pad(rows, ((0, -count % self.chunk), (0, 0)))
+        parts = [
+            _rendered(self, filled[start : start + self.chunk], size)
+            for start in range(0, len(filled), self.chunk)
+        ]
+        return jnp.concatenate(parts)[:count]
 
     def _images(self, solutions: Array) -> Array:
         return self.generator.images(self.generator.w_avg + self.scale * solutions)
 
-    def _in_chunks(self, solutions: Array, function: Any) -> Array:
+    def _checked(self, solutions: Array) -> Array:
         shape, size = jnp.shape(solutions), self.generator.w_dim
         fits = len(shape) == 2 and shape[1] == size
         checks.expect(fits, "solutions", f"rows of {size} numbers", f"shape {shape}")
+        return solutions
+
+    def _in_chunks(self, solutions: Array, function: Any) -> Array:
+        shape, size = jnp.shape(self._checked(solutions)), self.generator.w_dim
         if shape[0] <= self.chunk:
             return function(solutions)
         # The last chunk is filled up with zeros, whose results are dropped.
@@ -178,17 +189,29 @@ class LatentIllumination(Domain):
         return results.reshape(-1, *results.shape[2:])[: shape[0]]
 
 
-def spherical_distance(rows: Float[Array, "n d"], target: Float[Array, " d"]) -> Float[Array, " n"]:
-    """``2 arcsin(|a - b| / 2)^2`` of vectors of length one: half the squared angle between them.
+def image_embedding(embedder: Embedder) -> Callable[[np.ndarray], np.ndarray]:
+    """A function that embeds batches of byte images, for datasets."""
 
-    Example:
-        >>> right = spherical_distance(jnp.array([[1.0, 0.0]]), jnp.array([0.0, 1.0]))
-        >>> bool(jnp.isclose(right[0], 0.5 * (jnp.pi / 2) ** 2))
-        True
-    """
-    half_chord = jnp.linalg.norm(rows - target, axis=1) / 2
-    # Rounding may make the chord of opposite vectors longer than the diameter.
-    return 2 * jnp.square(jnp.arcsin(jnp.minimum(half_chord, 1.0)))
+    def embed(images: np.ndarray) -> np.ndarray:
+        return np.asarray(_embedded(embedder, jnp.asarray(images)))
+
+    return embed
+
+
+@eqx.filter_jit
+def _embedded(embedder: Embedder, images: Array) -> Array:
+    return embedder.embed_images(images)
+
+
+@eqx.filter_jit
+def _rendered(
+    domain: LatentIllumination, rows: Array, size: tuple[int, int] | None
+) -> Float[Array, "n height width channels"]:
+    images = jnp.moveaxis(0.5 * (domain._images(rows) + 1), 1, 3)
+    if size is None:
+        return images
+    shape = (images.shape[0], *size, images.shape[3])
+    return jnp.clip(jax.image.resize(images, shape, "linear"), 0.0, 1.0)
 
 
 def _prompt(embedder: Embedder, prompt: Any) -> Float[Array, " meas"] | None:
@@ -214,51 +237,3 @@ def _archive(embedder: Embedder, dataset: Any) -> CVTArchive:
     fits = dataset.shape == (embedder.embedding_dim,)
     checks.expect(fits, "dataset", "embeddings of the embedder", f"shape {dataset.shape}", fix)
     return dataset.archive("cosine", index="exact")
-
-
-def _statistics(
-    generator: Generator, *, key: PRNGKeyArray
-) -> tuple[Float[Array, " sol"], Float[Array, ""]]:
-    """Standard deviation of w in each dimension, and the norm that costs nothing."""
-
-    @eqx.filter_jit
-    def measured(generator: Generator, key: PRNGKeyArray) -> tuple[Array, Array]:
-        w = generator.map(jax.random.normal(key, (_NUM_SAMPLES, generator.z_dim)))
-        scale = jnp.std(w, axis=0, ddof=1)
-        norms = jnp.linalg.norm((w - generator.w_avg) / scale, axis=1)
-        return scale, _FREE_SHARE * math.sqrt(generator.num_ws) * jnp.mean(norms)
-
-    scale, free_norm = measured(generator, key)
-    usable = bool(jnp.all(jnp.isfinite(scale) & (scale > 0)))
-    checks.expect(
-        usable,
-        "generator",
-        "latents that vary in every dimension",
-        "a standard deviation of zero or NaN",
-        "Check the generator's weights.",
-    )
-    return scale, free_norm
-
-
-def _best_start(
-    domain: LatentIllumination, num_starts: int, *, key: PRNGKeyArray
-) -> Float[Array, " sol"]:
-    """The truncated random latent whose image is nearest to the prompt.
-
-    Without a prompt, the one whose objective is best.
-    """
-
-    @eqx.filter_jit
-    def best(domain: LatentIllumination, key: PRNGKeyArray) -> tuple[Array, Array]:
-        z = jax.random.normal(key, (min(_START_BATCH, num_starts), domain.generator.z_dim))
-        w = domain.generator.map(z, _START_TRUNCATION)
-        rows = (w - domain.generator.w_avg) / domain.scale
-        objectives, embeddings = domain(rows)
-        if domain.prompt is not None:
-            objectives = -spherical_distance(embeddings, domain.prompt)
-        chosen = jnp.argmax(jnp.where(jnp.isfinite(objectives), objectives, -jnp.inf))
-        return rows[chosen], objectives[chosen]
-
-    keys = jax.random.split(key, -(-num_starts // _START_BATCH))
-    found = [best(domain, key) for key in keys]
-    return max(found, key=lambda pair: float(pair[1]))[0]

@@ -4,6 +4,8 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any, Unpack
 
 import numpy as np
@@ -11,16 +13,21 @@ import numpy as np
 from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.datasets import Dataset
+from gloam.drivers.async_driver import AsyncDriver, Asynchronous, BatchOfOne
 from gloam.drivers.fused_driver import FusedDriver
 from gloam.drivers.loop import Earlier, drive
 from gloam.drivers.options import OptionKeywords, RunOptions, shows_options
 from gloam.drivers.progress_bars import Display
 from gloam.drivers.python_driver import PythonDriver
+from gloam.drivers.restoring import restored
 from gloam.drivers.result import Result
+from gloam.evaluators import Evaluator
 from gloam.formats import DamagedFileError, RunExistsError, RunFolder
-from gloam.formats.config import RunConfig, describe
+from gloam.formats.config import describe
 from gloam.formats.contents import dataset_arrays
 from gloam.formats.run_folder import dataset_digest
+
+_Driver = FusedDriver | PythonDriver | AsyncDriver
 
 
 @shows_options
@@ -49,7 +56,10 @@ def run(
         resume: Continue the run in ``run_dir`` if there is one.
         log_every: Iterations between two rows of the metrics.
         checkpoint_every: Iterations between two checkpoints, besides those by time.
-        checkpoint_seconds: Longest time between two checkpoints.
+        checkpoint_seconds: Time between two checkpoints. It is longer where writing one takes more
+            than a thirtieth of it, so that checkpoints take about 3% of a run's time.
+        keep_checkpoints: Number of checkpoints that are kept. When the newest is damaged, the one
+            before it is used.
         snapshots: Iterations at which to keep what a picture of the discount function needs.
         dataset: The items that the archive's cells are (``dataset.archive()``), kept in the run
             folder for galleries.
@@ -83,29 +93,49 @@ def optimize(
     iterations: int,
     *,
     seeds: int | Sequence[int] = 1,
+    evaluator: Evaluator | Executor | None = None,
+    per_solution: bool = False,
+    max_failure_rate: float = 1.0,
+    asynchronous: bool | Asynchronous = False,
     **options: Unpack[OptionKeywords],
 ) -> Result:
     """Search with an evaluation in plain Python: NumPy, PyTorch, a simulator.
 
+    A solution whose evaluation raises, takes too long, or returns NaN or another shape has failed:
+    it is masked, and the others count. With a run folder, failures are written to
+    ``failures.parquet`` (see `gloam.RunFolder.read_failures`).
+
     Args:
         evaluate: Maps solutions ``(batch, sol)`` to objectives ``(batch,)`` and measures
             ``(batch, meas)`` (or in the archive's shape, such as ``(batch, 28, 28)``), and
-            optionally a dict of fields. Rows of NaN count as failed. It may
-            return measures alone: then closeness to the centre of the cell (a dataset's item) is
-            maximised.
+            optionally a dict of fields. It may return measures alone: then closeness to the centre
+            of the cell (a dataset's item) is maximised. If it raises for a batch, it is called
+            again for each row alone.
         algorithm: For instance `gloam.DMS`.
         iterations: Number of iterations, in all.
         seeds: The seeds, or the number of seeds (then 0, 1, ...). In each iteration they are
             evaluated in turn, each seed's batch in a call of its own.
-        run_dir, resume, log_every, checkpoint_every, checkpoint_seconds, snapshots, dataset,
-            progress: As in `gloam.run`.
+        evaluator: Where to evaluate: `gloam.Processes`, `gloam.Dask`, or any executor of
+            `concurrent.futures`. By default in this process. The archive does not depend on it.
+        per_solution: True when ``evaluate`` takes one solution ``(sol,)`` and returns its objective
+            and measures.
+        max_failure_rate: Stop when more than this share of the evaluations of three iterations in
+            a row failed. By default only when all of them failed.
+        asynchronous: Evaluate one solution at a time (``evaluate`` gets a batch of one), and let
+            each emitter go on when its own solutions are evaluated, for evaluations that take
+            uneven times; see docs/asynchronous.md. The evaluator is then an executor, by default
+            one thread. `gloam.Asynchronous` has settings for it.
+        run_dir, resume, log_every, checkpoint_every, checkpoint_seconds, keep_checkpoints,
+            snapshots, dataset, progress: As in `gloam.run`.
 
     Returns:
         Elites and metrics of every seed.
 
     Raises:
         Interrupted: After Ctrl-C; the state was saved before.
-        EvaluationError: Every solution of a batch failed.
+        EvaluationError: Too many solutions failed; the state was saved before.
+        ValueError: Every answer to the first batch had a shape that does not fit the archive.
+        EvaluatorError: Workers do not start, or a cluster is lost; the state was saved before.
 
     Example:
         >>> import gloam
@@ -118,8 +148,24 @@ def optimize(
         True
     """
     chosen = RunOptions(iterations, **options)
-    driver = PythonDriver(evaluate, algorithm, seed_list(seeds))
-    return _conduct(driver, evaluate, algorithm, chosen)
+    if asynchronous:
+        settings = asynchronous if isinstance(asynchronous, Asynchronous) else Asynchronous()
+        function = BatchOfOne(evaluate) if per_solution else evaluate
+        with ExitStack() as stack:
+            executor: Any = evaluator or stack.enter_context(ThreadPoolExecutor(1))
+            driver = AsyncDriver(function, algorithm, seed_list(seeds), executor, settings)
+            stack.callback(driver.close)
+            return _conduct(driver, evaluate, algorithm, chosen)
+    driver = PythonDriver(
+        evaluate,
+        algorithm,
+        seed_list(seeds),
+        evaluator=evaluator,
+        per_solution=per_solution,
+        max_failure_rate=max_failure_rate,
+    )
+    with driver.evaluator:
+        return _conduct(driver, evaluate, algorithm, chosen)
 
 
 def resume(
@@ -138,6 +184,13 @@ def resume(
     """
     folder = RunFolder(run_dir).must_hold_run()
     config = folder.read_config()
+    checks.expect(
+        config.driver != "asynchronous",
+        "run_dir",
+        "a run that is not asynchronous",
+        f"'{run_dir}'",
+        "Call gloam.optimize again with its evaluator, the same settings and resume=True.",
+    )
     domain, algorithm = folder.read_part("domain"), folder.read_part("algorithm")
     try:
         options = RunOptions.of_plan(config.plan)
@@ -171,7 +224,7 @@ def seed_list(seeds: int | Sequence[int]) -> list[int]:
 
 
 def _conduct(
-    driver: FusedDriver | PythonDriver,
+    driver: _Driver,
     domain: Callable,
     algorithm: Algorithm,
     options: RunOptions,
@@ -200,7 +253,7 @@ def _conduct(
             folder.write_config(config, config_arrays)
             earlier = Earlier()
         elif options.resume:
-            earlier = _restore(driver, folder, config)
+            earlier = restored(driver, folder, config)
         else:
             raise RunExistsError(folder.path)
         if dataset is not None:
@@ -208,35 +261,6 @@ def _conduct(
         seconds = earlier.seconds + time.perf_counter() - began  # compiling counts
         earlier = dataclasses.replace(earlier, seconds=seconds)
         return drive(driver, options, folder, title, earlier)
-
-
-def _restore(driver: FusedDriver | PythonDriver, folder: RunFolder, config: RunConfig) -> Earlier:
-    """Continue the run in a folder. It is written to only after everything was read and fits."""
-    stored = folder.read_config()
-    differences = stored.differences(config)
-    if differences:
-        listed = "; ".join(differences[:5]) + ("; ..." if len(differences) > 5 else "")
-        raise ValueError(
-            f"The run in '{folder.path}' cannot be resumed with other settings or data: {listed}. "
-            "Resume it with the same ones, or start in another folder."
-        )
-    earlier = Earlier()
-    if folder.holds_checkpoint:
-        spent = []
-
-        def read(like: Any) -> Any:
-            state, seconds = folder.read_checkpoint(like)
-            spent.append(seconds)
-            return state
-
-        driver.restore(read)
-        earlier = Earlier(spent[0], folder.read_metrics())
-    else:  # it was stopped before its first checkpoint
-        driver.start()
-    if config.dataset is None:
-        config = dataclasses.replace(config, dataset=stored.dataset)
-    folder.write_plan(config)
-    return earlier
 
 
 def _dataset_arrays(dataset: Dataset, algorithm: Algorithm) -> dict[str, np.ndarray]:

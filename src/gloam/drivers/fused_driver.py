@@ -4,7 +4,6 @@ With several devices the seeds are dealt out to them, and every device runs its 
 between devices, because nothing passes between seeds.
 """
 
-import warnings
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -19,11 +18,13 @@ from gloam.devices import usable_devices
 from gloam.discounts import TorchNetwork
 from gloam.draws import root_key
 from gloam.drivers.evaluation import evaluation_parts
+from gloam.drivers.failures import warn_of_failed_batch
 from gloam.drivers.fused_program import fused_program
 from gloam.drivers.low_objectives import warn_of_low_objectives
 from gloam.drivers.metrics import metric_columns, metric_rows, snapshot_arrays
 from gloam.drivers.splitting import for_programs, shapes_of, split, surroundings
 from gloam.drivers.starts import start_of
+from gloam.formats import RunFolder
 from gloam.records import SearchState, StepInfo
 
 
@@ -106,12 +107,7 @@ class FusedDriver:
         for seed, at in zip(self.seeds, np.asarray(first_failures).tolist(), strict=True):
             if 0 < at < before and seed not in self._warned:
                 self._warned.add(seed)
-                warnings.warn(
-                    f"evaluation: expected at least one finite result in each batch, got none "
-                    f"among the {self.batch} solutions of seed {seed} in iteration {at}. Its "
-                    "emitters restart and it goes on; the metrics count its failed rows.",
-                    stacklevel=2,
-                )
+                warn_of_failed_batch(self.batch, seed, at, stacklevel=2)
 
     def _warn_of_low_objectives(self) -> None:
         """Warn once when a seed has had a batch most of which lay below f_min."""
@@ -138,6 +134,12 @@ class FusedDriver:
         assert self._report is not None, "there is no iteration to picture yet"
         fit, discount = jax.tree.map(lambda leaf: leaf[0], (self._report.fit, self.state.discount))
         return snapshot_arrays(self.state.store.objectives[0], discount, fit)
+
+    def write_failures(self, folder: RunFolder) -> None:
+        """Write nothing: a compiled program counts failures and keeps none."""
+
+    def read_failures(self, folder: RunFolder) -> None:
+        """Read nothing."""
 
 
 def _devices_for(seeds: int) -> list[Any]:

@@ -2,23 +2,24 @@
 
 import dataclasses
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 import numpy as np
 
 from gloam.archives import Elites
+from gloam.drivers.metric_rows import MetricRows
 from gloam.drivers.options import RunOptions
 from gloam.drivers.progress_bars import Silent, bar
 from gloam.drivers.result import Interrupted, Result
 from gloam.drivers.signals import stop_signals
 from gloam.formats import RunFolder
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 # Longest stretch of work between two looks at the clock and at Ctrl-C.
 _STRETCH_SECONDS = 1.0
+# A checkpoint by time waits for this many times what the last one took: about 3% of a run.
+_CHECKPOINT_WAIT = 30.0
 
 
 class Driver(Protocol):
@@ -54,15 +55,18 @@ class Driver(Protocol):
         """Arrays for a picture of the first seed as it is now."""
         ...
 
+    def write_failures(self, folder: RunFolder) -> None:
+        """Write the evaluations that failed, where the driver knows them."""
+        ...
+
 
 @dataclasses.dataclass(frozen=True)
 class Earlier:
     """What was spent and logged before, by earlier sessions of a run."""
 
     seconds: float = 0.0
-    metrics: "pd.DataFrame | None" = None
-    """Rows past the driver's iteration are dropped: they were logged after the checkpoint and will
-    be made again."""
+    num_rows: int = 0
+    """Number of rows of metrics in the folder, none of them past the driver's iteration."""
 
 
 def drive(
@@ -79,14 +83,11 @@ def drive(
     """
     began = time.perf_counter() - earlier.seconds
     # Here, and not above: `import gloam` need not wait for it, and programs compile meanwhile.
-    import pandas as pd
+    import pandas  # noqa: F401
 
-    rows: list[dict[str, Any]] = []
-    metrics, progress = earlier.metrics, options.progress
-    if metrics is not None and len(metrics):
-        rows = metrics[metrics["iteration"] <= driver.iteration].to_dict("records")  # pyright: ignore
+    rows, progress = MetricRows(folder, earlier.num_rows), options.progress
     first_iteration = driver.iteration
-    saved_at = time.perf_counter()
+    saved_at, wait = time.perf_counter(), options.checkpoint_seconds
     pace = None
     if isinstance(progress, bool):
         progress = bar(title, options.iterations) if progress else Silent()
@@ -94,12 +95,12 @@ def drive(
     def save() -> None:
         if folder is None:
             return
+        driver.write_failures(folder)
         # Metrics before state: rows past a checkpoint can be dropped, missing ones not made up.
-        folder.write_metrics(pd.DataFrame(rows))
-        alone = len(driver.seeds) == 1
-        for seed, elites in zip(driver.seeds, driver.elites(), strict=True):
-            folder.write_archive(elites, seed=seed, alone=alone)
-        folder.write_checkpoint(driver.state, seconds=time.perf_counter() - began)
+        rows.save()
+        seconds = time.perf_counter() - began
+        keep = options.keep_checkpoints
+        folder.write_checkpoint(driver.state, seconds=seconds, num_rows=rows.num_rows, keep=keep)
 
     with stop_signals() as stop, progress as display:
         while driver.iteration < options.iterations:
@@ -116,27 +117,54 @@ def drive(
             pace = (now - before) / length
             done = driver.iteration
             current = driver.metrics()
-            if options.is_logged(done):
-                rows += [row | {"seconds": now - began} for row in current]
-            if folder and done in options.snapshots:
-                folder.write_snapshot(done, driver.snapshot())
-            is_late = now - saved_at > options.checkpoint_seconds
-            if options.is_checkpoint(done) or is_late or stop.is_set():
-                save()
-                saved_at = time.perf_counter()
+            with _resumable(folder, done):
+                if options.is_logged(done):
+                    rows.add([row | {"seconds": now - began} for row in current])
+                if folder and done in options.snapshots:
+                    folder.write_snapshot(done, driver.snapshot())
+                if options.is_checkpoint(done) or now - saved_at > wait or stop.is_set():
+                    started = time.perf_counter()
+                    save()
+                    saved_at = time.perf_counter()
+                    wait = max(options.checkpoint_seconds, _CHECKPOINT_WAIT * (saved_at - started))
             rate = driver.batch * len(driver.seeds) / pace
             display.update(
                 done,
                 float(np.mean([row["qd_score"] for row in current])),
                 float(np.mean([row["coverage"] for row in current])),
                 rate,
+                int(sum(row["failed_total"] for row in current)),
             )
             if stop.is_set() and done < options.iterations:
                 raise Interrupted(folder.path if folder else None, done, signal=stop.signal)
-    if driver.iteration == first_iteration:
-        save()
-    found = dict(zip(driver.seeds, driver.elites(), strict=True))
-    return Result(found, pd.DataFrame(rows), driver.seeds, folder.path if folder else None)
+        with _resumable(folder, driver.iteration):
+            if driver.iteration == first_iteration:
+                save()
+            found = dict(zip(driver.seeds, driver.elites(), strict=True))
+            if folder is not None:
+                for seed, elites in found.items():
+                    folder.write_archive(elites, seed=seed)
+            return Result(found, rows.table(), driver.seeds, folder.path if folder else None)
+
+
+@contextmanager
+def _resumable(folder: RunFolder | None, iteration: int) -> Iterator[None]:
+    """Say of an error of writing, such as that of a full disk, what is left and how to go on."""
+    try:
+        yield
+    except OSError as error:
+        if folder is not None:
+            try:
+                saved = (
+                    f"its newest checkpoint is of iteration {folder.read_checkpoint_iteration()}"
+                )
+            except (OSError, ValueError):
+                saved = "it has no checkpoint yet"
+            error.add_note(
+                f"The run in '{folder.path}' stopped at iteration {iteration}; {saved}. Make room, "
+                "or make the folder writable, and resume the run."
+            )
+        raise
 
 
 def _save_after(

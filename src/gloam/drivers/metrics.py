@@ -22,6 +22,7 @@ def metric_columns(report: StepInfo, found: SearchMetrics) -> dict[str, np.ndarr
         **report.emitter,
         "unique_cells": report.unique_cells,
         "failed": report.failed,
+        "failed_total": found.failed,
         "below_f_min": report.below_f_min,
         "empty_discount": discount.empty_discount,
         "rank_correlation": discount.rank_correlation,

@@ -11,7 +11,14 @@ from gloam.datasets import Dataset
 from gloam.drivers.progress_bars import Display
 
 # What a run folder keeps of the options. It may change when a run is resumed.
-_PLAN = ("iterations", "log_every", "checkpoint_every", "checkpoint_seconds", "snapshots")
+_PLAN = (
+    "iterations",
+    "log_every",
+    "checkpoint_every",
+    "checkpoint_seconds",
+    "keep_checkpoints",
+    "snapshots",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +31,7 @@ class RunOptions:
     log_every: int = 50
     checkpoint_every: int | None = None
     checkpoint_seconds: float = 60.0
+    keep_checkpoints: int = 2
     snapshots: Sequence[int] = ()
     dataset: Dataset | None = None
     progress: bool | Display = True
@@ -34,8 +42,9 @@ class RunOptions:
         if self.checkpoint_every is not None:
             checks.integer("checkpoint_every", self.checkpoint_every, minimum=1)
         checks.number("checkpoint_seconds", self.checkpoint_seconds, above=0.0)
-        object.__setattr__(self, "snapshots", tuple(self.snapshots))
-        checks.integers("snapshots", self.snapshots, minimum=1)
+        checks.integer("keep_checkpoints", self.keep_checkpoints, minimum=1)
+        snapshots = checks.integers("snapshots", self.snapshots, minimum=1)
+        object.__setattr__(self, "snapshots", snapshots)
 
     @classmethod
     def of_plan(cls, plan: Mapping[str, Any]) -> "RunOptions":
@@ -44,7 +53,8 @@ class RunOptions:
         Raises:
             ValueError, TypeError, KeyError: It is not what `plan` gives.
         """
-        if set(plan) != set(_PLAN):
+        # A folder of an earlier version may lack an option; its default was what happened.
+        if not set(plan) <= set(_PLAN):
             raise ValueError(f"its plan has the parts {sorted(plan)}")
         return cls(**plan)
 
@@ -79,6 +89,7 @@ class OptionKeywords(TypedDict, total=False):
     log_every: int
     checkpoint_every: int | None
     checkpoint_seconds: float
+    keep_checkpoints: int
     snapshots: Sequence[int]
     dataset: Dataset | None
     progress: bool | Display

@@ -22,8 +22,13 @@ from gloam import terminal
 class Display(Protocol):
     """Something that shows how far a run is."""
 
-    def update(self, iteration: int, qd_score: float, coverage: float, rate: float) -> None:
-        """Show the run after ``iteration`` iterations, at ``rate`` evaluations a second."""
+    def update(
+        self, iteration: int, qd_score: float, coverage: float, rate: float, failed: int = 0
+    ) -> None:
+        """Show the run after ``iteration`` iterations, at ``rate`` evaluations a second.
+
+        ``failed`` evaluations of all iterations and seeds have failed.
+        """
         ...
 
     def __enter__(self) -> Self: ...
@@ -39,7 +44,9 @@ class Display(Protocol):
 class Silent:
     """Shows nothing."""
 
-    def update(self, iteration: int, qd_score: float, coverage: float, rate: float) -> None:
+    def update(
+        self, iteration: int, qd_score: float, coverage: float, rate: float, failed: int = 0
+    ) -> None:
         """Show nothing."""
 
     def __enter__(self) -> Self:
@@ -60,9 +67,11 @@ class Lines(Silent):
     def __init__(self, title: str, iterations: int):
         self._lines = terminal.ProgressLines(title, iterations)
 
-    def update(self, iteration: int, qd_score: float, coverage: float, rate: float) -> None:
+    def update(
+        self, iteration: int, qd_score: float, coverage: float, rate: float, failed: int = 0
+    ) -> None:
         """Print a line if one is due."""
-        self._lines.update(iteration, _note(qd_score, coverage, rate))
+        self._lines.update(iteration, _note(qd_score, coverage, rate, failed))
 
 
 def bar(title: str, iterations: int) -> Display:
@@ -99,19 +108,26 @@ class Bar(_WithProgress):
             BarColumn(bar_width=10),
             MofNCompleteColumn(),
             TextColumn("QD {task.fields[qd_score]:,.0f} {task.fields[coverage]:.1%}"),
-            TextColumn("{task.fields[rate]:,.0f}/s"),
+            TextColumn("{task.fields[rate]:,.0f}/s{task.fields[failed]}"),
             TimeRemainingColumn(compact=True),
             TextColumn("left"),
             console=terminal.error_console(),
         )
         self._task = self._progress.add_task(
-            title, total=iterations, qd_score=0.0, coverage=0.0, rate=0.0
+            title, total=iterations, qd_score=0.0, coverage=0.0, rate=0.0, failed=""
         )
 
-    def update(self, iteration: int, qd_score: float, coverage: float, rate: float) -> None:
+    def update(
+        self, iteration: int, qd_score: float, coverage: float, rate: float, failed: int = 0
+    ) -> None:
         """Move the bar."""
         self._progress.update(
-            self._task, completed=iteration, qd_score=qd_score, coverage=coverage, rate=rate
+            self._task,
+            completed=iteration,
+            qd_score=qd_score,
+            coverage=coverage,
+            rate=rate,
+            failed=_failed(failed),
         )
 
 
@@ -156,9 +172,11 @@ class _RunOfStudy(Silent):
     def __init__(self, progress: Progress, task: TaskID):
         self._progress, self._task = progress, task
 
-    def update(self, iteration: int, qd_score: float, coverage: float, rate: float) -> None:
+    def update(
+        self, iteration: int, qd_score: float, coverage: float, rate: float, failed: int = 0
+    ) -> None:
         """Move the lower bar."""
-        note = _note(qd_score, coverage, rate)
+        note = _note(qd_score, coverage, rate, failed)
         self._progress.update(self._task, completed=iteration, note=note)
 
 
@@ -167,5 +185,10 @@ def _title_column() -> TextColumn:
     return TextColumn("{task.description}", style="bold", markup=False)
 
 
-def _note(qd_score: float, coverage: float, rate: float) -> str:
-    return f"QD {qd_score:,.0f} {coverage:.1%} {rate:,.0f}/s"
+def _note(qd_score: float, coverage: float, rate: float, failed: int) -> str:
+    return f"QD {qd_score:,.0f} {coverage:.1%} {rate:,.0f}/s{_failed(failed)}"
+
+
+def _failed(number: int) -> str:
+    """Shown where there are failures, as most runs have none."""
+    return f" {number:,} failed" if number else ""

@@ -15,11 +15,12 @@ from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.archives.fields import field_rows
 from gloam.draws import root_key
-from gloam.drivers.evaluation import flat_rows
+from gloam.drivers.evaluation import flat_rows, float32
 from gloam.drivers.low_objectives import warn_of_low_objectives
 from gloam.drivers.metrics import metric_columns, metric_rows, snapshot_arrays
 from gloam.drivers.search_programs import search_programs
 from gloam.drivers.splitting import for_programs, shapes_of, split, surroundings
+from gloam.evaluators.answers import AnswerForm
 from gloam.formats import DamagedFileError, ForeignError, objects
 from gloam.formats.arrays import read_arrays, write_arrays
 from gloam.formats.states import state_arrays, state_from
@@ -66,7 +67,7 @@ class Search:
         self._fields = dict(self._archive.fields)
         self._shapes = checks.measure_shapes(self._batch, self._archive.measure_shape)
         self._proposal: Proposal | None = None
-        self._report: StepInfo | None = None
+        self.report: StepInfo | None = None  # what the last `tell` said of itself
         self._has_warned = False
         self._has_unseen_objectives = False
         # Waited for, because PyTorch's random state is borrowed to draw a `TorchNetwork`'s weights.
@@ -116,8 +117,13 @@ class Search:
         measures: ArrayLike,
         cells: ArrayLike | None,
         fields: dict[str, Any],
+        *,
+        may_all_fail: bool = False,
     ) -> Checked:
-        """The arguments of `tell`, checked. The search stays as it is."""
+        """The arguments of `tell`, checked. The search stays as it is.
+
+        ``may_all_fail`` accepts a batch without a valid row: its emitters restart.
+        """
         if self._proposal is None:
             raise ValueError(
                 "tell() was called before ask(). Call ask(), evaluate the solutions that it "
@@ -125,8 +131,8 @@ class Search:
             )
         batch, values = self._batch, None
         if objectives is not None:
-            values = _float32(checks.rows("objectives", objectives, (batch,)))
-        points = flat_rows(_float32(checks.rows("measures", measures, *self._shapes)))
+            values = float32(checks.rows("objectives", objectives, (batch,)))
+        points = flat_rows(float32(checks.rows("measures", measures, *self._shapes)))
         checks.same_names("fields", self._fields, fields)
         extras = {
             name: field_rows(name, fields[name], batch, spec) for name, spec in self._fields.items()
@@ -145,14 +151,15 @@ class Search:
         valid = self._archive.accepts(points)
         if values is not None:
             valid &= np.abs(values) <= checks.LARGEST
-        checks.some_valid(int(valid.sum()), batch)
+        if not may_all_fail:
+            checks.some_valid(int(valid.sum()), batch)
         if cells is None:
             cells = self._archive.index_on_host(points)
         return Checked((values, points, extras), cells, valid)
 
     def learn(self, told: Checked) -> None:
         """The part of `tell` that changes the search."""
-        self.state, self._report = self._tell(
+        self.state, self.report = self._tell(
             self._arrays, self.state, self._proposal, told.evaluation, told.cells
         )
         self._proposal = None
@@ -174,6 +181,11 @@ class Search:
         return int(self.state.iteration)
 
     @property
+    def answer_form(self) -> AnswerForm:
+        """The form of answers that evaluators check: shapes of measures and fields."""
+        return AnswerForm.of(self._archive)
+
+    @property
     def elites(self) -> Elites:
         """The elites found so far."""
         return Elites(self.algorithm.archive, self.state.store)
@@ -181,25 +193,30 @@ class Search:
     @property
     def metrics(self) -> dict[str, Any]:
         """The metrics of the search as it is now; those of training are of the last `tell`."""
-        found = self._metrics(self._arrays, self.state)
+        return self.metrics_of(self.state)
+
+    def metrics_of(self, state: SearchState) -> dict[str, Any]:
+        """The metrics of a state that has come from the state of the last `tell`."""
+        found, iteration = self._metrics(self._arrays, state), int(state.iteration)
         batch, archive = self.algorithm.emitter.num_solutions, found.archive
-        if self._report is not None:
-            columns = metric_columns(self._report, found)
+        if self.report is not None:
+            columns = metric_columns(self.report, found)
             columns = {name: np.asarray(value)[None] for name, value in columns.items()}
-            return metric_rows([self.seed], self.iteration, batch, columns)[0]
+            return metric_rows([self.seed], iteration, batch, columns)[0]
         return {
             "seed": self.seed,
-            "iteration": self.iteration,
-            "evaluations": self.iteration * batch,
+            "iteration": iteration,
+            "evaluations": iteration * batch,
             "qd_score": float(archive.qd_score),
             "coverage": float(archive.coverage),
             "best_objective": float(archive.best_objective),
+            "failed_total": int(found.failed),
         }
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Arrays for a picture of the search after the last `tell`."""
-        assert self._report is not None
-        return snapshot_arrays(self.state.store.objectives, self.state.discount, self._report.fit)
+        assert self.report is not None
+        return snapshot_arrays(self.state.store.objectives, self.state.discount, self.report.fit)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the search to one file, atomically.
@@ -262,8 +279,3 @@ def _start(algorithm: Algorithm, x0: ArrayLike | None) -> jax.Array:
         start.shape == own.shape, "x0", f"{own.size} numbers, as the algorithm has", f"{start.size}"
     )
     return jnp.array(start, jnp.float32, copy=True)
-
-
-def _float32(array: np.ndarray) -> np.ndarray:
-    with np.errstate(all="ignore"):  # what is too large becomes infinite, and its row has failed
-        return array.astype(np.float32)

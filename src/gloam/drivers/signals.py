@@ -1,4 +1,4 @@
-"""Signals that ask a run to stop: Ctrl-C, a termination, a closed terminal.
+"""Signals that ask a run to stop: Ctrl-C, a termination, a closed terminal, the end of a job.
 
 `stop_signals` lets the loop of a run stop at a whole state. `remembered_interrupt` is for the work
 around runs (reading, drawing). Neither lets a signal pass without effect.
@@ -63,11 +63,20 @@ def _stopping() -> list[signal.Signals]:
     """The signals that stop a run.
 
     Left out are those that are ignored, as SIGHUP is under nohup, and those whose handler Python
-    did not install (``None``) and could not install again.
+    did not install (``None``) and could not install again. Batch systems announce the end of a
+    job by SIGUSR1, SIGUSR2 or SIGXCPU, which end a process; a program that handles these itself
+    goes on to do so.
     """
-    names = ("SIGINT", "SIGTERM", "SIGHUP")
-    kinds = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    return [kind for kind in kinds if signal.getsignal(kind) not in (signal.SIG_IGN, None)]
+    found = []
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):
+        if hasattr(signal, name):
+            kind = getattr(signal, name)
+            found += [kind] if signal.getsignal(kind) not in (signal.SIG_IGN, None) else []
+    for name in ("SIGUSR1", "SIGUSR2", "SIGXCPU"):
+        if hasattr(signal, name):
+            kind = getattr(signal, name)
+            found += [kind] if signal.getsignal(kind) is signal.SIG_DFL else []
+    return found
 
 
 @contextmanager

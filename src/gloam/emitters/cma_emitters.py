@@ -5,6 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
@@ -32,7 +33,7 @@ class CmaEmittersState(eqx.Module):
     gaussians: Any
     """One state of the strategy whose arrays have a leading axis of emitters."""
     rule: Any
-    """What the restart rule remembers."""
+    """What the restart rule remembers of each emitter."""
     restarts: Int[Array, ""]
 
 
@@ -211,8 +212,8 @@ class CmaEmitters(Emitter):
         lowest = jnp.min(jnp.where(valid, values, jnp.inf), axis=1)
         flat = ~(jnp.max(values, axis=1) - lowest >= _FLAT)  # also when no row is valid
         stop = flat | jax.vmap(self.strategy.degenerate)(gaussians)
-        gains = jnp.sum(feedback.gains.reshape(by_emitter), axis=1)
-        progress = Progress(feedback.iteration, number_improved, gains)
+        number_filled = jnp.sum(feedback.filled.reshape(by_emitter), axis=1, dtype=jnp.int32)
+        progress = Progress(feedback.iteration, number_improved, number_filled)
         due, rule = self.restart.due(state.rule, progress)
         stop |= due
         rule = self.restart.restarted(rule, stop)
@@ -231,6 +232,43 @@ class CmaEmitters(Emitter):
     def num_restarts(self, state: CmaEmittersState) -> Int[Array, ""]:
         """Restarts of all emitters since the start of the search."""
         return state.restarts
+
+    @property
+    def num_parts(self) -> int:
+        """Every CMA-ES instance is a part."""
+        return self.num_emitters
+
+    def part(self) -> "CmaEmitters":
+        """The emitter with one CMA-ES instance."""
+        return CmaEmitters(
+            self.x0,
+            self.sigma0,
+            num_emitters=1,
+            batch_size=self.batch_size,
+            restart=self.restart,
+            selection=self.selection,
+            lower=None if self.lower is None else np.asarray(self.lower),
+            upper=None if self.upper is None else np.asarray(self.upper),
+            strategy=self.strategy,
+        )
+
+    def part_state(self, state: CmaEmittersState, index: Int[Array, ""]) -> CmaEmittersState:
+        """One Gaussian, and the restarts of all."""
+        gaussians, rule = jax.tree.map(
+            lambda all_: jax.lax.dynamic_slice_in_dim(all_, index, 1), (state.gaussians, state.rule)
+        )
+        return CmaEmittersState(gaussians, rule, state.restarts)
+
+    def with_part_state(
+        self, state: CmaEmittersState, index: Int[Array, ""], part_state: CmaEmittersState
+    ) -> CmaEmittersState:
+        """The Gaussians with another one in its place."""
+        gaussians, rule = jax.tree.map(
+            lambda all_, one: jax.lax.dynamic_update_slice_in_dim(all_, one, index, 0),
+            (state.gaussians, state.rule),
+            (part_state.gaussians, part_state.rule),
+        )
+        return CmaEmittersState(gaussians, rule, part_state.restarts)
 
     def _fresh(self, means: Float[Array, "emitters sol"]) -> Any:
         return jax.vmap(lambda mean: self.strategy.start(mean, self.sigma0))(means)

@@ -62,3 +62,23 @@ class Emitter(eqx.Module):
     def metrics(self, state: Any) -> dict[str, Array]:
         """Numbers for the table of metrics, counted since the start of the search."""
         return {"restarts": self.num_restarts(state)}
+
+    # An asynchronous search asks and adapts one part of the emitter at a time. An emitter that is
+    # not made of parts is one part, and adapts when the whole batch is evaluated.
+
+    @property
+    def num_parts(self) -> int:
+        """Parts of equal size that ask and adapt independently of one another."""
+        return 1
+
+    def part(self) -> "Emitter":
+        """An emitter like one part. Arrays in the memory of its proposals have a leading axis."""
+        return self
+
+    def part_state(self, state: Any, index: Int[Array, ""]) -> Any:
+        """The state of one part, as the emitter `part` has it."""
+        return state
+
+    def with_part_state(self, state: Any, index: Int[Array, ""], part_state: Any) -> Any:
+        """The state of all parts with another state of one."""
+        return part_state

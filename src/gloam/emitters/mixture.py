@@ -105,7 +105,7 @@ class Mixture(Emitter):
         """Every part adapts to its own solutions."""
         shares = self._split(elites, lambda part: part.num_elites_to_adapt)
         solutions = self._split(proposal.solutions, lambda part: part.num_solutions)
-        rows = (feedback.improvements, feedback.improved, feedback.gains, feedback.filled)
+        rows = (feedback.improvements, feedback.improved, feedback.filled)
         told = zip(
             *(
                 self._split(array, lambda part: part.num_solutions)

@@ -5,7 +5,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Int
 
 from gloam import checks
 
@@ -17,8 +17,8 @@ class Progress(eqx.Module):
     """Iterations of the search finished, this one included."""
     improved: Int[Array, " emitters"]
     """Number of solutions that improved the archive."""
-    gains: Float[Array, " emitters"]
-    """How much they raised the objectives of their cells, in all."""
+    filled: Int[Array, " emitters"]
+    """Number of cells that were empty before."""
 
 
 class RestartRule(eqx.Module):

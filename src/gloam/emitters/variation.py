@@ -4,12 +4,16 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.draws import normals
 from gloam.emitters.emitter import Emitter
 from gloam.records import Feedback, Proposal
+
+# Solutions in a part: a compiled call for each part takes about as long as for one solution.
+_LARGEST_PART = 36
 
 
 class Variation(Emitter):
@@ -98,3 +102,24 @@ class Variation(Emitter):
     def num_restarts(self, state: None) -> Int[Array, ""]:
         """None ever."""
         return jnp.zeros((), jnp.int32)
+
+    @property
+    def num_parts(self) -> int:
+        """Batches of a few solutions: the smaller they are, the newer the elites that they vary."""
+        return self.batch_size // _part_size(self.batch_size)
+
+    def part(self) -> "Variation":
+        """The emitter with a smaller batch."""
+        return Variation(
+            self.x0,
+            self.sigma,
+            line_sigma=self.line_sigma,
+            batch_size=_part_size(self.batch_size),
+            lower=None if self.lower is None else np.asarray(self.lower),
+            upper=None if self.upper is None else np.asarray(self.upper),
+        )
+
+
+def _part_size(batch_size: int) -> int:
+    """The largest divisor of a batch that is at most `_LARGEST_PART`."""
+    return next(size for size in range(_LARGEST_PART, 0, -1) if batch_size % size == 0)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gloam.algorithms import CMAMAE, DDS, DMS, Algorithm, MAPElites, MAPElitesLine
-from gloam.domains import Arm, Domain, LinearProjection, Triangles
+from gloam.domains import Arm, Domain, LatentIllumination, LinearProjection, Triangles
 from gloam.emitters import RestartEvery
 
 _TRIANGLES = {"sigma0": 0.1, "num_emitters": 5, "restart": RestartEvery(50)}
@@ -27,6 +27,7 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "arm": {"sigma0": 0.2, "alpha": 0.001},
         "ta-mnist": {**_TRIANGLES, "alpha": 0.001},
         "ta-fashion-mnist": {**_TRIANGLES, "alpha": 0.1},
+        "lsi": {"sigma0": 0.02, "num_emitters": 1, "alpha": 1.0},
     },
     "cma-mae": {
         "2d-lp": {"sigma0": 0.5, "alpha": 0.01},
@@ -36,6 +37,7 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "arm": {"sigma0": 0.2, "alpha": 0.01},
         "ta-mnist": {**_TRIANGLES, "alpha": 0.001},
         "ta-fashion-mnist": {**_TRIANGLES, "alpha": 0.1},
+        "lsi": {"sigma0": 0.02, "num_emitters": 1, "alpha": 0.01},
     },
     "dds": {
         "2d-lp": {"sigma0": 1.5, "bandwidth": 25.6},
@@ -52,6 +54,7 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "arm": {"sigma": 0.1, "line_sigma": 0.2},
         "ta-mnist": {"sigma": 0.1, "line_sigma": 0.2, "batch_size": 180},
         "ta-fashion-mnist": {"sigma": 0.1, "line_sigma": 0.2, "batch_size": 180},
+        "lsi": {"sigma": 0.1, "line_sigma": 0.2, "batch_size": 36},
     },
     "map-elites": {
         "2d-lp": {"sigma": 0.5},
@@ -61,6 +64,7 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "arm": {"sigma": 0.1},
         "ta-mnist": {"sigma": 0.1, "batch_size": 180},
         "ta-fashion-mnist": {"sigma": 0.1, "batch_size": 180},
+        "lsi": {"sigma": 0.1, "batch_size": 36},
     },
 }
 
@@ -85,11 +89,12 @@ def column(domain: Domain) -> str:
         return f"{nearest}d-lp"
     if isinstance(domain, Arm):
         return "arm"
-    if isinstance(domain, Triangles) and domain.name in SETTINGS["dms"]:
+    named = isinstance(domain, (Triangles, LatentIllumination))
+    if named and domain.name in SETTINGS["dms"]:
         return domain.name
     raise ValueError(
-        "domain: expected LinearProjection, Arm, or Triangles named ta-mnist or "
-        f"ta-fashion-mnist, got {type(domain).__name__}. "
+        "domain: expected LinearProjection, Arm, Triangles named ta-mnist or ta-fashion-mnist, "
+        f"or LatentIllumination named lsi, got {type(domain).__name__}. "
         "The paper has no settings for it: build the algorithm yourself."
     )
 

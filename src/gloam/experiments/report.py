@@ -46,8 +46,9 @@ def write_report(path: str | os.PathLike, *, figures: bool = True, pdf: bool = T
         write_bytes(out / name, text.encode())
         written.append(out / name)
 
+    missing = study.domains_without_files
     sections = [
-        f"# {len(study.domains)} domains, {len(study.algorithms)} algorithms, "
+        f"# {len(study.domains) - len(missing)} domains, {len(study.algorithms)} algorithms, "
         f"{study.num_seeds} seeds of {study.iterations:,} iterations\n",
         "Mean and standard error; the paper's figures are quoted from the paper. "
         "`s` is the wallclock of all seeds of a cell together, compilation included.\n",
@@ -55,6 +56,9 @@ def write_report(path: str | os.PathLike, *, figures: bool = True, pdf: bool = T
     for heading, table in parts.values():
         if len(table):
             sections.append(f"## {heading}\n\n{tables.as_markdown(table)}")
+    if missing:
+        rows = [f"- {needs_files(domain)}\n" for domain in missing]
+        sections.append("## Not run\n\n" + "".join(rows))
     write("report.md", "\n".join(sections))
     write("seeds.csv", metrics.to_csv(index=False))
     write("results.csv", results.to_csv(index=False))
@@ -66,6 +70,14 @@ def write_report(path: str | os.PathLike, *, figures: bool = True, pdf: bool = T
 
         written += study_figures(_folders(study), out, pdf=pdf)
     return written
+
+
+def needs_files(domain: str) -> str:
+    """A line about a domain that a study does not run, because it needs files."""
+    return (
+        f"{title(domain)} needs files (StyleGAN3, CLIP, landscapes). What is missing: "
+        "gloam lsi check --stylegan FILE --clip DIR --landscapes DIR"
+    )
 
 
 def _check_ours(out: Path) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,30 +13,23 @@ import pandas as pd
 from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.devices import memory_bytes
-from gloam.domains import Arm, Domain, LinearProjection, Triangles
+from gloam.domains import Domain
 from gloam.draws import root_key
 from gloam.drivers import run
 from gloam.drivers.progress_bars import Display
 from gloam.emitters import CMAES, BasicRestart, RestartEvery
+from gloam.experiments.lsi import IMAGES_AT_ONCE, LsiFiles, low_objectives_expected
+from gloam.experiments.paper_domains import (
+    DOMAINS,
+    IMAGE_DOMAINS,
+    KNOWN_DOMAINS,
+    LSI,
+    domain_named,
+    lsi_from_files,
+)
 from gloam.experiments.presets import ALGORITHMS, SETTINGS, paper_algorithm
 from gloam.formats import DamagedFileError, RunFolder
 from gloam.formats.documents import is_document, read_document, write_document
-
-DOMAINS = (
-    "2d-lp-sphere",
-    "10d-lp-sphere",
-    "20d-lp-sphere",
-    "50d-lp-sphere",
-    "2d-lp-rastrigin",
-    "10d-lp-rastrigin",
-    "2d-lp-flat",
-    "10d-lp-flat",
-    "arm",
-)
-
-# On images of a dataset. They need the images as centroids, so that no study has them by default.
-IMAGE_DOMAINS = {"ta-mnist": "mnist_1000.npy", "ta-fashion-mnist": "fashion_mnist_1000.npy"}
-_KNOWN = (*DOMAINS, *IMAGE_DOMAINS)
 
 # The paper's ablations of DMS (appendix D): variants by name, with what they change.
 ABLATIONS: dict[str, dict[str, dict[str, Any]]] = {
@@ -60,36 +54,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = (
 # Share of the device's memory that the states of one program may take; the rest is for temporaries.
 _STATE_SHARE = 0.25
 _CPU_BYTES = 8 * 2**30
-
-
-def domain_named(name: str, centroids_dir: str | os.PathLike | None = None) -> Domain:
-    """A domain of the paper by its short name.
-
-    Args:
-        name: One of `DOMAINS` or `IMAGE_DOMAINS`.
-        centroids_dir: Folder with ``lp_{k}d.npy``, the paper's own centroids; without it they
-            are computed once and cached. For image domains, with ``mnist_1000.npy`` and so on:
-            rows of 784 pixels from 0 to 1.
-    """
-    checks.expect(name in _KNOWN, "domain", f"one of {', '.join(_KNOWN)}", repr(name))
-    if name in IMAGE_DOMAINS:
-        checks.expect(
-            centroids_dir is not None,
-            "centroids_dir",
-            f"a folder with {IMAGE_DOMAINS[name]}, the images of {name}",
-            "none",
-            "Give --centroids-dir DIR.",
-        )
-        assert centroids_dir is not None
-        return Triangles(Path(centroids_dir) / IMAGE_DOMAINS[name], name=name)
-    if name == "arm":
-        return Arm()
-    size, _, objective = name.split("-")
-    measures = int(size[:-1])
-    file = None
-    if centroids_dir is not None and measures != 2:
-        file = Path(centroids_dir) / f"lp_{measures}d.npy"
-    return LinearProjection(measures, objective, centroids=file)  # pyright: ignore[reportArgumentType]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,12 +83,13 @@ class Study:
 
     Args:
         path: The study folder; cells are in ``path/DOMAIN/ALGORITHM``.
-        domains: Some of `DOMAINS`.
+        domains: Some of `DOMAINS`, of `IMAGE_DOMAINS`, and `LSI`.
         algorithms: Names of algorithms, or of the variants of an ablation.
         num_seeds: Number of seeds (0, 1, ...) of every cell.
         iterations: Number of iterations of every seed.
         centroids_dir: See `domain_named`.
         log_every: Iterations between two rows of metrics.
+        lsi: Files of the domain `LSI`. Without them it is not run: see `domains_without_files`.
     """
 
     path: Path
@@ -134,10 +99,12 @@ class Study:
     iterations: int = 10_000
     centroids_dir: str | None = None
     log_every: int = 50
+    lsi: LsiFiles | None = None
 
     def __post_init__(self) -> None:
         for domain in self.domains:
-            checks.expect(domain in _KNOWN, "domains", f"some of {', '.join(_KNOWN)}", repr(domain))
+            known = f"some of {', '.join(KNOWN_DOMAINS)}"
+            checks.expect(domain in KNOWN_DOMAINS, "domains", known, repr(domain))
         for algorithm in self.algorithms:
             checks.expect(
                 algorithm in VARIANTS,
@@ -147,25 +114,36 @@ class Study:
             )
         if self.centroids_dir is not None:
             checks.instance("centroids_dir", self.centroids_dir, str)
+        if self.lsi is not None:
+            checks.instance("lsi", self.lsi, LsiFiles)
         checks.integer("log_every", self.log_every, minimum=1)
         checks.integer("num_seeds", self.num_seeds, minimum=1)
         checks.integer("iterations", self.iterations, minimum=1)
 
+    @property
+    def domains_without_files(self) -> tuple[str, ...]:
+        """Domains of the study that are not run, because they need files that it does not name."""
+        return tuple(domain for domain in self.domains if domain == LSI and self.lsi is None)
+
     def cells(self) -> Iterator[Cell]:
-        """All cells, domain by domain."""
+        """All cells that can run, domain by domain."""
         for domain in self.domains:
+            if domain in self.domains_without_files:
+                continue
             for algorithm in self.algorithms:
-                if domain in IMAGE_DOMAINS and domain not in SETTINGS[VARIANTS[algorithm][0]]:
+                on_images = domain in (*IMAGE_DOMAINS, LSI)
+                if on_images and domain not in SETTINGS[VARIANTS[algorithm][0]]:
                     continue  # the paper could not run DDS on images
                 yield Cell(domain, algorithm, self.path / domain / algorithm)
 
     def finished(self, cell: Cell) -> bool:
         """True when every seed of the cell has run to its end."""
-        metrics = cell.metrics()
-        if not len(metrics):
-            return False
-        done = metrics[metrics["iteration"] >= self.iterations]
-        return set(range(self.num_seeds)) <= set(done["seed"])
+        done: set[int] = set()
+        for folder in cell.folders():
+            # The metrics are ahead of the state, and may be damaged.
+            if folder.holds_checkpoint and folder.read_checkpoint_iteration() >= self.iterations:
+                done |= set(folder.read_config().seeds)
+        return set(range(self.num_seeds)) <= done
 
     def write(self) -> None:
         """Remember the study in its folder.
@@ -198,6 +176,8 @@ class Study:
         try:
             for name in ("domains", "algorithms"):
                 content[name] = tuple(content[name])
+            if content.get("lsi") is not None:
+                content["lsi"] = LsiFiles(**content["lsi"])
             return Study(Path(path), **content)
         except (TypeError, KeyError, ValueError) as error:
             raise DamagedFileError(file, str(error), fix) from None
@@ -205,8 +185,12 @@ class Study:
 
 def build_cell(study: Study, cell: Cell) -> tuple[Domain, Algorithm]:
     """The domain and the algorithm of a cell."""
-    domain = domain_named(cell.domain, study.centroids_dir)
     algorithm, changes = VARIANTS[cell.algorithm]
+    if cell.domain == LSI:
+        assert study.lsi is not None, "cells() has such cells only if there are files"
+        domain = lsi_from_files(study.lsi, study.num_seeds, cell.folders())
+    else:
+        domain = domain_named(cell.domain, study.centroids_dir)
     return domain, paper_algorithm(algorithm, domain, **changes)
 
 
@@ -216,23 +200,26 @@ def run_cell(study: Study, cell: Cell, display: Display | bool) -> None:
         return
     domain, algorithm = build_cell(study, cell)
     seeds = list(range(study.num_seeds))
-    size = seeds_that_fit(algorithm, len(seeds))
+    # States of LSI are small, but each seed generates images, too.
+    size = seeds_that_fit(algorithm, IMAGES_AT_ONCE if cell.domain == LSI else len(seeds))
     groups = [seeds[start : start + size] for start in range(0, len(seeds), size)]
     quarters = [max(1, study.iterations * part // 100) for part in (1, 10, 50, 100)]
-    for number, group in enumerate(groups):
-        path = cell.path if len(groups) == 1 else cell.path / f"part-{number:02d}"
-        run(
-            domain,
-            algorithm,
-            seeds=group,
-            iterations=study.iterations,
-            run_dir=path,
-            resume=True,
-            log_every=study.log_every,
-            checkpoint_seconds=120.0,
-            progress=display,
-            snapshots=sorted(set(quarters)),
-        )
+    quiet = low_objectives_expected() if cell.domain == LSI else nullcontext()
+    with quiet:
+        for number, group in enumerate(groups):
+            path = cell.path if len(groups) == 1 else cell.path / f"part-{number:02d}"
+            run(
+                domain,
+                algorithm,
+                seeds=group,
+                iterations=study.iterations,
+                run_dir=path,
+                resume=True,
+                log_every=study.log_every,
+                checkpoint_seconds=120.0,
+                progress=display,
+                snapshots=sorted(set(quarters)),
+            )
 
 
 def seeds_that_fit(algorithm: Algorithm, wanted: int) -> int:

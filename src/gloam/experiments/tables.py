@@ -50,7 +50,7 @@ def results(metrics: pd.DataFrame) -> pd.DataFrame:
                 row |= {
                     f"{metric}_paper": theirs,
                     f"{metric}_paper_error": getattr(paper, f"{metric}_error"),
-                    f"{metric}_difference": 100 * (mean - theirs) / theirs,
+                    f"{metric}_difference": 100 * (mean - theirs) / abs(theirs),
                     f"{metric}_errors": (mean - theirs) / joint if joint > 0 else np.nan,
                 }
         rows.append(row | {"seconds": _wallclock(cell)})

@@ -10,17 +10,18 @@ import json
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import ml_dtypes
 import numpy as np
 
 from gloam import files
-from gloam.formats.errors import DamagedFileError
+from gloam.formats.errors import DamagedFileError, format_problem
 
 FORMAT = 1
 _MANIFEST = "gloam"
 _MAX_MANIFEST_BYTES = 1 << 26
+_PIECE_BYTES = 1 << 22
 # NumPy writes these as raw bytes without a name, so they are stored as integers of their size.
 _NAMED_DTYPES = {
     name: np.dtype(getattr(ml_dtypes, name))
@@ -47,9 +48,18 @@ def digest(array: np.ndarray) -> str:
     >>> digest(np.zeros(2)) == digest(np.zeros(2)), digest(np.zeros(2)) == digest(np.zeros((2, 1)))
     (True, False)
     """
-    found = hashlib.sha256(f"{array.dtype} {array.shape}".encode())
-    found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    found = _begun_digest(array)
+    found.update(_bytes_of(np.ascontiguousarray(array)))
     return found.hexdigest()
+
+
+def _begun_digest(array: np.ndarray) -> Any:
+    return hashlib.sha256(f"{array.dtype} {array.shape}".encode())
+
+
+def _bytes_of(array: np.ndarray) -> memoryview:
+    """The content of an array in C order, without a copy."""
+    return array.reshape(-1).view(np.uint8).data
 
 
 def write_arrays(
@@ -63,26 +73,43 @@ def write_arrays(
         kind: What the file is, such as ``"checkpoint"``; reading checks it.
         about: Plain values to keep beside the arrays.
     """
-    plain = {name: np.asarray(array) for name, array in arrays.items()}
-    manifest = {
-        "kind": kind,
-        "format": FORMAT,
-        "about": dict(about),
-        "arrays": {
-            name: {"dtype": str(array.dtype), "sha256": digest(array)}
-            for name, array in plain.items()
-        },
-    }
-    stored = {name: _storable(array) for name, array in plain.items()}
-    # The manifest is covered by the checksum of the zip member and compared below.
-    text = json.dumps(manifest, sort_keys=True).encode()
-    sealed = hashlib.sha256(text).hexdigest().encode() + text
-    stored[_MANIFEST] = np.frombuffer(sealed, np.uint8)
-    files.write_arrays(path, stored)
+    files.write(path, lambda file: _write(file, arrays, kind, about))
+
+
+def _write(
+    file: IO[bytes], arrays: Mapping[str, np.ndarray], kind: str, about: Mapping[str, Any]
+) -> None:
+    """Write one array after the other, so that at most one is on its way from the device."""
+    declared = {}
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, given in arrays.items():
+            array = np.asarray(given)
+            sha256 = _write_member(archive, name, array)
+            declared[name] = {"dtype": str(array.dtype), "sha256": sha256}
+        manifest = {"kind": kind, "format": FORMAT, "about": dict(about), "arrays": declared}
+        # The manifest is covered by the checksum of the zip member and compared when it is read.
+        text = json.dumps(manifest, sort_keys=True).encode()
+        sealed = hashlib.sha256(text).hexdigest().encode() + text
+        _write_member(archive, _MANIFEST, np.frombuffer(sealed, np.uint8))
+
+
+def _write_member(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> str:
+    """Write one array without a copy of it, and return its digest."""
+    stored = np.require(_storable(array), requirements="C")
+    found = _begun_digest(array)
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+        described = np.lib.format.header_data_from_array_1_0(stored)
+        np.lib.format.write_array_header_1_0(member, described)
+        content = _bytes_of(stored)
+        for start in range(0, len(content), _PIECE_BYTES):
+            piece = content[start : start + _PIECE_BYTES]
+            found.update(piece)
+            member.write(piece)
+    return found.hexdigest()
 
 
 def read_arrays(
-    path: Path, *, kind: str, fix: str, names: tuple[str, ...] | None = None
+    path: Path, *, kind: str, fix: str, prefix: str = ""
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read arrays that `write_arrays` wrote, and what it kept about them.
 
@@ -90,7 +117,7 @@ def read_arrays(
         path: The file.
         kind: What the file has to be.
         fix: What the user can do when it is damaged.
-        names: Read these arrays only.
+        prefix: Read only arrays whose names begin with it.
 
     Raises:
         DamagedFileError: The file is damaged, of another kind, or not written by gloam.
@@ -104,14 +131,23 @@ def read_arrays(
             declared = manifest["arrays"]
             if set(declared) != set(members) - {_MANIFEST}:
                 raise ValueError("its list of arrays does not agree with its content")
-            chosen = declared if names is None else {name: declared[name] for name in names}
             found = {
                 name: _checked(_array(archive, members[name], size), name, entry)
-                for name, entry in chosen.items()
+                for name, entry in declared.items()
+                if name.startswith(prefix)
             }
     except _READ_ERRORS as error:
         raise DamagedFileError(path, _reason(error), fix) from None
     return found, manifest["about"]
+
+
+def is_array_file(path: Path, kind: str) -> bool:
+    """Whether gloam wrote a file as a ``kind``; its arrays are not read."""
+    try:
+        read_arrays(path, kind=kind, fix="", prefix="no array")
+    except DamagedFileError:
+        return False
+    return True
 
 
 def _storable(array: np.ndarray) -> np.ndarray:
@@ -152,9 +188,7 @@ def _manifest(archive: zipfile.ZipFile, members: dict[str, Any], size: int) -> d
 
 def _check_kind(manifest: dict[str, Any], kind: str) -> None:
     if manifest["format"] != FORMAT:
-        raise ValueError(
-            f"it has format {manifest['format']}, and this version of gloam reads format {FORMAT}"
-        )
+        raise ValueError(format_problem(manifest["format"], FORMAT))
     if manifest["kind"] != kind:
         raise ValueError(f"it is a file of kind '{manifest['kind']}', not '{kind}'")
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from gloam._version import __version__
 from gloam.formats import objects
 from gloam.formats.documents import content_digest
 
+DriverKind = Literal["fused", "ask-tell", "asynchronous"]
+
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
@@ -18,7 +20,8 @@ class RunConfig:
 
     Args:
         algorithm, domain: As `gloam.formats.objects.encode` writes them.
-        driver: ``"fused"`` for `gloam.run`, ``"ask-tell"`` for `gloam.optimize`.
+        driver: ``"fused"`` for `gloam.run`, ``"ask-tell"`` or ``"asynchronous"`` for
+            `gloam.optimize`.
         seeds: The seeds.
         dataset: Digest of the items that the cells are, or ``None``.
         plan: Number of iterations, and what is kept when; it may change when a run is resumed.
@@ -27,7 +30,7 @@ class RunConfig:
 
     algorithm: Any
     domain: Any
-    driver: Literal["fused", "ask-tell"]
+    driver: DriverKind
     seeds: tuple[int, ...]
     dataset: str | None
     plan: Mapping[str, Any]
@@ -59,7 +62,7 @@ class RunConfig:
             raise ValueError(f"it has the parts {sorted(content)}")
         identity = content["identity"]
         config = cls(**{name: content[name] for name in names})
-        if config.driver not in ("fused", "ask-tell"):
+        if config.driver not in get_args(DriverKind):
             raise ValueError(f"it names the driver {config.driver!r}")
         if not (isinstance(config.dataset, str) or config.dataset is None):
             raise ValueError("its digest of the dataset is not a text")
@@ -88,7 +91,7 @@ def describe(
     algorithm: Any,
     domain: Any,
     *,
-    driver: Literal["fused", "ask-tell"],
+    driver: DriverKind,
     seeds: Sequence[int],
     dataset: str | None,
     plan: Mapping[str, Any],

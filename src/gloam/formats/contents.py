@@ -3,11 +3,12 @@
 import math
 from typing import Any
 
+import jax
 import numpy as np
 
 from gloam import checks
 from gloam.archives import Archive, Elites
-from gloam.archives.store import Store
+from gloam.archives.store import empty_store
 from gloam.datasets import Dataset
 
 _ELITE_ARRAYS = ("cell", "solution", "objective", "measures")
@@ -65,8 +66,30 @@ def elites_from(archive: Archive, arrays: dict[str, np.ndarray]) -> Elites:
 
     fields = {name: spread(arrays[f"field_{name}"]) for name in archive.fields}
     objectives = spread(arrays["objective"], -np.inf)
-    store = Store(spread(solutions), objectives, spread(arrays["measures"]), fields)
-    return Elites(archive, store)
+    parts = spread(solutions), objectives, spread(arrays["measures"]), fields
+    sizes = archive.num_cells, solutions.shape[1], archive.measure_dim
+    # Not by the constructor of a store, whose arrays are on the device.
+    like = jax.eval_shape(lambda: empty_store(*sizes, archive.fields))
+    return Elites(archive, jax.tree.unflatten(jax.tree.structure(like), jax.tree.leaves(parts)))
+
+
+def elite_arrays_of_store(store: dict[str, np.ndarray], place: int) -> dict[str, np.ndarray]:
+    """`elite_arrays` of one seed, from the store in the state of all seeds.
+
+    Args:
+        store: As `gloam.formats.states.state_arrays` names the arrays of a store.
+        place: Place of the seed among the seeds of the run.
+
+    Raises:
+        ValueError: The arrays are not those of a store, or of fewer seeds.
+    """
+    names = {".solutions": "solution", ".objectives": "objective", ".measures": "measures"}
+    names |= {name: f"field_{name[9:-2]}" for name in store if name.startswith(".fields['")}
+    if set(names) != set(store) or any(len(array) <= place for array in store.values()):
+        raise ValueError(f"it does not have the elites of {place + 1} seeds")
+    occupied = np.isfinite(store[".objectives"][place])
+    rows = {new: store[old][place][occupied] for old, new in names.items()}
+    return {"cell": np.flatnonzero(occupied)} | rows
 
 
 def dataset_arrays(dataset: Dataset) -> dict[str, np.ndarray]:

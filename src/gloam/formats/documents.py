@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gloam import files
-from gloam.formats.errors import DamagedFileError
+from gloam.formats.errors import DamagedFileError, format_problem
 
 FORMAT = 1
 _MAX_BYTES = 1 << 26
@@ -44,8 +44,7 @@ def read_document(path: Path, *, kind: str, fix: str) -> dict[str, Any]:
     if content.get("kind") != f"gloam {kind}":
         raise DamagedFileError(path, f"gloam did not write it as a {kind}", fix)
     if content.get("format") != FORMAT:
-        problem = f"it has format {content.get('format')!r}, and this version of gloam reads format"
-        raise DamagedFileError(path, f"{problem} {FORMAT}", fix)
+        raise DamagedFileError(path, format_problem(content.get("format"), FORMAT), fix)
     sealed = content.pop("sha256", None)
     if sealed != content_digest(content):
         raise DamagedFileError(path, "its content was changed after gloam wrote it", fix)

@@ -2,6 +2,9 @@
 
 import os
 from pathlib import Path
+from typing import Any
+
+from gloam._version import __version__
 
 
 class DamagedFileError(ValueError):
@@ -15,6 +18,7 @@ class DamagedFileError(ValueError):
 
     def __init__(self, path: str | os.PathLike, problem: str, fix: str):
         self.path = Path(path)
+        self.problem = problem
         super().__init__(f"'{path}' cannot be used: {problem}. {fix}")
 
 
@@ -54,3 +58,18 @@ class LockedError(ValueError):
             f"'{run_dir}' is in use by {holder}. Wait until it has finished, stop it, or choose "
             "another folder."
         )
+
+
+def format_problem(found: Any, known: int) -> str:
+    """What is wrong with a file of another format, as a part of a sentence.
+
+    >>> format_problem(2, 1).partition("reads ")[2]
+    'format 1; a newer version of gloam wrote it, and can read it'
+    """
+    told = (
+        f"it has format {found!r}, and this version of gloam ({__version__}) reads format {known}"
+    )
+    if not isinstance(found, int) or isinstance(found, bool):
+        return told
+    age = "a newer" if found > known else "an older"
+    return f"{told}; {age} version of gloam wrote it, and can read it"

@@ -24,22 +24,29 @@ def locked(folder: Path) -> Iterator[None]:
 
     Raises:
         LockedError: Another process, or another run of this process, has the lock.
+        OSError: The folder cannot be written to.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / NAME
-    file = _opened(path)
     try:
-        file.seek(0)
-        file.truncate()
+        folder.mkdir(parents=True, exist_ok=True)
+        file = _opened(path)
+    except OSError as error:
+        error.add_note("A run needs a folder that it can write to: choose another one.")
+        raise
+    try:
         began = datetime.now().isoformat(sep=" ", timespec="seconds")
-        file.write(f"process {os.getpid()} on {socket.gethostname()}, since {began}".encode())
-        file.flush()
+        with contextlib.suppress(OSError):  # a full disk; the lock itself takes no room
+            file.seek(0)
+            file.truncate()
+            file.write(f"process {os.getpid()} on {socket.gethostname()}, since {began}".encode())
+            file.flush()
         yield
     finally:
         # Removed before it is unlocked: afterwards it could be another process's lock.
         with contextlib.suppress(OSError):
             path.unlink()
-        file.close()
+        with contextlib.suppress(OSError):
+            file.close()
 
 
 def _opened(path: Path) -> IO[bytes]:

@@ -23,6 +23,7 @@ from gloam.formats.errors import ForeignError
 _INLINE = 16
 _DTYPES = ("bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float16", "float32")
 _MAX_DEPTH = 64
+_PLAIN = (bool, int, float, str, type(None))
 
 
 def encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
@@ -65,9 +66,29 @@ def _encode_foreign(value: Any) -> dict[str, str]:
     if isinstance(value, eqx.Module):
         # Its data can be compared, although it cannot be built.
         leaves = [leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, jax.Array)]
-        digests = "".join(digest(_raw(leaf)) for leaf in leaves)
-        content["sha256"] = hashlib.sha256(digests.encode()).hexdigest()
+        parts = [digest(_raw(leaf)) for leaf in leaves] + _static_values(value)
+        content["sha256"] = hashlib.sha256("".join(parts).encode()).hexdigest()
     return content
+
+
+def _static_values(value: Any) -> list[str]:
+    """Plain values in the static fields of a module and of the modules in it, as texts.
+
+    Such as the precision of a network: results depend on them as much as on the arrays. A field
+    with ``metadata={"compared": False}`` is left out, such as the path of a file.
+    """
+    if isinstance(value, (list, tuple)):
+        return [text for item in value for text in _static_values(item)]
+    if not isinstance(value, eqx.Module):
+        return []
+    found = []
+    for field in dataclasses.fields(value):
+        content = getattr(value, field.name, None)
+        if not field.metadata.get("static"):
+            found += _static_values(content)
+        elif field.metadata.get("compared", True) and isinstance(content, _PLAIN):
+            found.append(f"{field.name}={content!r};")
+    return found
 
 
 def _raw(leaf: Any) -> np.ndarray:

@@ -6,11 +6,14 @@ from pathlib import Path
 from gloam import files
 
 SNAPSHOT = re.compile(r"\d{7,10}\.npz")
+ARCHIVE = re.compile(r"archive(-\d+)?\.npz")
+# Development versions wrote one checkpoint, state.npz. It is read, and not written any more.
+CHECKPOINT = re.compile(r"\d{7,10}\.npz|state\.npz")
 # What gloam writes into a run folder, by folder. Nothing else is ever removed or replaced there.
 _NAMES = {
-    "": r"config\.(json|npz)|metrics\.parquet|archive(-\d+)?\.npz|dataset\.npz|gallery\.html"
-    r"|matches\.(csv|parquet)",
-    "checkpoint": r"state\.npz",
+    "": r"config\.(json|npz)|metrics\.(parquet|log)|dataset\.npz|gallery\.html"
+    rf"|matches\.(csv|parquet)|failures\.parquet|{ARCHIVE.pattern}",
+    "checkpoint": CHECKPOINT.pattern,
     "snapshots": SNAPSHOT.pattern,
     "figures": r"(curves|archive|discount|gallery)\.(png|pdf)",
 }

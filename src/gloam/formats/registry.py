@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gloam import algorithms, archives, discounts, domains, emitters
+from gloam import algorithms, archives, discounts, domains, emitters, generators
 from gloam.discounts.networks.from_torch import (
     Convolution,
     Flatten,
@@ -112,6 +112,7 @@ _CONSTRUCTED = (
     Unflatten,
     Stack,
     domains.Arm,
+    generators.Decoder,
 )
 _ASSEMBLED = (discounts.MLP, discounts.CNN, discounts.Frozen, *_ALGORITHMS)
 
@@ -129,6 +130,15 @@ _SPECIAL = (
             "centroids": lambda domain: _images_of(domain.images),
             "x0": lambda domain: domain.start if domain.start_seed is None else None,
             "seed": lambda domain: domain.start_seed or 0,
+            "name": lambda domain: domain.name,
+        },
+    ),
+    # With the weights of its generator, so that a run does not depend on those of the package.
+    _constructed(
+        domains.LatentDigits,
+        {
+            "centroids": lambda domain: _images_of(domain.images),
+            "x0": lambda domain: domain.start,
             "name": lambda domain: domain.name,
         },
     ),

@@ -2,9 +2,11 @@
 
 config.json, config.npz    the algorithm, the domain and the settings of the run
 metrics.parquet            a row for each seed and logged iteration
-archive.npz                the elites (archive-SEED.npz when there are several seeds)
+metrics.log                rows that are not in metrics.parquet yet, while the run goes on
+failures.parquet           evaluations that failed, where there are some
+archive.npz                the elites of a finished run (archive-SEED.npz with several seeds)
 dataset.npz                the items that the cells are, where a dataset was given
-checkpoint/state.npz       everything needed to go on
+checkpoint/NNNNNNN.npz     everything needed to go on after iteration NNNNNNN: the last two
 snapshots/NNNNNNN.npz      discount and elites of the first seed at chosen iterations
 figures/, gallery.html     pictures
 
@@ -13,9 +15,8 @@ read. Nothing that a file says is imported or called.
 """
 
 import contextlib
-import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,15 +27,17 @@ from gloam import checks
 from gloam.archives import Archive, Elites
 from gloam.datasets import Dataset
 from gloam.formats import objects
-from gloam.formats.arrays import digest, read_arrays, write_arrays
+from gloam.formats.archive_files import ArchiveFiles
+from gloam.formats.arrays import digest, is_array_file, read_arrays, write_arrays
+from gloam.formats.checkpoints import Checkpoint, Checkpoints
 from gloam.formats.config import RunConfig
-from gloam.formats.contents import dataset_arrays, dataset_from, elite_arrays, elites_from
+from gloam.formats.contents import dataset_arrays, dataset_from
 from gloam.formats.documents import is_document, read_document, write_document
 from gloam.formats.errors import DamagedFileError, ForeignError, RunExistsError
+from gloam.formats.failure_table import read_failures, write_failures
 from gloam.formats.lock import locked
+from gloam.formats.metrics_files import MetricsFiles
 from gloam.formats.own_files import FOLDERS, SNAPSHOT, own_files
-from gloam.formats.states import state_arrays, state_from
-from gloam.formats.tables import read_table, write_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,6 +54,9 @@ class RunFolder:
 
     def __init__(self, path: str | os.PathLike):
         self.path = Path(path)
+        self._checkpoints = Checkpoints(self.path / "checkpoint")
+        self._archives = ArchiveFiles(self.path, self._checkpoints)
+        self._metrics = MetricsFiles(self.path)
 
     def __repr__(self) -> str:
         return f"RunFolder('{self.path}')"
@@ -68,11 +74,7 @@ class RunFolder:
     @property
     def holds_checkpoint(self) -> bool:
         """True when the run can be continued."""
-        return self._state_file.is_file()
-
-    @property
-    def _state_file(self) -> Path:
-        return self.path / "checkpoint" / "state.npz"
+        return bool(self._checkpoints.files())
 
     def must_hold_run(self) -> "RunFolder":
         """Check that there is a run to read."""
@@ -109,7 +111,12 @@ class RunFolder:
 
     def check_free(self) -> None:
         """Check that a new run would replace nothing that gloam did not write."""
-        taken = sorted(str(file) for file in own_files(self.path))
+        begun = self.path / "config.npz"  # all that a run has that was killed at its very start
+        taken = sorted(
+            str(file)
+            for file in own_files(self.path)
+            if file != begun or not is_array_file(begun, "config")
+        )
         checks.expect(
             not taken,
             "run_dir",
@@ -126,7 +133,8 @@ class RunFolder:
             self.check_free()
             return
         with self.locked():
-            for file in own_files(self.path):
+            # The config goes last: until then the folder says whose files these are.
+            for file in sorted(own_files(self.path), key=lambda file: file.name == "config.json"):
                 file.unlink()
         for folder in (*map(self.path.__truediv__, FOLDERS), self.path):
             with contextlib.suppress(OSError):  # not there, or not empty
@@ -183,69 +191,71 @@ class RunFolder:
         except ValueError as error:
             raise DamagedFileError(path, str(error), _COPY) from None
 
+    def append_metrics(self, rows: Iterable[dict[str, Any]], *, sync: bool = False) -> None:
+        """Add rows to the metrics; with ``sync``, return only when they are on the disk."""
+        self._metrics.append(rows, run=self._identity, sync=sync)
+
     def write_metrics(self, table: "pd.DataFrame") -> None:
-        """Write the metrics."""
-        about = {"run": self.read_config().identity}
-        write_table(self.path / "metrics.parquet", table, about=about)
+        """Replace the metrics by ``table``, as one file."""
+        self._metrics.write(table, run=self._identity)
 
     def read_metrics(self) -> "pd.DataFrame":
-        """The metrics so far; empty before the first checkpoint."""
-        import pandas as pd  # lazily: half a second that `import gloam` need not wait for
+        """The metrics so far; empty before the first logged iteration.
 
-        path = self.path / "metrics.parquet"
-        if not path.is_file():
-            return pd.DataFrame()
-        fix = "Delete it to continue the run without its earlier metrics, or restore a copy."
-        table, about = read_table(path, fix=fix)
-        self._check_run(path, about, self.read_config())
-        return table
+        Raises:
+            DamagedFileError: Some rows cannot be read.
+        """
+        return self._metrics.read(run=self._identity)
 
-    def write_checkpoint(self, state: Any, *, seconds: float) -> None:
-        """Write the state of the search (the metrics first: see `gloam.drivers.loop`)."""
-        about = {"seconds": seconds, "iteration": int(state.iteration)}
-        self._write("checkpoint/state.npz", "checkpoint", state_arrays(state), about)
+    def read_whole_metrics(self) -> tuple["pd.DataFrame", list[DamagedFileError]]:
+        """The rows of the metrics that can be read, and an error for each file with others."""
+        return self._metrics.read_what_is_whole(run=self._identity)
 
-    def read_checkpoint(self, like: Any) -> tuple[Any, float]:
-        """The state of the search, of the structure of ``like``, and the seconds spent so far."""
-        arrays, about = self._read("checkpoint/state.npz", "checkpoint")
-        seconds = about.get("seconds")
-        try:
-            if not (isinstance(seconds, float) and math.isfinite(seconds)):
-                raise ValueError("it does not say how long the run took")
-            state = state_from(like, arrays)
-            if not 0 <= int(state.iteration) == about.get("iteration"):
-                raise ValueError("it does not agree with itself on the iteration")
-        except ValueError as error:
-            raise DamagedFileError(self._state_file, str(error), _COPY) from None
-        return state, seconds
+    def write_failures(self, table: "pd.DataFrame") -> None:
+        """Write the evaluations that failed."""
+        write_failures(self.path, table, run=self.read_config().identity)
+
+    def read_failures(self) -> "pd.DataFrame":
+        """Evaluations that failed: seed, iteration, row, kind, error, traceback and solution."""
+        return read_failures(self.path, run=self.read_config().identity)
+
+    def write_checkpoint(
+        self, state: Any, *, seconds: float, num_rows: int | None = None, keep: int = 2
+    ) -> None:
+        """Write the state of the search. The rows of metrics up to it have to be on the disk.
+
+        Args:
+            state: The state.
+            seconds: Time that the run has taken.
+            num_rows: Number of rows of metrics so far.
+            keep: Number of checkpoints to keep, this one included.
+        """
+        self._archives.remove()
+        checkpoint = Checkpoint(state, int(state.iteration), seconds, num_rows)
+        self._checkpoints.write(checkpoint, run=self._identity, keep=keep)
+
+    def read_checkpoint(self, like: Any) -> Checkpoint:
+        """The newest state of the search that is whole, of the structure of ``like``."""
+        return self._checkpoints.read(like, run=self._identity)
 
     def read_checkpoint_iteration(self) -> int:
         """Number of iterations finished at the last checkpoint."""
-        about = self._read("checkpoint/state.npz", "checkpoint", names=())[1]
-        return checks.integer("iteration", about.get("iteration"), minimum=0)
+        return self._checkpoints.read_iteration(run=self._identity)
 
-    def write_archive(self, elites: Elites, *, seed: int, alone: bool) -> None:
-        """Write the elites of one seed."""
-        name = "archive.npz" if alone else f"archive-{seed}.npz"
-        self._write(name, "archive", elite_arrays(elites), {"seed": seed})
+    def write_archive(self, elites: Elites, *, seed: int) -> None:
+        """Write the elites of one seed, as they are at the last checkpoint."""
+        self._archives.write(elites, seed=seed, config=self.read_config())
 
     def read_archive(self, seed: int | None = None, *, archive: Archive | None = None) -> Elites:
-        """The elites of one seed (of the first when none is named)."""
+        """The elites of one seed (of the first when none is named), as of the last checkpoint."""
         config = self.read_config()
         seed = config.seeds[0] if seed is None else seed
-        name = "archive.npz" if len(config.seeds) == 1 else f"archive-{seed}.npz"
         fix = f"The run has the seeds {list(config.seeds)}."
         checks.expect(seed in config.seeds, "seed", "a seed of the run", seed, fix)
-        path = checks.existing_file("archive", self.path / name, "Wait for a checkpoint.")
-        arrays, about = self._read(name, "archive", config)
-        try:
-            if about.get("seed") != seed:
-                raise ValueError("it is the archive of another seed")
-            return elites_from(archive or self.read_part("algorithm").archive, arrays)
-        except ForeignError:
-            raise
-        except ValueError as error:
-            raise DamagedFileError(path, str(error), _COPY) from None
+        if archive is None:
+            archive = self.read_part("algorithm").archive
+        assert archive is not None
+        return self._archives.read(archive, seed=seed, config=config)
 
     def write_snapshot(self, iteration: int, arrays: dict[str, np.ndarray]) -> None:
         """Write what a picture of this iteration needs."""
@@ -261,27 +271,23 @@ class RunFolder:
             for name in names
         }
 
+    @property
+    def _identity(self) -> str:
+        return self.read_config().identity
+
     def _write(self, name: str, kind: str, arrays: dict[str, np.ndarray], about: Any) -> None:
-        about = about | {"run": self.read_config().identity}
+        about = about | {"run": self._identity}
         write_arrays(self.path / name, arrays, kind=kind, about=about)
 
     def _read(
-        self,
-        name: str,
-        kind: str,
-        config: RunConfig | None = None,
-        names: tuple[str, ...] | None = None,
+        self, name: str, kind: str, config: RunConfig
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """A file of arrays of this run."""
         path = self.path / name
-        arrays, about = read_arrays(path, kind=kind, fix=_COPY, names=names)
-        self._check_run(path, about, config or self.read_config())
-        return arrays, about
-
-    @staticmethod
-    def _check_run(path: Path, about: dict[str, Any], config: RunConfig) -> None:
+        arrays, about = read_arrays(path, kind=kind, fix=_COPY)
         if about.get("run") != config.identity:
             raise DamagedFileError(path, "it belongs to another run", _COPY)
+        return arrays, about
 
 
 def dataset_digest(arrays: dict[str, np.ndarray]) -> str:

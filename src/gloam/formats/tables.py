@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gloam import files
-from gloam.formats.errors import DamagedFileError
+from gloam.formats.errors import DamagedFileError, format_problem
 
 if TYPE_CHECKING:
     import pandas as pd
 
+FORMAT = 1
 _KEY = b"gloam"
 
 
@@ -23,7 +24,7 @@ def write_table(path: Path, table: "pd.DataFrame", *, about: dict[str, Any]) -> 
     import pyarrow.parquet as pq
 
     columns = {name: table[name].to_numpy() for name in table.columns}
-    manifest = {"format": 1, "about": about, "sha256": _digest(columns)}
+    manifest = {"format": FORMAT, "about": about, "sha256": _digest(columns)}
     # Arrays as they are: pyarrow's own conversion of a frame turns a NaN into a missing value.
     content = pa.table({name: pa.array(values) for name, values in columns.items()})
     content = content.replace_schema_metadata({_KEY: json.dumps(manifest).encode()})
@@ -47,8 +48,10 @@ def read_table(path: Path, *, fix: str) -> tuple["pd.DataFrame", dict[str, Any]]
             manifest = json.loads((file.schema_arrow.metadata or {}).get(_KEY, b"null"))
             if not isinstance(manifest, dict) or manifest.keys() != {"format", "about", "sha256"}:
                 raise ValueError("gloam did not write it")
-            if manifest["format"] != 1 or not isinstance(manifest["about"], dict):
-                raise ValueError("it has a format that this version of gloam does not read")
+            if manifest["format"] != FORMAT:
+                raise ValueError(format_problem(manifest["format"], FORMAT))
+            if not isinstance(manifest["about"], dict):
+                raise ValueError("it does not say what it is")
             content = file.read()
         columns = {name: content.column(name).to_numpy() for name in content.column_names}
         if _digest(columns) != manifest["sha256"]:

@@ -1,5 +1,6 @@
 """The gallery of a run on a dataset, from its folder into its folder."""
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +21,8 @@ def gallery_run(
     by: Literal["objective", "distance", "label", "item"] = "objective",
     count: int = 60,
     held_out: Dataset | None = None,
+    domain: Any = None,
+    title: str = "",
 ) -> list[Path]:
     """Show a run on a dataset: the page ``gallery.html`` and the table of matches.
 
@@ -32,6 +35,9 @@ def gallery_run(
         by: Order of the pairs in the picture.
         count: Pairs in the picture.
         held_out: Items that the search never saw; the page then says how well they are served.
+        domain: What was searched. Needed only when it is not in the run folder, such as a generator
+            of pictures.
+        title: Heading of the picture and the page; by default the name of the domain.
 
     Returns:
         The files written.
@@ -39,11 +45,10 @@ def gallery_run(
     folder = RunFolder(run_dir).must_hold_run()
     dataset = folder.read_dataset()
     matches = Matches(folder.read_archive(), dataset)
-    try:
-        domain = folder.read_part("domain")
-    except ForeignError:
-        domain = None
-    title = domain_name(folder)
+    if domain is None:
+        with contextlib.suppress(ForeignError):
+            domain = folder.read_part("domain")
+    title = title or domain_name(folder)
     small = _pictures(matches, domain)
     table = None if held_out is None else matches.held_out(held_out)
     text = page(matches, small, title=title, held_out=table)

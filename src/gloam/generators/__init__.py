@@ -1,6 +1,7 @@
 """Generators of images and embedders of images and texts, in JAX."""
 
 from gloam.generators.clip import CLIP as CLIP
+from gloam.generators.decoder import Decoder as Decoder
 from gloam.generators.official_pickle import convert as convert
 from gloam.generators.protocols import Embedder as Embedder
 from gloam.generators.protocols import Generator as Generator

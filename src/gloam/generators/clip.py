@@ -60,7 +60,7 @@ class CLIP(Embedder):
     vision: VisionTower
     text: TextTower
     image_size: int = eqx.field(static=True)
-    tokenizer_folder: str | None = eqx.field(static=True)
+    tokenizer_folder: str | None = eqx.field(static=True, metadata={"compared": False})
     """Folder that the tokenizer was read from."""
 
     def __init__(

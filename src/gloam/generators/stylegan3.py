@@ -23,7 +23,7 @@ from gloam.generators.stylegan3_tensors import random_tensors, tensor_shapes
 from gloam.generators.tensor_files import check_shapes, read_tensors, write_tensors
 
 METADATA_KEY = "stylegan3_constructor"
-_FIX = "Convert the official file again: gloam.generators.convert(pickle, safetensors)."
+_FIX = "Convert the official file again: gloam lsi convert NETWORK.pkl NETWORK.safetensors."
 
 
 class StyleGAN3(Generator):

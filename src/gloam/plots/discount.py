@@ -192,7 +192,7 @@ def _last_moment(folder: RunFolder, shapes: Any) -> Moment:
     iteration, seeds = shapes.iteration, len(config.seeds)
     shapes = jax.tree.map(lambda s: jax.ShapeDtypeStruct((seeds, *s.shape), s.dtype), shapes)
     shapes = eqx.tree_at(lambda s: s.iteration, shapes, iteration)
-    state, _ = folder.read_checkpoint(shapes)
+    state = folder.read_checkpoint(shapes).state
     kept = state.store.objectives, state.discount
     objectives, discount = jax.tree.map(lambda leaf: np.asarray(leaf)[0], kept)
     nothing = np.zeros((0, state.store.measures.shape[-1]), np.float32)

@@ -1,0 +1,246 @@
+"""Evaluators: parallel efficiency, overhead per iteration, and runs under bad luck.
+
+python benchmarks/evaluators.py efficiency   # also: overhead, kills, scheduler, failures
+"""
+
+import argparse
+import contextlib
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+import gloam
+from gloam.drivers.progress_bars import Silent
+
+DIMENSION, SECONDS = 20, 0.02
+
+
+def sphere(solution):
+    """A cheap evaluation of one solution."""
+    return 100.0 - float(np.square(solution).sum()), solution[:2]
+
+
+def sleeps(solution):
+    """20 ms in which a processor does nothing, as when a simulator runs elsewhere."""
+    time.sleep(SECONDS)
+    return sphere(solution)
+
+
+def computes(solution):
+    """20 ms of a processor's own time, however busy the machine is."""
+    until = time.process_time() + SECONDS
+    while time.process_time() < until:
+        pass
+    return sphere(solution)
+
+
+def luck(solution):
+    """A number from 0 to 1 that depends on the solution alone."""
+    return float(np.random.default_rng(solution.view(np.uint32)).random())
+
+
+def unlucky(solution):
+    """Fails in one of four ways for 20% of all solutions; hangs for one of 200."""
+    chance = luck(solution)
+    if chance < 0.005:
+        time.sleep(3600)
+    if chance < 0.07:
+        raise RuntimeError("the simulation diverged")
+    if chance < 0.135:
+        return float("nan"), solution[:2]
+    if chance < 0.2:
+        return 1.0, solution[:3]
+    return sphere(solution)
+
+
+def algorithm(num_emitters=4, batch_size=25):
+    archive = gloam.GridArchive((30, 30), -10, 10, f_min=-1000)
+    start = np.zeros(DIMENSION)
+    return gloam.DMS(archive, start, 0.5, num_emitters=num_emitters, batch_size=batch_size)
+
+
+def local_cluster(workers):
+    from distributed import LocalCluster
+
+    return LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
+
+
+def optimize(function, iterations, **options):
+    options = {"seeds": [0], "progress": False, "per_solution": True} | options
+    return gloam.optimize(function, algorithm(), iterations, **options)
+
+
+def same(one, other):
+    """Whether two sets of elites have the same bits."""
+    names = ("cells", "solutions", "objectives", "measures")
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+
+
+def efficiency(workers, batches):
+    """Time of batches of 200 evaluations against the ideal."""
+    solutions = np.random.default_rng(0).normal(size=(200, DIMENSION)).astype(np.float32)
+    ideal = batches * len(solutions) * SECONDS / workers
+    with local_cluster(workers) as cluster:
+        for evaluator in (gloam.Processes(workers), gloam.Dask(cluster)):
+            with evaluator:
+                for function in (sleeps, computes):
+                    one = gloam.PerSolution(function)
+                    for _ in range(2):  # workers start, chunks are sized
+                        evaluator.evaluate(one, solutions)
+                    start = time.perf_counter()
+                    for _ in range(batches):
+                        evaluator.evaluate(one, solutions)
+                    share = ideal / (time.perf_counter() - start)
+                    print(f"{type(evaluator).__name__:10} {function.__name__:9} {share:.1%}")
+
+
+def overhead(workers, iterations):
+    """Gloam's own time per iteration of 100 evaluations of 20 ms, which take 1 s in all."""
+    ideal = 100 * SECONDS / workers
+    with gloam.Processes(workers) as evaluator:
+        marks = []
+
+        class Marks(Silent):
+            def update(self, *arguments):
+                marks.append((time.perf_counter(), time.process_time()))
+
+        optimize(sleeps, iterations, evaluator=evaluator, progress=Marks())
+    spent, processor = np.median(np.diff(marks[2:], axis=0), axis=0)
+    own = spent - ideal
+    print(
+        f"batch of {ideal:.2f} s: {own * 1e3:.0f} ms more per iteration ({own / ideal:.1%}), "
+        f"{processor * 1e3:.0f} ms of processor time in gloam's process"
+    )
+
+
+def kills(iterations, every):
+    """One of four Dask workers is killed every two seconds."""
+    plain = optimize(sphere, iterations)
+    with local_cluster(4) as cluster:
+        done, killed = threading.Event(), []
+
+        def kill():
+            while not done.wait(every):
+                # Of those that work, and not the last one: new ones take seconds to start.
+                nannies = list(cluster.workers.values())
+                found = [w.pid for w in nannies if w.pid and w.status.name == "running"]
+                if len(found) > 1:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(random.choice(found), signal.SIGKILL)
+                        killed.append(time.perf_counter())
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        start = time.perf_counter()
+        try:
+            found = optimize(sleeps, iterations, evaluator=gloam.Dask(cluster))
+        finally:
+            done.set()
+            thread.join()
+    print(
+        f"{iterations} iterations in {time.perf_counter() - start:.0f} s, {len(killed)} workers "
+        f"killed, {found.metrics['failed_total'].iloc[-1]} failed evaluations, archive equal: "
+        f"{same(found.elites, plain.elites)}"
+    )
+
+
+class Kills(Silent):
+    """Kills a process after an iteration, once the run has come that far."""
+
+    def __init__(self, process, at):
+        self.process, self.at = process, at
+
+    def update(self, iteration, *numbers):
+        """Kill it when it is time."""
+        if iteration == self.at:
+            self.process.kill()
+
+
+def scheduler(iterations):
+    """The scheduler is killed; the run is resumed on a new cluster."""
+    import subprocess
+
+    plain = optimize(sphere, iterations)
+    with tempfile.TemporaryDirectory() as folder:
+        for attempt in range(2):
+            file = Path(folder) / f"scheduler-{attempt}.json"
+            base = [sys.executable, "-m", "distributed.cli."]
+            options = ["--scheduler-file", str(file), "--no-dashboard"]
+            place = [*base[:2], base[2] + "dask_scheduler", *options, "--port", "0"]
+            processes = [subprocess.Popen(place, stderr=subprocess.DEVNULL)]
+            for _ in range(2):
+                worker = [*base[:2], base[2] + "dask_worker", *options, "--nthreads", "1"]
+                processes.append(subprocess.Popen(worker, stderr=subprocess.DEVNULL))
+            while not file.exists():
+                time.sleep(0.2)
+            from distributed import Client
+
+            client = Client(scheduler_file=str(file))
+            client.wait_for_workers(2)
+            try:
+                found = optimize(
+                    sleeps,
+                    iterations,
+                    evaluator=gloam.Dask(client),
+                    run_dir=Path(folder) / "run",
+                    resume=True,
+                    progress=Kills(processes[0], at=iterations // 3),
+                )
+                print(f"resumed: archive equal: {same(found.elites, plain.elites)}")
+            except gloam.EvaluatorError as error:
+                print(error, *error.__notes__)
+            for process in processes:
+                process.kill()
+            client.close(timeout=2)
+
+
+def failures(iterations, workers):
+    """20% of all evaluations fail, against a clean run with as many good evaluations."""
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        evaluator = gloam.Processes(workers, timeout=1.0)
+        found = optimize(unlucky, iterations, evaluator=evaluator, run_dir=folder)
+        seconds = time.perf_counter() - start
+        table = gloam.RunFolder(folder).read_failures()
+    total = int(found.metrics["failed_total"].iloc[-1])
+    good = iterations * 100 - total
+    clean = optimize(sphere, round(good / 100))
+    elites_failed = sum(luck(solution) < 0.2 for solution in found.elites.solutions)
+    once = not table.duplicated(["seed", "iteration", "row"]).any()
+    print(f"{iterations} iterations in {seconds:.0f} s, {total} of {iterations * 100} failed")
+    print(table["kind"].value_counts().to_string())
+    print(f"logged {len(table)}, each once: {once}; failed elites: {elites_failed}")
+    ratio = found.metrics["qd_score"].iloc[-1] / clean.metrics["qd_score"].iloc[-1]
+    print(f"QD score against {round(good / 100)} clean iterations: {ratio:.3f}")
+
+
+def main() -> int:
+    """Run one of the measurements."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    names = ["efficiency", "overhead", "kills", "scheduler", "failures"]
+    parser.add_argument("what", choices=names)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--iterations", type=int)
+    given = parser.parse_args()
+    if given.what == "efficiency":
+        efficiency(given.workers, given.iterations or 5)
+    elif given.what == "overhead":
+        overhead(given.workers, given.iterations or 15)
+    elif given.what == "kills":
+        kills(given.iterations or 200, 2.0)
+    elif given.what == "scheduler":
+        scheduler(given.iterations or 60)
+    else:
+        failures(given.iterations or 100, given.workers)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

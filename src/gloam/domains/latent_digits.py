@@ -1,0 +1,137 @@
+"""Latent digits: search the latents of a small generator for a picture of each digit."""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from gloam import checks
+from gloam.archives import Archive, CVTArchive
+from gloam.datasets import handwritten_digits
+from gloam.domains.domain import Domain
+from gloam.generators import Decoder, Generator
+
+_PENALTY = 0.05
+
+
+class LatentDigits(Domain):
+    """Search the latents of a generator for a picture like each image of a dataset.
+
+    A solution is a latent ``w`` of ``d`` numbers with a standard normal prior. The measures are the
+    pixels ``p`` of its picture, from 0 to 1. Each cell is one image ``c`` of the dataset, the
+    nearest by Euclidean distance. The objective is
+
+        1 - |p - c|^2 / s - 0.05 max(0, |w| - sqrt(d))^2
+
+    where ``s`` is the mean of ``|c|^2`` over the dataset: 1 is an exact match, and a black picture
+    has about 0. The last term keeps latents where the generator was trained: ``sqrt(d)`` is the
+    root mean square of ``|w|`` under the prior.
+
+    Args:
+        centroids: ``(cells, rows, columns)`` images with values from 0 to 1. By default the 1,000
+            digits of `gloam.datasets.handwritten_digits`, which the default generator never saw.
+        generator: Makes grey pictures of these rows and columns. By default
+            `gloam.generators.Decoder.digits`.
+        x0: Where searches start. By default zeros, the mean of the prior.
+        name: Short name of the problem, as in tables and file names.
+
+    Example:
+        >>> domain = LatentDigits()
+        >>> objectives, measures = domain(domain.x0[None])
+        >>> measures.shape, domain.archive().num_cells
+        ((1, 784), 1000)
+    """
+
+    generator: Generator
+    images: CVTArchive
+    scale: Float[Array, ""]
+    """Mean of the squared norm of the images."""
+    start: Float[Array, " sol"]
+    label: str = eqx.field(static=True)
+
+    def __init__(
+        self,
+        centroids: Any = None,
+        generator: Generator | None = None,
+        *,
+        x0: Any = None,
+        name: str = "latent-digits",
+    ):
+        self.generator = Decoder.digits() if generator is None else generator
+        checks.instance("generator", self.generator, Generator)
+        checks.instance("name", name, str)
+        self.label = name
+        images = _images(centroids, self.generator)
+        self.images = CVTArchive(images, 0.0, 1.0, index="exact")
+        squares = np.square(images, dtype=np.float64)
+        self.scale = jnp.asarray(squares.sum() / len(images), jnp.float32)
+        size = self.generator.w_dim
+        x0 = checks.finite_array("x0", np.zeros(size) if x0 is None else x0, ndim=1)
+        checks.expect(x0.size == size, "x0", f"{size} numbers", f"{x0.size}")
+        self.start = jnp.asarray(x0, jnp.float32)
+
+    @property
+    def name(self) -> str:
+        """As given, or ``latent-digits``."""
+        return self.label
+
+    @property
+    def x0(self) -> Float[Array, " sol"]:
+        """As given, or zeros."""
+        return self.start
+
+    def archive(self) -> Archive:
+        """A cell for every image, the nearest by Euclidean distance."""
+        return self.images
+
+    def __call__(
+        self, solutions: Float[Array, "batch sol"]
+    ) -> tuple[Float[Array, " batch"], Float[Array, "batch meas"]]:
+        """Objectives and measures of latents."""
+        measures = self.render(solutions).reshape(jnp.shape(solutions)[0], -1)
+        nearest = self.images.centers_of(self.images.index_of(measures))
+        error = jnp.sum(jnp.square(measures - nearest), axis=1) / self.scale
+        free_norm = math.sqrt(self.generator.w_dim)
+        excess = jnp.maximum(0.0, jnp.linalg.norm(solutions, axis=1) - free_norm)
+        return 1.0 - error - _PENALTY * jnp.square(excess), measures
+
+    def render(
+        self, solutions: Float[Array, "batch sol"], size: int | tuple[int, int] | None = None
+    ) -> Float[Array, "batch height width"]:
+        """Pictures of latents, with values from 0 to 1.
+
+        Args:
+            solutions: The latents.
+            size: Rows and columns of a picture, or one number for both. By default those of the
+                generator; others are interpolated.
+        """
+        shape, latent = jnp.shape(solutions), self.generator.w_dim
+        fits = len(shape) == 2 and shape[1] == latent
+        checks.expect(fits, "solutions", f"rows of {latent} numbers", f"shape {shape}")
+        pictures = 0.5 * (self.generator.images(jnp.asarray(solutions, jnp.float32))[:, 0] + 1)
+        if size is None:
+            return pictures
+        rows, columns = (size, size) if isinstance(size, int) else size
+        return jax.image.resize(pictures, (shape[0], rows, columns), "linear")
+
+
+def _images(centroids: Any, generator: Generator) -> Float[np.ndarray, "cells rows columns"]:
+    """The dataset as images, checked against those of the generator."""
+    channels, rows, columns = generator.image_shape
+    checks.expect(channels == 1, "generator", "grey pictures", f"{channels} channels")
+    if centroids is None:
+        data = handwritten_digits()
+        centroids = data.items.reshape(-1, *data.shape)
+    images = checks.finite_array("centroids", centroids, ndim=3, fix="Give an image for each cell.")
+    fits = images.shape[1:] == (rows, columns)
+    expected = f"images of {rows} x {columns}, as the generator makes"
+    checks.expect(fits, "centroids", expected, f"shape {images.shape}")
+    low, high = float(images.min()), float(images.max())
+    fits = low >= 0 and 0 < high <= 1
+    fix = "Divide bytes by 255."
+    checks.expect(fits, "centroids", "pixels from 0 to 1", f"{low:g} to {high:g}", fix)
+    return images

@@ -1,0 +1,264 @@
+"""Evaluation on a Dask cluster."""
+
+import pickle
+import time
+import warnings
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from gloam import checks
+from gloam.evaluators.answers import AnswerForm
+from gloam.evaluators.blocks import PerSolution
+from gloam.evaluators.dask_task import ChunkAnswer, end_process, evaluated_chunk
+from gloam.evaluators.evaluated import Evaluated
+from gloam.evaluators.evaluator import EvaluatorError
+from gloam.evaluators.row_queue import Pace, RowQueue
+
+_LOOK_SECONDS = 1.0
+_PATIENCE_SECONDS = 60.0
+
+
+class Dask:
+    """Evaluates on a Dask cluster: this machine, SLURM, Kubernetes, whatever Dask can reach.
+
+    Chunks of workers that are lost are evaluated again on others. gloam and the modules that the
+    function imports must be installed on the workers. The results do not depend on the chunks; see
+    `gloam.Processes` for what that needs.
+
+    Args:
+        cluster: Address of a scheduler such as ``"tcp://10.0.0.1:8786"``, a ``distributed.Client``,
+            or a cluster object such as ``dask_jobqueue.SLURMCluster``. By default a cluster on
+            this machine, with a process for each processor.
+        chunk: Number of solutions that are sent at a time. By default about 0.1 seconds of work,
+            by the measured time.
+        timeout: Longest time of one evaluation in seconds. A solution that takes longer has
+            failed, and its worker is restarted after the batch. A function of a batch has this
+            time for each row of its chunk; if a chunk takes longer, its rows are evaluated again
+            one by one.
+        retries: How often a solution is sent again after Dask gave it up. Dask itself moves it to
+            another worker three times.
+        retry_rows: As in `gloam.Processes`.
+    """
+
+    def __init__(
+        self,
+        cluster: Any = None,
+        *,
+        chunk: int | None = None,
+        timeout: float | None = None,
+        retries: int = 1,
+        retry_rows: bool = True,
+    ):
+        if chunk is not None:
+            checks.integer("chunk", chunk, minimum=1)
+        if timeout is not None:
+            checks.number("timeout", timeout, above=0.0)
+        self.timeout, self.retries = timeout, checks.integer("retries", retries, minimum=0)
+        self.retry_rows = retry_rows
+        self._distributed = _distributed()
+        is_address = isinstance(cluster, str) and "://" in cluster
+        known = cluster is None or is_address or hasattr(cluster, "scheduler_address")
+        known = known or isinstance(cluster, self._distributed.Client)
+        checks.expect(
+            known,
+            "cluster",
+            "an address such as 'tcp://10.0.0.1:8786', a Client or a cluster of Dask",
+            checks.short(cluster),
+        )
+        self._cluster, self._pace = cluster, Pace(chunk)
+        self._client: Any = None
+        self._own: list[Any] = []
+        self._stuck: set[str] = set()
+        self._function: tuple[Any, bytes] = (None, b"")
+        self._depth = 0
+
+    def check(self, function: Callable) -> None:
+        """Check that the function can be sent."""
+        self._pickled(function)
+
+    def evaluate(
+        self, function: Callable, solutions: np.ndarray, form: AnswerForm | None = None
+    ) -> Evaluated:
+        """Evaluate a batch; see `gloam.evaluators.Evaluator.evaluate`."""
+        form = form or AnswerForm()
+        settings = (form, self.retry_rows, self.timeout)
+        content = self._pickled(function)
+        queue = RowQueue(len(solutions), self._pace, retries=self.retries)
+        with self:
+            under_way: dict[Any, list[int]] = {}
+            try:
+                while not queue.is_done:
+                    workers = self._num_threads()
+                    # A second chunk waits at each worker, so that none waits for this process.
+                    while len(under_way) < 2 * workers and (rows := queue.take(workers)):
+                        under_way[self._submit(content, solutions[rows], *settings)] = rows
+                    for future in self._finished(list(under_way)):
+                        if self._put(queue, under_way[future], future, function):
+                            del under_way[future]
+            finally:
+                for future in under_way:
+                    future.release()
+            self._restart_stuck_workers()
+        return queue.result(form)
+
+    def _submit(self, content: bytes, *arguments: Any) -> Any:
+        # Not pure: equal solutions are evaluated each for itself, and nothing is looked up.
+        return self._client.submit(evaluated_chunk, content, *arguments, pure=False)
+
+    def _num_threads(self) -> int:
+        """Number of threads of all workers, one while there is none."""
+        now = time.monotonic()
+        if now > self._counted + _LOOK_SECONDS:
+            self._counted = now
+            threads = sum(self._asked(self._client.nthreads).values())
+            self._seen = now if threads else self._seen
+            if now > self._seen + _PATIENCE_SECONDS:
+                self._seen = np.inf  # said once
+                warnings.warn(
+                    f"Dask: expected workers, got none for {_PATIENCE_SECONDS:.0f} s. The run "
+                    "waits for them; check the cluster, or the queue of its jobs.",
+                    stacklevel=4,
+                )
+            self._threads = max(1, threads)
+        return self._threads
+
+    def _finished(self, under_way: list[Any]) -> list[Any]:
+        """Futures that have finished; none after a while without."""
+        wait = self._distributed.wait
+        try:
+            with self._client.as_current():
+                done = wait(under_way, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED").done
+        except TimeoutError:
+            done = []
+        except Exception as error:
+            raise self._lost(error) from error
+        if self._client.status != "running":
+            raise self._lost(f"its status is {self._client.status!r}")
+        return list(done)
+
+    def _put(self, queue: RowQueue, rows: list[int], future: Any, function: Callable) -> bool:
+        """Take the answer of a chunk. False when it was lost with its worker and is made again."""
+        try:
+            answer: ChunkAnswer = future.result(timeout=_LOOK_SECONDS)
+        except TimeoutError:
+            return False
+        except self._distributed.KilledWorker as error:
+            queue.lose(rows, "lost worker", f"workers were lost during the evaluation: {error}")
+            return True
+        except Exception as error:
+            if future.status != "error":  # cancelled or lost, with its scheduler
+                raise self._lost(error) from error
+            raise EvaluatorError(
+                "Dask: expected workers that can evaluate the function, got "
+                f"{type(error).__name__}: {error}. Install gloam and the modules that the function "
+                "imports on the workers, in the versions that are here."
+            ) from error
+        for block in answer.blocks:
+            queue.put(rows, block)
+        if answer.is_late:
+            missing = rows[sum(block.num_rows for block in answer.blocks) :]
+            # Rows of a function of one solution come one by one: the first that is missing hangs.
+            each_alone = isinstance(function, PerSolution)
+            queue.put_back(missing[1:] if each_alone else [])
+            error = f"the evaluation took longer than the time limit of {self.timeout:g} s"
+            queue.lose(missing[:1] if each_alone else missing, "timeout", error)
+            if answer.restartable is not None:
+                self._stuck.add(answer.restartable)
+        return True
+
+    def _restart_stuck_workers(self) -> None:
+        """Restart workers that still run evaluations nobody waits for, and do not wait for them.
+
+        Only between two batches: with a worker, the answers that it has not delivered are lost. By
+        ending the process: `Client.restart_workers` waits for the threads that hang.
+        """
+        addresses = sorted(self._stuck)
+        self._stuck.clear()
+        if addresses:
+            self._asked(
+                lambda: self._client.run(
+                    end_process, workers=addresses, wait=False, on_error="ignore"
+                )
+            )
+
+    def _asked(self, question: Callable[[], Any]) -> Any:
+        try:
+            return question()
+        except Exception as error:
+            raise self._lost(error) from error
+
+    def _lost(self, reason: Any) -> EvaluatorError:
+        told = reason
+        if isinstance(reason, Exception):  # its later lines list every chunk
+            told = f"{type(reason).__name__}: {reason}".split("\n")[0].rstrip(":")
+        return EvaluatorError(
+            f"Dask: expected a scheduler that answers, got none ({told}). Start a cluster again "
+            "and resume the run: gloam.optimize(..., resume=True, evaluator=gloam.Dask(...))."
+        )
+
+    def _pickled(self, function: Callable) -> bytes:
+        if self._function[0] is not function:
+            checks.expect(
+                callable(function), "evaluate", "a function of solutions", type(function).__name__
+            )
+            import cloudpickle  # comes with distributed; it also sends functions of notebooks
+
+            try:
+                content = cloudpickle.dumps(function, protocol=pickle.HIGHEST_PROTOCOL)
+            except Exception as error:
+                raise ValueError(
+                    f"evaluate: expected a function that can be sent to workers, got an error "
+                    f"({error}). Open files, locks and devices inside of the function."
+                ) from error
+            self._function = function, content
+        return self._function[1]
+
+    def __enter__(self) -> Self:
+        self._depth += 1
+        if self._depth == 1:
+            client, cluster = self._distributed.Client, self._cluster
+            try:
+                if cluster is None:
+                    cluster = self._distributed.LocalCluster(
+                        threads_per_worker=1, dashboard_address=":0"
+                    )
+                    self._own.append(cluster)
+                if not isinstance(cluster, client):
+                    cluster = client(cluster, set_as_default=False)
+                    self._own.append(cluster)
+            except Exception as error:
+                self._depth = 0
+                self._close()
+                raise self._lost(error) from error
+            self._client, self._counted = cluster, -np.inf
+            self._seen = time.monotonic()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._close()
+
+    def _close(self) -> None:
+        """Close what was opened here: the client before its cluster."""
+        while self._own:
+            self._own.pop().close()
+        self._client = None
+
+
+def _distributed() -> Any:
+    try:
+        import distributed  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise ImportError(
+            "gloam.Dask needs the package distributed. Install it: pip install 'gloam[dask]'."
+        ) from None
+    return distributed

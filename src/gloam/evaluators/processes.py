@@ -1,0 +1,241 @@
+"""Evaluation in worker processes of this machine."""
+
+import os
+import pickle
+import sys
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from multiprocessing import connection
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from gloam import checks
+from gloam.evaluators.answers import AnswerForm
+from gloam.evaluators.blocks import PerSolution
+from gloam.evaluators.evaluated import Evaluated
+from gloam.evaluators.evaluator import EvaluatorError
+from gloam.evaluators.process_worker import Worker
+from gloam.evaluators.row_queue import Pace, RowQueue
+
+_LONGEST_WAIT = 3600.0
+# Workers that end before their first evaluation, one after the other, until the evaluator gives up.
+_FAILED_STARTS = 3
+
+
+class Processes:
+    """Evaluates in worker processes, which are started anew when they crash or hang.
+
+    Workers are spawned, so the function must be importable: defined in a module, or in a script
+    that starts its work under ``if __name__ == "__main__":``. A function of a batch gets chunks of
+    the batch. The results do not depend on the chunks if each row of an answer depends on its own
+    solution only; matrix products may round differently in chunks of another size, so give
+    ``chunk`` or use `gloam.PerSolution` where bits matter.
+
+    Args:
+        workers: Number of processes, by default the number of processors.
+        chunk: Number of solutions that are sent at a time. By default about 0.1 seconds of work,
+            by the measured time.
+        initializer: Called once in each process, for instance to load a model.
+        initargs: Its arguments.
+        timeout: Longest time of one evaluation in seconds. A worker that takes longer is replaced
+            and the solution has failed. A function of a batch has this time for each row of its
+            chunk; if a chunk takes longer, its rows are evaluated again one by one.
+        retries: How often a solution is evaluated again after its worker crashed.
+        retry_rows: When a function of a batch raises, call it again for each row of the chunk
+            alone, so that only the rows that fail alone are lost.
+
+    Example:
+        >>> import gloam
+        >>> workers = gloam.Processes(8, timeout=60.0)
+        >>> # gloam.optimize(simulate, algorithm, 1000, evaluator=workers, per_solution=True)
+    """
+
+    def __init__(
+        self,
+        workers: int | None = None,
+        *,
+        chunk: int | None = None,
+        initializer: Callable | None = None,
+        initargs: Sequence[Any] = (),
+        timeout: float | None = None,
+        retries: int = 1,
+        retry_rows: bool = True,
+    ):
+        number = (os.cpu_count() or 1) if workers is None else workers
+        self.num_workers = checks.integer("workers", number, minimum=1)
+        if chunk is not None:
+            checks.integer("chunk", chunk, minimum=1)
+        if timeout is not None:
+            checks.number("timeout", timeout, above=0.0)
+        if initializer is not None:
+            _pickled("initializer", (initializer, tuple(initargs)), initializer)
+        self.timeout, self.retries = timeout, checks.integer("retries", retries, minimum=0)
+        self.retry_rows = retry_rows
+        self._start = (initializer, tuple(initargs))
+        self._pace = Pace(chunk)
+        self._workers: list[Worker] = []
+        self._function: tuple[Any, bytes] = (None, b"")
+        self._depth = 0
+        self._failed_starts = 0
+        self._were_ready = False
+        # At the end of the program Python waits for processes that nobody ended.
+        weakref.finalize(self, _kill_all, self._workers)
+
+    def check(self, function: Callable) -> None:
+        """Check that a worker process can import the function."""
+        checks.expect(
+            callable(function), "evaluate", "a function of solutions", type(function).__name__
+        )
+        self._pickled_function(function)
+
+    def evaluate(
+        self, function: Callable, solutions: np.ndarray, form: AnswerForm | None = None
+    ) -> Evaluated:
+        """Evaluate a batch; see `gloam.evaluators.Evaluator.evaluate`."""
+        form = form or AnswerForm()
+        content = self._pickled_function(function)
+        each_alone = isinstance(function, PerSolution)
+        queue = RowQueue(len(solutions), self._pace, retries=self.retries)
+        with self:
+            while not queue.is_done:
+                self._give_out(queue, content, solutions, form)
+                for worker in self._waited_for(each_alone):
+                    self._receive(worker, queue, each_alone)
+                self._end_late_ones(queue, each_alone)
+        return queue.result(form)
+
+    def _give_out(
+        self, queue: RowQueue, content: bytes, solutions: np.ndarray, form: AnswerForm
+    ) -> None:
+        for place, worker in enumerate(self._workers):
+            if not worker.is_idle:
+                continue
+            if not worker.is_alive:  # it ended between two batches: no row is to blame
+                self._replace(place)
+                continue
+            rows = queue.take(self.num_workers)
+            if not rows:
+                return
+            try:
+                worker.send(content, rows, solutions[rows], form, self.retry_rows)
+            except OSError:
+                queue.put_back(rows)
+                self._replace(place)
+
+    def _waited_for(self, each_alone: bool) -> list[Worker]:
+        """The workers that have said something, or ended."""
+        busy = {w.connection: w for w in self._workers if not w.is_idle}
+        seconds = _LONGEST_WAIT
+        if self.timeout is not None:
+            ends = [w.deadline(self.timeout, each_alone) for w in busy.values() if w.rows]
+            seconds = max(0.0, min(ends, default=seconds + time.monotonic()) - time.monotonic())
+        return [busy[one] for one in connection.wait(list(busy), seconds)]  # pyright: ignore
+
+    def _receive(self, worker: Worker, queue: RowQueue, each_alone: bool) -> None:
+        try:
+            told = worker.receive()
+        except (EOFError, OSError):
+            self._lost(worker, queue, each_alone)
+            return
+        if told is not None:
+            queue.put(*told)
+        self._failed_starts, self._were_ready = 0, True
+
+    def _lost(self, worker: Worker, queue: RowQueue, each_alone: bool) -> None:
+        """Replace a worker that ended, and give out its rows again."""
+        code = worker.exit_code
+        self._failed_starts += not worker.is_ready
+        if self._failed_starts > (_FAILED_STARTS if self._were_ready else 0):
+            raise EvaluatorError(
+                f"workers: expected processes that start, got exit code {code} from one. "
+                "What it printed is above. A script must start its work under "
+                "`if __name__ == '__main__':`, because worker processes import it."
+            )
+        rows = worker.rows
+        self._replace(self._workers.index(worker))
+        # Results come row by row from a function of one solution: the first that is missing was it.
+        suspects, rest = (rows[:1], rows[1:]) if each_alone else (rows, [])
+        queue.put_back(rest)
+        if suspects:
+            error = f"the worker process ended with exit code {code} during the evaluation"
+            queue.lose(suspects, "lost worker", error)
+
+    def _end_late_ones(self, queue: RowQueue, each_alone: bool) -> None:
+        if self.timeout is None:
+            return
+        now = time.monotonic()
+        for place, worker in enumerate(self._workers):
+            if not worker.rows or now < worker.deadline(self.timeout, each_alone):
+                continue
+            if worker.connection.poll():  # it has just finished
+                continue
+            rows = worker.rows
+            self._replace(place)
+            suspects, rest = (rows[:1], rows[1:]) if each_alone else (rows, [])
+            queue.put_back(rest)
+            error = f"the evaluation took longer than the time limit of {self.timeout:g} s"
+            queue.lose(suspects, "timeout", error)
+
+    def _replace(self, place: int) -> None:
+        self._workers[place].kill()
+        self._workers[place] = Worker(*self._start)
+
+    def _pickled_function(self, function: Callable) -> bytes:
+        if self._function[0] is not function:
+            self._function = function, _pickled("evaluate", function, function)
+        return self._function[1]
+
+    def __enter__(self) -> Self:
+        self._depth += 1
+        try:
+            while len(self._workers) < self.num_workers:
+                self._workers.append(Worker(*self._start))
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._depth -= 1
+        if self._depth:
+            return
+        ended = [worker for worker in self._workers if worker.is_idle and error is None]
+        busy = [worker for worker in self._workers if worker not in ended]
+        self._workers.clear()
+        _kill_all(busy)
+        for worker in ended:
+            worker.stop()
+        for worker in ended:
+            worker.end()
+
+
+def _kill_all(workers: list[Worker]) -> None:
+    for worker in workers:
+        worker.kill()
+
+
+def _pickled(name: str, value: Any, function: Any) -> bytes:
+    """``value`` in bytes, refused where a spawned process could not import what it names."""
+    inner = function.function if isinstance(function, PerSolution) else function
+    told = getattr(inner, "__qualname__", type(inner).__name__)
+    fix = (
+        "Define it with def in a module (a .py file) and import it from there; functions of a "
+        "notebook, lambdas and functions inside of functions cannot be imported."
+    )
+    expected = "a function that worker processes can import"
+    # Of a script, workers import the file. A notebook or an interactive session has none.
+    main = sys.modules["__main__"]
+    is_typed = getattr(inner, "__module__", "") == "__main__" and not hasattr(main, "__file__")
+    checks.expect(not is_typed, name, expected, f"'{told}' of an interactive session", fix)
+    try:
+        return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        raise ValueError(f"{name}: expected {expected}, got '{told}' ({error}). {fix}") from None

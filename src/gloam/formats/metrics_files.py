@@ -1,0 +1,150 @@
+"""The metrics of a run folder: a table, and a log of the rows that are not in it yet.
+
+While a run goes on, rows are appended to ``metrics.log``: a line for each, with a digest and a JSON
+object of numbers. When the run ends or is resumed, they become part of ``metrics.parquet``. Nothing
+is written twice in between, however long a run takes.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gloam import files
+from gloam.formats.errors import DamagedFileError
+from gloam.formats.tables import read_table, write_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FIX = "Resume the run, which keeps the rows that can be read, or restore the file from a copy."
+_DIGEST_LENGTH = 16
+# Rows are dicts of a kilobyte or more until they are columns of a table.
+_ROWS_AT_ONCE = 4096
+_LARGEST_LINE = 1 << 16
+
+
+class MetricsFiles:
+    """The metrics in one run folder.
+
+    Args:
+        folder: The run folder.
+    """
+
+    def __init__(self, folder: Path):
+        self.table = folder / "metrics.parquet"
+        self.log = folder / "metrics.log"
+
+    def append(self, rows: Iterable[dict[str, Any]], *, run: str, sync: bool) -> None:
+        """Append rows to the log; with ``sync``, return only when they are on the disk."""
+        content = b"".join(_line(row, run) for row in rows)
+        if content or (sync and self.log.is_file()):
+            files.append(self.log, content, sync=sync)
+
+    def write(self, table: "pd.DataFrame", *, run: str) -> None:
+        """Replace all rows by those of ``table``."""
+        if len(table):
+            write_table(self.table, table, about={"run": run})
+        else:
+            self.table.unlink(missing_ok=True)
+        # Rows that are in both files, because the process ends here, are counted once.
+        self.log.unlink(missing_ok=True)
+
+    def read(self, *, run: str) -> "pd.DataFrame":
+        """All rows.
+
+        Raises:
+            DamagedFileError: A row cannot be read. A last line without an end is no damage: the
+                process was killed, or is about to write the rest.
+        """
+        table, errors = self.read_what_is_whole(run=run)
+        if errors:
+            raise errors[0]
+        return table
+
+    def read_what_is_whole(self, *, run: str) -> tuple["pd.DataFrame", list[DamagedFileError]]:
+        """All rows that can be read, and an error for each file with others."""
+        import pandas as pd  # lazily: half a second that `import gloam` need not wait for
+
+        parts: list[pd.DataFrame] = []
+        errors: list[DamagedFileError] = []
+        for path, read in ((self.table, _read_table), (self.log, _read_log)):
+            if path.is_file():
+                found, error = read(path, run)
+                parts += [part for part in found if len(part)]
+                errors += [error] if error else []
+        table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+        if len(parts) > 1 and {"seed", "iteration"} <= set(table.columns):
+            table = table.drop_duplicates(["seed", "iteration"], ignore_index=True)
+        return table, errors
+
+
+def _line(row: dict[str, Any], run: str) -> bytes:
+    text = json.dumps(row, default=_plain).encode()
+    return _digest(text, run) + b" " + text + b"\n"
+
+
+def _plain(number: Any) -> Any:
+    return number.item()
+
+
+def _digest(text: bytes, run: str) -> bytes:
+    """A digest of a row and of the run that it belongs to."""
+    whole = hashlib.sha256(run.encode() + b"\n" + text).hexdigest()
+    return whole[:_DIGEST_LENGTH].encode()
+
+
+def _read_table(path: Path, run: str) -> tuple[Sequence["pd.DataFrame"], DamagedFileError | None]:
+    try:
+        table, about = read_table(path, fix=_FIX)
+    except DamagedFileError as error:
+        return [], error
+    if about.get("run") != run:
+        return [], DamagedFileError(path, "it belongs to another run", _FIX)
+    return [table], None
+
+
+def _read_log(path: Path, run: str) -> tuple[Sequence["pd.DataFrame"], DamagedFileError | None]:
+    import pandas as pd
+
+    damaged: list[int] = []
+    parts = []
+    try:
+        with files.open_regular(path) as file:
+            rows = _rows(file, run, damaged)
+            while some := list(islice(rows, _ROWS_AT_ONCE)):
+                parts.append(pd.DataFrame(some))
+    except OSError as error:
+        return parts, DamagedFileError(path, error.strerror or str(error), _FIX)
+    if not damaged:
+        return parts, None
+    problem = f"{len(damaged)} of its lines are damaged or of another run, first line {damaged[0]}"
+    return parts, DamagedFileError(path, problem, _FIX)
+
+
+def _rows(file: Any, run: str, damaged: list[int]) -> Iterator[dict[str, Any]]:
+    """The rows that agree with their digests; numbers of other lines go into ``damaged``."""
+    number = 0
+    while line := file.readline(_LARGEST_LINE):
+        number += 1
+        if not line.endswith(b"\n") and len(line) < _LARGEST_LINE:
+            return  # the end of a file that was cut off
+        sealed, _, text = line.rstrip(b"\n").partition(b" ")
+        row = _row(text) if sealed == _digest(text, run) else None
+        if row is None:
+            damaged.append(number)
+        else:
+            yield row
+
+
+def _row(text: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    is_row = isinstance(row, dict) and all(
+        isinstance(value, (int, float)) for value in row.values()
+    )
+    return row if is_row else None

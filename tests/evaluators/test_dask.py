@@ -1,0 +1,106 @@
+"""Evaluation on a Dask cluster of this machine."""
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gloam
+
+from ..helpers import assert_same_bits, refused
+from . import functions
+
+distributed = pytest.importorskip("distributed", reason="needs gloam[dask]")
+pytestmark = [
+    # Of Dask's own clients and servers when they close.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+X = np.random.default_rng(0).normal(0, 0.3, (23, 3)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Threads of this process: workers in processes take seconds to start."""
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+    ) as found:
+        yield found
+
+
+def algorithm():
+    archive = gloam.GridArchive((6, 6), -1, 1, f_min=-100)
+    return gloam.CMAMAE(archive, np.zeros(3), 0.3, num_emitters=2, batch_size=4)
+
+
+def test_the_archive_is_that_of_one_process(cluster):
+    plain = gloam.optimize(functions.one, algorithm(), 5, per_solution=True, progress=False)
+    found = gloam.optimize(
+        functions.one,
+        algorithm(),
+        5,
+        per_solution=True,
+        progress=False,
+        evaluator=gloam.Dask(cluster),
+    )
+    assert_same_bits(found.elites, plain.elites)
+
+
+def test_failures_are_told_by_row(cluster):
+    x = X.copy()
+    x[[3, 9], 0] = 2.0
+    with gloam.Dask(cluster, timeout=2.0) as dask:
+        for function, kind in (
+            (functions.raises, "exception"),
+            (gloam.PerSolution(functions.hangs), "timeout"),
+        ):
+            found = dask.evaluate(function, x)
+            assert [(one.row, one.kind) for one in found.failures] == [(3, kind), (9, kind)]
+            good = np.delete(np.arange(len(x)), [3, 9])
+            np.testing.assert_array_equal(found.measures[good], x[good, :2])
+        # A function of a notebook can be sent, too.
+        found = dask.evaluate(gloam.PerSolution(lambda solution: (0.0, solution[:2])), X)
+        np.testing.assert_array_equal(found.measures, X[:, :2])
+
+
+def test_a_client_stays_open_and_a_lost_one_is_an_error(cluster):
+    client = distributed.Client(cluster, set_as_default=False)
+    dask = gloam.Dask(client)
+    for _ in range(2):
+        assert dask.evaluate(functions.batch, X).failures == []
+    client.close()
+    with pytest.raises(gloam.EvaluatorError, match="expected a scheduler that answers, got none"):
+        dask.evaluate(functions.batch, X)
+
+
+def test_other_things_are_no_clusters():
+    with refused("cluster: expected an address such as 'tcp://10.0.0.1:8786', a Client or a"):
+        gloam.Dask(8)
+
+
+def test_the_example_of_the_documentation_runs(cluster, monkeypatch):
+    page = Path(__file__).parents[2] / "docs" / "running-at-scale.md"
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    # The cluster of the other tests, and fewer iterations.
+    monkeypatch.setattr(distributed, "LocalCluster", lambda **options: Kept(cluster))
+    names: dict = {}
+    exec(compile(block.replace("100", "2"), "running-at-scale.md", "exec"), names)
+    assert len(names["result"].elites) > 10
+    assert "distributed" in sys.modules
+
+
+class Kept:
+    """A cluster that stays open at the end of a block."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+
+    def __enter__(self):
+        return self.cluster
+
+    def __exit__(self, *error):
+        return None

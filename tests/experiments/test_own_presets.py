@@ -1,0 +1,34 @@
+"""gloam's own settings for latent digits; other domains keep the paper's."""
+
+import numpy as np
+import pytest
+
+from gloam.domains import Arm, LatentDigits
+from gloam.experiments import paper_algorithm, preset_algorithm
+from gloam.experiments.own_presets import LATENT_DIGITS
+from gloam.experiments.presets import ALGORITHMS
+from gloam.formats import objects
+from tests.helpers import refused, small_decoder
+
+IMAGES = np.random.default_rng(0).random((12, 8, 8), dtype=np.float32)
+
+
+@pytest.mark.parametrize("name", LATENT_DIGITS)
+def test_every_algorithm_evaluates_180_solutions_an_iteration(name):
+    domain = LatentDigits(IMAGES, small_decoder())
+    algorithm = preset_algorithm(name, domain)
+    assert type(algorithm) is ALGORITHMS[name]
+    assert algorithm.emitter.num_solutions == 180
+    assert preset_algorithm(name, domain, batch_size=7).emitter.batch_size == 7
+
+
+def test_algorithms_without_settings_are_refused():
+    with refused("algorithm: expected one of dms, cma-mae, map-elites-line, map-elites for latent"):
+        preset_algorithm("dds", LatentDigits(IMAGES, small_decoder()))
+
+
+def test_other_domains_have_the_papers_settings():
+    for name in ALGORITHMS:
+        pair = (preset_algorithm(name, Arm(), lower=-9.0), paper_algorithm(name, Arm(), lower=-9.0))
+        one, other = (objects.encode(algorithm, {}) for algorithm in pair)
+        assert one == other

@@ -1,0 +1,378 @@
+"""Checkpoints and metrics that can be damaged: the state before them is used, and nothing else."""
+
+import builtins
+import os
+import re
+import resource
+import shutil
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gloam
+from gloam.drivers.restoring import restored
+from gloam.formats.arrays import read_arrays, write_arrays
+from gloam.formats.config import describe
+
+SEED = 5
+
+
+class Store(NamedTuple):
+    solutions: Any
+    objectives: Any
+    measures: Any
+
+
+class State(NamedTuple):
+    iteration: Any
+    store: Store
+
+
+def state_at(iteration, num_cells=20):
+    rng = np.random.default_rng(iteration)
+    store = Store(
+        rng.random((1, num_cells, 3), dtype=np.float32),
+        rng.random((1, num_cells), dtype=np.float32),
+        rng.random((1, num_cells, 2), dtype=np.float32),
+    )
+    return State(np.asarray(iteration, np.int32), store)
+
+
+def row_at(iteration):
+    value = float(np.random.default_rng(iteration).random())
+    return {"seed": SEED, "iteration": iteration, "qd_score": value, "loss": np.nan}
+
+
+def rows_to(iteration):
+    return pd.DataFrame([row_at(at) for at in range(1, iteration + 1)])
+
+
+def new_folder(path, seeds=(SEED,)):
+    folder = gloam.RunFolder(path)
+    parts = {"driver": "fused", "seeds": list(seeds), "dataset": None, "plan": {}}
+    folder.write_config(*describe(None, None, **parts))
+    return folder
+
+
+def write_until(folder, last, *, first=1, keep=2):
+    """A row for each iteration and a checkpoint at every second."""
+    for at in range(first, last + 1):
+        folder.append_metrics([row_at(at)])
+        if at % 2 == 0:
+            folder.append_metrics([], sync=True)
+            folder.write_checkpoint(state_at(at), seconds=float(at), num_rows=at, keep=keep)
+
+
+def checkpoint_names(folder):
+    return sorted(path.name for path in (folder.path / "checkpoint").iterdir())
+
+
+def damage(content, rng):
+    place = int(rng.integers(len(content)))
+    if rng.random() < 0.4:
+        return content[:place]
+    changed = bytearray(content)
+    changed[place] ^= int(rng.integers(1, 256))
+    return bytes(changed)
+
+
+def assert_is(found, iteration):
+    assert found.iteration == iteration
+    for one, other in zip(found.state.store, state_at(iteration).store, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("keep", [1, 2, 3])
+def test_the_last_checkpoints_are_kept(tmp_path, keep):
+    folder = new_folder(tmp_path / "run")
+    write_until(folder, 10, keep=keep)
+    wanted = [f"{at:07d}.npz" for at in (2, 4, 6, 8, 10)]
+    assert checkpoint_names(folder) == wanted[-keep:]
+    assert_is(folder.read_checkpoint(state_at(0)), 10)
+
+
+def test_a_checkpoint_damaged_anywhere_costs_one_interval_and_never_gives_other_data(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    write_until(folder, 6)
+    newest = folder.path / "checkpoint" / "0000006.npz"
+    whole, rng = newest.read_bytes(), np.random.default_rng(0)
+    used = []
+    for _ in range(50):
+        newest.write_bytes(damage(whole, rng))
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            found = folder.read_checkpoint(state_at(0))
+        used.append(found.iteration)
+        assert_is(found, 4 if told else 6)
+        if told:
+            assert "0000006.npz' cannot be used" in str(told[0].message)
+            assert "0000004.npz'" in str(told[0].message)
+    # A few bytes of a zip file have no meaning.
+    assert used.count(4) >= 40
+
+
+def foreign_files(folder, tmp_path):
+    other = new_folder(tmp_path / "other", seeds=(7,))
+    write_until(other, 6)
+    stored = folder.path / "checkpoint" / "0000004.npz"
+    arrays, about = read_arrays(stored, kind="checkpoint", fix="")
+    write_arrays(tmp_path / "kind.npz", arrays, kind="search", about=about | {"iteration": 6})
+    fewer = {name: array for name, array in arrays.items() if "measures" not in name}
+    write_arrays(tmp_path / "part.npz", fewer, kind="checkpoint", about=about | {"iteration": 6})
+    (tmp_path / "empty.npz").write_bytes(b"")
+    (tmp_path / "text.npz").write_text("not an archive")
+    np.savez(tmp_path / "numpy.npz", iteration=6)
+    return {
+        "it belongs to another run": tmp_path / "other" / "checkpoint" / "0000006.npz",
+        "it is the checkpoint of iteration 4": stored,
+        "kind 'search', not 'checkpoint'": tmp_path / "kind.npz",
+        "written for another algorithm": tmp_path / "part.npz",
+        "not a file of arrays": tmp_path / "text.npz",
+        "not a file of arrays (BadZipFile)": tmp_path / "empty.npz",
+        "not written by gloam": tmp_path / "numpy.npz",
+    }
+
+
+def test_a_foreign_newest_file_is_named_and_the_one_before_it_used(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    write_until(folder, 6)
+    newest = folder.path / "checkpoint" / "0000006.npz"
+    for reason, source in foreign_files(folder, tmp_path).items():
+        shutil.copy(source, newest)
+        with pytest.warns(UserWarning, match=re.escape(reason)) as told:
+            assert_is(folder.read_checkpoint(state_at(0)), 4)
+        assert len(told) == 1
+
+
+def test_without_a_whole_checkpoint_the_newest_is_named(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    write_until(folder, 6)
+    for path in (folder.path / "checkpoint").iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(gloam.DamagedFileError, match=r"0000006\.npz' cannot be used"):
+        folder.read_checkpoint(state_at(0))
+
+
+def test_a_damaged_checkpoint_is_replaced_by_the_next(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    write_until(folder, 6)
+    (folder.path / "checkpoint" / "0000006.npz").write_bytes(b"torn")
+    folder.write_checkpoint(state_at(5), seconds=5.0)
+    assert checkpoint_names(folder) == ["0000004.npz", "0000005.npz"]
+
+
+class Driver:
+    """What `restored` needs of a driver."""
+
+    found: Any = None
+
+    def start(self):
+        self.found = state_at(0)
+
+    def restore(self, read):
+        self.found = read(state_at(0))
+
+
+def resumed(folder):
+    """Continue a run as a driver does; the iteration that it goes on from."""
+    driver = Driver()
+    with folder.locked():
+        earlier = restored(driver, folder, folder.read_config())
+    iteration = int(driver.found.iteration)
+    for one, other in zip(driver.found.store, state_at(iteration).store, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert earlier.num_rows == len(folder.read_metrics())
+    return iteration
+
+
+class KilledError(BaseException):
+    """Stands for the end of the process."""
+
+
+class Process:
+    """A process that is killed at its n-th change of a file; from then on it changes nothing."""
+
+    NAMES = ("open", "write", "fsync", "replace", "unlink", "ftruncate")
+
+    def __init__(self, at):
+        self.at, self.changes = at, 0
+
+    def patch(self, monkeypatch):
+        for name in self.NAMES:
+            monkeypatch.setattr(os, name, self._until_killed(name, getattr(os, name)))
+        opened = builtins.open
+
+        def open_file(path, mode="r", *rest, **more):
+            return (self._until_killed("open", opened) if "x" in mode else opened)(
+                path, mode, *rest, **more
+            )
+
+        monkeypatch.setattr(builtins, "open", open_file)
+
+    def _until_killed(self, name, real):
+        def change(*arguments, **more):
+            if self.changes >= self.at:
+                raise KilledError
+            self.changes += 1
+            if self.changes < self.at:
+                return real(*arguments, **more)
+            if name == "write":  # half of it
+                real(arguments[0], bytes(arguments[1])[: len(arguments[1]) // 2])
+            raise KilledError
+
+        return change
+
+
+def files_of(folder):
+    return sorted(str(path.relative_to(folder.path)) for path in folder.path.rglob("*"))
+
+
+def finish(folder, first):
+    """The rest of a run, as the loop of the drivers writes it."""
+    write_until(folder, 4, first=first)
+    if first > 4:
+        folder.write_checkpoint(state_at(4), seconds=4.0, num_rows=4)
+    folder.write_metrics(folder.read_metrics())
+
+
+def test_a_process_killed_at_any_change_of_a_file_leaves_a_folder_that_goes_on(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # nobody pulls the plug here
+    expected = new_folder(tmp_path / "whole")
+    finish(expected, 1)
+    at, is_killed, reached = 0, True, set()
+    while is_killed:
+        at += 1
+        folder = new_folder(tmp_path / f"run-{at}")
+        with pytest.MonkeyPatch.context() as patch:
+            Process(at).patch(patch)
+            try:
+                finish(folder, 1)
+                is_killed = False
+            except KilledError:
+                pass
+        done = resumed(folder)  # without a warning, which would be an error
+        reached.add(done)
+        if done:
+            pd.testing.assert_frame_equal(folder.read_metrics(), rows_to(done))
+        finish(folder, done + 1)
+        pd.testing.assert_frame_equal(folder.read_metrics(), rows_to(4))
+        assert_is(folder.read_checkpoint(state_at(0)), 4)
+        assert files_of(folder) == files_of(expected)
+    assert at > 20
+    assert reached == {0, 2, 4}
+
+
+def test_a_run_killed_while_it_began_can_begin(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    (folder.path / "config.json").unlink()
+    folder.check_new()
+    np.savez(folder.path / "config.npz", mine=1)
+    with pytest.raises(ValueError, match="files of other programs"):
+        folder.check_new()
+
+
+def test_a_torn_last_row_is_dropped(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    write_until(folder, 5)
+    log = folder.path / "metrics.log"
+    whole = log.read_bytes()
+    last = whole.rstrip(b"\n").rfind(b"\n") + 1
+    for end in range(last, len(whole)):
+        log.write_bytes(whole[:end])
+        pd.testing.assert_frame_equal(folder.read_metrics(), rows_to(4))
+
+
+def test_a_damaged_row_is_named_and_the_others_survive_a_resume(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    write_until(folder, 6)
+    log = folder.path / "metrics.log"
+    whole, rng = log.read_bytes(), np.random.default_rng(1)
+    for _ in range(20):
+        changed = bytearray(whole)
+        changed[int(rng.integers(len(whole) - 1))] ^= int(rng.integers(1, 256))
+        log.write_bytes(changed)
+        with pytest.raises(gloam.DamagedFileError, match=r"metrics\.log' cannot be used: .* lines"):
+            folder.read_metrics()
+        table, errors = folder.read_whole_metrics()
+        assert len(errors) == 1
+        assert 3 <= len(table) < 6
+        kept = rows_to(6).set_index("iteration").loc[table["iteration"]].reset_index()
+        pd.testing.assert_frame_equal(table, kept[table.columns])
+    with pytest.warns(UserWarning, match=r"of the 6 rows up to .* lost .*metrics\.log"):
+        assert resumed(folder) == 6
+    pd.testing.assert_frame_equal(folder.read_metrics(), table)
+
+
+def test_a_torn_table_of_metrics_does_not_block_a_resume(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    write_until(folder, 4)
+    folder.write_metrics(folder.read_metrics())
+    write_until(folder, 6, first=5)
+    table = folder.path / "metrics.parquet"
+    table.write_bytes(table.read_bytes()[:100])
+    with pytest.raises(gloam.DamagedFileError, match=r"metrics\.parquet' cannot be used"):
+        folder.read_metrics()
+    with pytest.warns(UserWarning, match=r"4 of the 6 rows up to iteration 6 are lost"):
+        assert resumed(folder) == 6
+    assert folder.read_metrics()["iteration"].tolist() == [5, 6]
+
+
+def test_rows_of_another_run_are_not_read(tmp_path):
+    folder, other = new_folder(tmp_path / "run"), new_folder(tmp_path / "other", seeds=(7,))
+    write_until(folder, 4)
+    write_until(other, 4)
+    shutil.copy(other.path / "metrics.log", folder.path / "metrics.log")
+    with pytest.raises(gloam.DamagedFileError, match="4 of its lines are damaged or of another"):
+        folder.read_metrics()
+
+
+def test_metrics_are_appended_and_not_rewritten(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    before = b""
+    for at in range(1, 6):
+        folder.append_metrics([row_at(at)])
+        after = (folder.path / "metrics.log").read_bytes()
+        assert after.startswith(before)
+        assert len(after) < len(before) + 200
+        before = after
+    assert not (folder.path / "metrics.parquet").exists()
+
+
+def test_elites_are_read_from_the_checkpoint_until_the_run_has_ended(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    archive = gloam.GridArchive((4, 5), 0.0, 1.0)
+    with pytest.raises(ValueError, match="Wait for a checkpoint"):
+        folder.read_archive(archive=archive)
+    write_until(folder, 4)
+    elites = folder.read_archive(archive=archive)
+    np.testing.assert_array_equal(elites.store.solutions, state_at(4).store.solutions[0])
+    folder.write_archive(elites, seed=SEED)
+    again = folder.read_archive(archive=archive)
+    np.testing.assert_array_equal(again.store.measures, elites.store.measures)
+    write_until(folder, 6, first=5)
+    assert not (folder.path / "archive.npz").exists()
+    newer = folder.read_archive(archive=archive)
+    np.testing.assert_array_equal(newer.store.objectives, state_at(6).store.objectives[0])
+
+
+def test_a_disk_that_is_full_leaves_what_was_there(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    write_until(folder, 4)
+    before = files_of(folder)
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, usual[1]))
+    try:
+        with pytest.raises(OSError, match=r"File too large.*0000006\.npz"):
+            folder.write_checkpoint(state_at(6, num_cells=2000), seconds=1.0)
+        with pytest.raises(OSError, match=r"File too large.*metrics\.log"):
+            folder.append_metrics([row_at(at) for at in range(5, 500)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert files_of(folder) == before
+    assert_is(folder.read_checkpoint(state_at(0)), 4)
+    pd.testing.assert_frame_equal(folder.read_metrics(), rows_to(4))
