@@ -18,9 +18,8 @@ def refused(message: str):
 
 
 def feedback(improvements, improved, valid, iteration) -> Feedback:
-    """Feedback for emitters that do not look at gains: there are none."""
-    gains = jnp.zeros_like(improvements)
-    return Feedback(improvements, improved, gains, jnp.zeros_like(improved), valid, iteration)
+    """Feedback for emitters that do not look at filled cells: there are none."""
+    return Feedback(improvements, improved, jnp.zeros_like(improved), valid, iteration)
 
 
 def assert_same_bits(one, other) -> None:

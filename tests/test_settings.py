@@ -28,8 +28,8 @@ cvt = gloam.CVTArchive(np.random.default_rng(0).uniform(-2, 2, (50, 2)), -2.0, 2
 x0, cma = np.zeros(9), {"num_emitters": 2, "batch_size": 4}
 small = {"num_init_points": 10, "num_empty_points": 5}
 algorithms = [
-    gloam.DMS(cvt, x0, 0.3, lower=-1, upper=1, **cma, **small),
-    gloam.DMS(grid, x0, 0.3, strategy=SepCMAES(), **cma, **small),
+    gloam.DMS.paper(cvt, x0, 0.3, lower=-1, upper=1, **cma, **small),
+    gloam.DMS.paper(grid, x0, 0.3, strategy=SepCMAES(), **cma, **small),
     gloam.CMAMAE(grid, x0, 0.3, strategy=LMMAES(), **cma),
     gloam.DDS(cvt, x0, 0.3, bandwidth=0.5, buffer_size=20, **cma),
     gloam.MAPElitesLine(cvt, x0, 0.3, 0.2, batch_size=8),
@@ -136,7 +136,7 @@ def test_values_that_a_field_cannot_hold_are_refused(value):
 def test_steps_that_float32_cannot_hold_are_refused(sigma0):
     archive = gloam.GridArchive((4, 4), -1, 1)
     with pytest.raises(ValueError, match="sigma0"):
-        gloam.DMS(archive, X0, sigma0)
+        gloam.DMS.paper(archive, X0, sigma0)
 
 
 @pytest.mark.parametrize("f_min", [1e39, -1e39, np.nan, 10**400, 1j])
@@ -184,7 +184,7 @@ def test_huge_objectives_and_measures_leave_the_state_finite():
     archive = gloam.GridArchive((4, 4), -1, 1)
     cma = {"num_emitters": 2, "batch_size": 3}
     for algorithm in (
-        gloam.DMS(archive, X0, 0.3, num_init_points=8, num_empty_points=4, **cma),
+        gloam.DMS.paper(archive, X0, 0.3, num_init_points=8, num_empty_points=4, **cma),
         gloam.CMAMAE(archive, X0, 0.3, **cma),
         gloam.DDS(archive, X0, 0.3, bandwidth=0.5, buffer_size=8, **cma),
     ):

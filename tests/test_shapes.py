@@ -16,7 +16,7 @@ X0 = np.full(10, 0.3, np.float32)
 
 
 def dms(archive, network=None):
-    return gloam.DMS(
+    return gloam.DMS.paper(
         archive,
         X0,
         0.2,

@@ -70,8 +70,8 @@ class Recorder(Emitter):
         return self.inner.solutions
 
     @property
-    def num_elites_to_ask(self):
-        return self.inner.num_elites_to_ask
+    def elites_to_ask(self):
+        return self.inner.elites_to_ask
 
     @property
     def num_elites_to_adapt(self):
@@ -94,7 +94,7 @@ class Recorder(Emitter):
 @pytest.fixture(scope="module")
 def algorithm():
     """Discount Model Search, with an emitter that can be asked what it was told."""
-    dms = DMS(
+    dms = DMS.paper(
         GridArchive((8, 8), -1.0, 1.0),
         np.zeros(SOL),
         0.5,

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gloam import step
 from gloam.algorithms import Algorithm
-from gloam.archives.store import add, num_unique_cells
+from gloam.archives.store import num_unique_cells
 from gloam.records import Batch, Proposal, SearchState, StepInfo
 
 # No iteration has this number, so the parts share no randomness with the training.
@@ -54,24 +54,24 @@ def add_rows(
     evaluation: step.Evaluation,
     cells: Int[Array, " batch"] | None,
     is_row: Bool[Array, " batch"],
-) -> tuple[SearchState, Batch, Bool[Array, " batch"]]:
+) -> tuple[SearchState, Batch, Bool[Array, " batch"], Bool[Array, " batch"]]:
     """ADD: put results into the store, to the same end as if they were added one after the other.
 
     ``is_row`` is false for padding.
 
     Returns:
-        The state, the results with failed rows masked, and which of them improved the archive as it
-        was before them.
+        The state, the results with failed rows masked, which of them improved the archive as it was
+        before them, and which filled an empty cell.
     """
     batch = step.evaluated(algorithm, solutions, evaluation, cells)
     valid = batch.valid & is_row
     batch = eqx.tree_at(lambda b: b.valid, batch, valid)
-    store, added = add(state.store, batch)
+    state, added = step.put(algorithm, state, batch)
     is_earlier = jnp.tril(batch.cells[:, None] == batch.cells, -1) & valid
     best_earlier = jnp.max(jnp.where(is_earlier, batch.objectives, -jnp.inf), axis=1)
     improved = added.improved & (batch.objectives > best_earlier)
     failed = state.failed + jnp.sum(is_row & ~valid, dtype=jnp.int32)
-    return dataclasses.replace(state, store=store, failed=failed), batch, improved
+    return dataclasses.replace(state, failed=failed), batch, improved, added.filled
 
 
 def adapt_part(
@@ -83,6 +83,7 @@ def adapt_part(
     memory: Any,
     batch: Batch,
     improved: Bool[Array, " batch"],
+    filled: Bool[Array, " batch"],
 ) -> SearchState:
     """SCORE, ADAPT: let one part learn from its solutions, whose results are in the store.
 
@@ -91,7 +92,7 @@ def adapt_part(
     view, alone = _view(algorithm, state, index, generation), with_emitter(algorithm, part)
     _, scored = step.score(alone, view, batch)
     proposal = Proposal(batch.solutions, memory)
-    adapted = step.adapt(alone, view, proposal, batch, scored, improved)
+    adapted = step.adapt(alone, view, proposal, batch, scored, improved, filled)
     emitter = algorithm.emitter.with_part_state(state.emitter, index, adapted)
     return dataclasses.replace(state, emitter=emitter)
 
@@ -102,9 +103,9 @@ def train(algorithm: Algorithm, state: SearchState, batch: Batch) -> tuple[Searc
     seen, scored = step.score(algorithm, state, batch)
     learned, fit = step.train(algorithm, state, seen, scored)
     below, low = step.below_f_min(state.low, batch, archive.f_min)
-    restarts = algorithm.emitter.num_restarts(state.emitter)
+    counts = algorithm.emitter.metrics(state.emitter)
     unique_cells = num_unique_cells(batch, archive.num_cells)
-    info = StepInfo(fit, restarts, unique_cells, jnp.sum(~batch.valid, dtype=jnp.int32), below)
+    info = StepInfo(fit, counts, unique_cells, jnp.sum(~batch.valid, dtype=jnp.int32), below)
     finished = state.iteration + 1
     return dataclasses.replace(state, iteration=finished, discount=learned, low=low), info
 

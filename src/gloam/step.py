@@ -1,21 +1,28 @@
-"""One iteration: ask, evaluate, score, add, adapt, train. The file to read first.
+"""One iteration: ask, evaluate, add, score, adapt, train. The file to read first.
 
 All functions are pure. The drivers in `gloam.drivers` compile them: the fused driver all six verbs
 in one program, the ask-tell driver `ask` and `tell` around an evaluation in Python.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.archives.archive_metrics import ArchiveMetrics, archive_metrics
-from gloam.archives.store import add, empty_store, random_elites, random_empty_cells
+from gloam.archives.store import (
+    add,
+    empty_store,
+    random_elite_cells,
+    random_elites,
+    random_empty_cells,
+)
 from gloam.discounts.discount_metrics import DiscountMetrics, discount_metrics
 from gloam.records import (
     Added,
@@ -58,9 +65,36 @@ def init(
 @_precise
 def ask(algorithm: Algorithm, state: SearchState) -> Proposal:
     """ASK: solutions to evaluate. Asking twice gives the same answer."""
-    keys, emitter = _keys(state), algorithm.emitter
-    elites = random_elites(state.store, emitter.num_elites_to_ask, state.x0, key=keys.parents)
-    return emitter.ask(state.emitter, elites, key=keys.ask)
+    keys = _keys(state)
+    elites = _elites_to_ask(algorithm, state, key=keys.parents)
+    return algorithm.emitter.ask(state.emitter, elites, key=keys.ask)
+
+
+def _elites_to_ask(
+    algorithm: Algorithm, state: SearchState, *, key: PRNGKeyArray
+) -> Float[Array, "n sol"]:
+    """The elites that the emitter wants, one draw after another."""
+    draws = algorithm.emitter.elites_to_ask
+    keys = [key] if len(draws) == 1 else jax.random.split(key, len(draws))
+    found = [jnp.zeros((0, *state.x0.shape), state.x0.dtype)]
+    for draw, own in zip(draws, keys, strict=True):
+        cells, is_elite = random_elite_cells(state.store, draw.count * draw.best_of, key=own)
+        if draw.best_of > 1:
+            worth = _improvements(algorithm, state, cells).reshape(-1, draw.best_of)
+            best = jnp.argmax(worth, axis=1, keepdims=True)
+            cells = jnp.take_along_axis(cells.reshape(-1, draw.best_of), best, axis=1)[:, 0]
+        found.append(jnp.where(is_elite, state.store.solutions[cells], state.x0))
+    return jnp.concatenate(found)
+
+
+def _improvements(
+    algorithm: Algorithm, state: SearchState, cells: Int[Array, " n"]
+) -> Float[Array, " n"]:
+    """How far the elites of cells lie above the discount."""
+    store, number = state.store, cells.shape[0]
+    nothing, valid = jnp.zeros((number, 0)), jnp.ones(number, bool)
+    elites = Batch(nothing, store.objectives[cells], store.measures[cells], cells, valid, {})
+    return score(algorithm, state, elites)[1].improvements
 
 
 @_precise
@@ -71,23 +105,22 @@ def tell(
     evaluation: Evaluation,
     cells: Int[Array, " batch"] | None = None,
 ) -> tuple[SearchState, StepInfo]:
-    """SCORE, ADD, ADAPT, TRAIN: learn from the evaluation of a proposal.
+    """ADD, SCORE, ADAPT, TRAIN: learn from the evaluation of a proposal.
 
     ``cells`` may be given when they were found outside the compiled program.
     """
     batch = evaluated(algorithm, proposal.solutions, evaluation, cells)
+    state, added = put(algorithm, state, batch)
     seen, scored = score(algorithm, state, batch)
-    store, added = add(state.store, batch)
-    state = eqx.tree_at(lambda s: s.store, state, store)
-    adapted = adapt(algorithm, state, proposal, batch, scored, added)
+    adapted = adapt(algorithm, state, proposal, batch, scored, added.improved, added.filled)
     learned, fit = train(algorithm, state, seen, scored)
 
     failed = jnp.sum(~batch.valid, dtype=jnp.int32)
     below, low = below_f_min(state.low, batch, algorithm.archive.f_min)
     info = StepInfo(fit, algorithm.emitter.metrics(adapted), added.unique_cells, failed, below)
     finished, failures = state.iteration + 1, state.failed + failed
-    state = SearchState(state.key, finished, failures, adapted, store, learned, low, state.x0)
-    return state, info
+    store, x0 = state.store, state.x0
+    return SearchState(state.key, finished, failures, adapted, store, learned, low, x0), info
 
 
 @_precise
@@ -117,6 +150,14 @@ def evaluated(
 
 
 @_precise
+def put(algorithm: Algorithm, state: SearchState, batch: Batch) -> tuple[SearchState, Added]:
+    """ADD: the batch in the store, and the discount in the units of its objectives."""
+    store, added = add(state.store, batch)
+    discount = algorithm.discount.in_units_of(state.discount, store.objectives)
+    return dataclasses.replace(state, store=store, discount=discount), added
+
+
+@_precise
 def score(algorithm: Algorithm, state: SearchState, batch: Batch) -> tuple[Batch, Scored]:
     """SCORE: the batch as the discount sees it, and the improvement of each solution."""
     # The archive keeps measures as evaluated. The discount sees them in the space of the centres.
@@ -132,16 +173,15 @@ def adapt(
     proposal: Proposal,
     batch: Batch,
     scored: Scored,
-    added: Added,
+    improved: Bool[Array, " batch"],
+    filled: Bool[Array, " batch"],
 ) -> Any:
     """ADAPT: the emitter after a proposal, whose results are in the store already."""
     emitter = algorithm.emitter
     elites = random_elites(
         state.store, emitter.num_elites_to_adapt, state.x0, key=_keys(state).restarts
     )
-    feedback = Feedback(
-        scored.improvements, added.improved, added.filled, batch.valid, state.iteration + 1
-    )
+    feedback = Feedback(scored.improvements, improved, filled, batch.valid, state.iteration + 1)
     return emitter.adapt(state.emitter, proposal, feedback, elites)
 
 

@@ -15,9 +15,19 @@ from gloam.formats import objects
 ARCHIVE = gloam.GridArchive((4, 4), -1, 1, f_min=-3)
 X0 = np.zeros(3)
 BOUNDS = {"lower", "upper"}
+# Arguments for which a preset has a default of its own.
+OWN_DEFAULTS = {"line_sigma"}
+DMS_DEFAULTS = {
+    "num_emitters": 10,
+    "alpha": 0.01,
+    "f_min": None,
+    "f_max": None,
+    "num_empty_points": 10,
+    "learning_rate": 3e-4,
+}
 # What each preset takes of its pieces, by name.
 PRESETS = {
-    gloam.DMS: {CmaEmitters: set(), DiscountModel: BOUNDS | {"f_min", "shape"}},
+    gloam.DMS: {CmaEmitters: set(), DiscountModel: BOUNDS | {"shape"}},
     gloam.CMAMAE: {CmaEmitters: set(), Thresholds: {"num_cells", "f_min"}},
     gloam.DDS: {CmaEmitters: set(), KernelDensity: {"measure_dim"}},
     gloam.MAPElites: {Variation: {"line_sigma"}},
@@ -36,9 +46,13 @@ def test_a_preset_takes_the_arguments_of_its_pieces(preset):
     for piece, chosen in PRESETS[preset].items():
         passed_on = {n: one for n, one in parameters(piece).items() if n not in chosen}
         expected |= set(passed_on)
-        for name in set(passed_on) - {"line_sigma"}:  # MAPElitesLine has a default of its own
-            assert shown[name].default == passed_on[name].default
-            assert shown[name].annotation == passed_on[name].annotation
+        own = OWN_DEFAULTS | (set(DMS_DEFAULTS) if preset is gloam.DMS else set())
+        for name in passed_on:
+            assert shown[name].annotation == passed_on[name].annotation or name in OWN_DEFAULTS
+            assert name in own or shown[name].default == passed_on[name].default
+    if preset is gloam.DMS:
+        expected |= {"num_line_moves"}
+        assert {name: shown[name].default for name in DMS_DEFAULTS} == DMS_DEFAULTS
     assert set(shown) == expected
     kinds = {one.kind for one in shown.values()}
     assert kinds == {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
@@ -55,6 +69,8 @@ def test_help_describes_each_argument_once(preset):
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("name", ["f_min", "shape", "num_cells", "sigma_zero"])
 def test_an_unknown_argument_is_refused(preset, name):
+    if preset is gloam.DMS and name == "f_min":
+        name = "num_init_cells"
     needed = {"bandwidth": 0.1} if preset is gloam.DDS else {}
     message = rf"{preset.__name__}.*unexpected keyword argument '{name}'"
     with pytest.raises(TypeError, match=message):
@@ -71,7 +87,7 @@ def direct_and_preset():
     sizes = {"num_emitters": 2, "batch_size": 4}
     few = {"num_empty_points": 3, "num_init_points": 4}
     model = DiscountModel(ARCHIVE.lower, ARCHIVE.upper, f_min=-3, f_max=0, shape=(2,), **few)
-    yield model, emitter, gloam.DMS(ARCHIVE, X0, 0.2, f_max=0, **few, **sizes)
+    yield model, emitter, gloam.DMS.paper(ARCHIVE, X0, 0.2, f_max=0, **few, **sizes)
     thresholds = Thresholds(16, alpha=0.2, f_min=-3)
     yield thresholds, emitter, gloam.CMAMAE(ARCHIVE, X0, 0.2, alpha=0.2, **sizes)
     density = KernelDensity(2, bandwidth=0.1, buffer_size=9)

@@ -27,7 +27,7 @@ def algorithms():
     cma = {"num_emitters": 2, "batch_size": BATCH // 2}
     small = {"num_init_points": 30, "num_empty_points": 10}
     return {
-        "dms": lambda archive: gloam.DMS(archive, np.zeros(36), 0.3, **cma, **small),
+        "dms": lambda archive: gloam.DMS.paper(archive, np.zeros(36), 0.3, **cma, **small),
         "cma-mae": lambda archive: gloam.CMAMAE(archive, np.zeros(36), 0.3, **cma),
         "dds": lambda archive: gloam.DDS(
             archive, np.zeros(36), 0.3, bandwidth=0.1, buffer_size=50, **cma

@@ -229,7 +229,7 @@ def test_a_written_archive_finds_the_same_cells(kind):
 def algorithm(index) -> gloam.DMS:
     centroids, _ = clustered(2000, 40)
     archive = gloam.CVTArchive(centroids, index=index)
-    return gloam.DMS(
+    return gloam.DMS.paper(
         archive,
         np.zeros(40),
         0.5,

@@ -40,7 +40,7 @@ def perceptron(torch, measures=30, seed=0):
 
 
 def dms(network, images=IMAGES):
-    return gloam.DMS(
+    return gloam.DMS.paper(
         gloam.CVTArchive(images, 0, 1),
         np.full(6, 0.2),
         0.3,

@@ -102,7 +102,7 @@ def test_pictures_are_rendered_at_any_size():
 
 def dms(domain, **options):
     settings = {"num_emitters": 2, "batch_size": 6, "num_init_points": 8, "num_empty_points": 3}
-    return gloam.DMS(domain.archive(), domain.x0, 0.5, **settings | options)
+    return gloam.DMS.paper(domain.archive(), domain.x0, 0.5, **settings | options)
 
 
 def test_a_run_folder_is_resumed_and_shown_without_a_program(tmp_path):

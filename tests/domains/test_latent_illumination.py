@@ -144,7 +144,7 @@ def algorithm(domain, name="dms"):
     settings = {"num_emitters": 2, "batch_size": 8}
     if name == "dms":
         settings |= {"num_init_points": 20, "num_empty_points": 5, "alpha": 1.0}
-        return gloam.DMS(domain.archive(), domain.x0, 0.3, **settings)
+        return gloam.DMS.paper(domain.archive(), domain.x0, 0.3, **settings)
     return gloam.CMAMAE(domain.archive(), domain.x0, 0.3, alpha=0.01, **settings)
 
 
@@ -180,7 +180,7 @@ def stylegan_domain(**options):
 @pytest.mark.slow
 def test_stylegan_and_clip_are_searched_fused_and_resumed(tmp_path):
     domain = stylegan_domain()
-    start = gloam.DMS(
+    start = gloam.DMS.paper(
         domain.archive(),
         domain.x0,
         0.2,
@@ -238,7 +238,7 @@ def test_the_recorded_networks_search_landscapes(shared_data):
     data = gloam.datasets.from_folder(paths[2]).subsample(9, seed=1)
     data = LatentIllumination.embedded(data, model, cache=False, progress=False)
     domain = LatentIllumination(network, model, prompt, data, x0=np.zeros(64), chunk=4)
-    search = gloam.DMS(
+    search = gloam.DMS.paper(
         domain.archive(),
         domain.x0,
         0.2,

@@ -12,7 +12,7 @@ def small_algorithms() -> dict[str, gloam.algorithms.Algorithm]:
     x0 = np.zeros(5)
     cma = {"num_emitters": 3, "batch_size": 8}
     return {
-        "dms-grid": gloam.DMS(grid, x0, 0.3, num_init_points=30, num_empty_points=10, **cma),
+        "dms-grid": gloam.DMS.paper(grid, x0, 0.3, num_init_points=30, num_empty_points=10, **cma),
         "dds": gloam.DDS(cvt, x0, 0.3, bandwidth=0.5, buffer_size=100, **cma),
         "map-elites-line": gloam.MAPElitesLine(cvt, x0, 0.3, 0.2, batch_size=24),
     }

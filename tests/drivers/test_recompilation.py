@@ -24,7 +24,7 @@ SMALL = {"num_emitters": 2, "batch_size": 6}
 
 def dms(number: float, array: np.ndarray) -> gloam.DMS:
     archive = gloam.GridArchive((6, 6), -2.0 - number, 2.0, f_min=-number)
-    return gloam.DMS(
+    return gloam.DMS.paper(
         archive,
         array,
         sigma0=number,

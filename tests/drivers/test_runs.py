@@ -42,7 +42,7 @@ def domain_and_algorithm():
     """Known to gloam entirely, so that a folder can be resumed by name."""
     domain = gloam.domains.LinearProjection(measure_dim=2, solution_dim=6)
     archive = gloam.GridArchive((10, 10), -domain.edge, domain.edge)
-    algorithm = gloam.DMS(
+    algorithm = gloam.DMS.paper(
         archive,
         domain.x0,
         0.5,
@@ -107,7 +107,7 @@ def test_optimize_says_what_an_evaluation_must_return(dms):
 
 def test_measures_alone_maximise_closeness_in_both_drivers():
     items = np.random.default_rng(0).uniform(-1, 1, (30, 4)).astype(np.float32)
-    algorithm = gloam.DMS(gloam.CVTArchive(items), np.zeros(4), 0.3, num_emitters=2, batch_size=6)
+    algorithm = gloam.DMS.paper(gloam.CVTArchive(items), np.zeros(4), 0.3, num_emitters=2, batch_size=6)
     host = gloam.optimize(np.tanh, algorithm, 5, progress=False).elites
     fused = gloam.run(jnp.tanh, algorithm, iterations=5, progress=False).elites
     for elites in (host, fused):
@@ -207,7 +207,7 @@ def test_a_folder_with_a_run_is_not_overwritten(tmp_path):
 def test_another_algorithm_cannot_resume_a_run(tmp_path):
     domain, algorithm = domain_and_algorithm()
     gloam.run(domain, algorithm, iterations=3, run_dir=tmp_path, progress=False)
-    other = gloam.DMS(algorithm.archive, domain.x0, 0.7, num_emitters=3, batch_size=8)
+    other = gloam.DMS.paper(algorithm.archive, domain.x0, 0.7, num_emitters=3, batch_size=8)
     with pytest.raises(ValueError, match=r"emitter\.sigma0 is 0\.5 in the file and 0\.7 now"):
         gloam.run(domain, other, iterations=5, run_dir=tmp_path, resume=True, progress=False)
 

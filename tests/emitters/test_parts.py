@@ -12,6 +12,7 @@ from gloam.emitters import (
     CmaEmitters,
     FilterSelection,
     RestartEvery,
+    RestartWhenIdle,
     RestartWithoutImprovement,
     SepCMAES,
     Variation,
@@ -25,9 +26,11 @@ X0 = np.linspace(-1, 1, SOL)
 
 def feedback(iteration: int, seed: int = 0) -> Feedback:
     random = np.random.default_rng(seed + 100 * iteration)
+    improved = jnp.asarray(random.random(PARTS * EACH) < 0.1)
     return Feedback(
         jnp.asarray(random.normal(size=PARTS * EACH), jnp.float32),
-        jnp.asarray(random.random(PARTS * EACH) < 0.1),
+        improved,
+        improved & jnp.asarray(random.random(PARTS * EACH) < 0.5),
         jnp.asarray(random.random(PARTS * EACH) < 0.8),
         jnp.asarray(iteration, jnp.int32),
     )
@@ -37,10 +40,11 @@ def feedback(iteration: int, seed: int = 0) -> Feedback:
     "settings",
     [
         {"strategy": CMAES(), "restart": RestartEvery(2)},
+        {"strategy": CMAES(), "restart": RestartWhenIdle((1, 2))},
         {"strategy": SepCMAES(), "restart": RestartWithoutImprovement()},
         {"strategy": LMMAES(), "selection": FilterSelection(), "lower": -3.0, "upper": 3.0},
     ],
-    ids=["cma-es", "sep-cma-es", "lm-ma-es"],
+    ids=["cma-es", "idle", "sep-cma-es", "lm-ma-es"],
 )
 def test_parts_adapt_one_by_one_as_all_do_together(settings):
     batch_size = 2 if isinstance(settings["strategy"], LMMAES) else EACH

@@ -28,8 +28,11 @@ def test_line_noise_points_to_the_second_elite():
 
 
 def test_it_asks_for_the_elites_it_uses():
-    assert Variation(np.zeros(2), 0.1, batch_size=7).num_elites_to_ask == 7
-    assert Variation(np.zeros(2), 0.1, line_sigma=0.2, batch_size=7).num_elites_to_ask == 14
+    assert Variation(np.zeros(2), 0.1, batch_size=7).elites_to_ask == ((7, 1),)
+    lines = Variation(np.zeros(2), 0.1, line_sigma=0.2, batch_size=7)
+    assert lines.elites_to_ask == ((14, 1),)
+    chosen = Variation(np.zeros(2), 0.1, line_sigma=0.2, batch_size=7, best_of=3)
+    assert chosen.elites_to_ask == ((7, 3), (7, 1))
 
 
 def test_solutions_stay_in_the_box():

@@ -9,7 +9,7 @@ def small_run(path, *, iterations=4, driver="fused", seeds=(0,), snapshots=(2, 4
     pixels = np.random.default_rng(0).random((9, 4, 4), dtype=np.float32)
     data = gloam.datasets.from_array(pixels, labels=list("abcabcabc"))
     domain = gloam.domains.Triangles(pixels, num_triangles=2, canvas=(4, 4))
-    algorithm = gloam.DMS(
+    algorithm = gloam.DMS.paper(
         domain.archive(),
         domain.x0,
         0.3,

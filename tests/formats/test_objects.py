@@ -49,8 +49,8 @@ EXAMPLES = [
     ),
     gloam.CVTArchive(IMAGES, metric="cosine"),
     gloam.CVTArchive(IMAGES, index="flat"),
-    gloam.DMS(GRID, np.zeros(3), 0.5, lower=-1, restart=emitters.RestartEvery(5), **CMA),
-    gloam.DMS(
+    gloam.DMS.paper(GRID, np.zeros(3), 0.5, lower=-1, restart=emitters.RestartEvery(5), **CMA),
+    gloam.DMS.paper(
         gloam.CVTArchive(IMAGES),
         np.zeros(3),
         0.5,
@@ -59,7 +59,7 @@ EXAMPLES = [
         strategy=emitters.SepCMAES(),
         **CMA,
     ),
-    gloam.DMS(
+    gloam.DMS.paper(
         gloam.CVTArchive(IMAGES),
         np.zeros(40),
         0.5,
@@ -154,7 +154,7 @@ def test_the_users_own_objects_are_foreign_and_compared_by_their_data():
 
 def test_differences_are_told_by_their_place():
     def content(alpha, x0):
-        return objects.encode(gloam.DMS(GRID, x0, 0.5, alpha=alpha, **CMA), {})
+        return objects.encode(gloam.DMS.paper(GRID, x0, 0.5, alpha=alpha, **CMA), {})
 
     far = np.zeros(30)
     told = objects.differences(content(0.1, far), content(0.2, far + 1), "algorithm")

@@ -26,7 +26,7 @@ def algorithm(items=ITEMS, x0=0.0, **options):
     start = np.full(20, x0)
     settings = {"num_emitters": 2, "batch_size": 4, "num_init_points": 9, "num_empty_points": 3}
     network = gloam.discounts.MLP(2, (4,))
-    return gloam.DMS(archive, start, 0.3, network=network, **(settings | options))
+    return gloam.DMS.paper(archive, start, 0.3, network=network, **(settings | options))
 
 
 def evaluate(solutions):

@@ -20,7 +20,7 @@ def search_of(kind):
     archive = gloam.GridArchive((4, 4), -1, 1, fields=fields)
     cma = {"num_emitters": 2, "batch_size": 3}
     if kind == "dms":
-        algorithm = gloam.DMS(
+        algorithm = gloam.DMS.paper(
             archive, np.zeros(4), 0.3, num_init_points=4, num_empty_points=3, **cma
         )
     else:

@@ -35,7 +35,7 @@ def forced(monkeypatch):
 def algorithm():
     archive = gloam.CVTArchive(np.random.default_rng(0).uniform(-50, 50, (40, 5)))
     domain = gloam.domains.LinearProjection(measure_dim=5, solution_dim=10)
-    return domain, gloam.DMS(
+    return domain, gloam.DMS.paper(
         archive, domain.x0, 0.5, num_emitters=2, batch_size=8, num_empty_points=20
     )
 
@@ -156,7 +156,7 @@ def experimental():
     return [name for name in sys.modules if name.startswith(kinds)]
 assert not experimental(), experimental()
 domain = gloam.domains.LinearProjection(measure_dim=2, solution_dim=4)
-algorithm = gloam.DMS(domain.archive(), domain.x0, 0.5, num_emitters=1, batch_size=4)
+algorithm = gloam.DMS.paper(domain.archive(), domain.x0, 0.5, num_emitters=1, batch_size=4)
 gloam.run(domain, algorithm, iterations=1, progress=False)
 gloam.optimize(lambda x: (-(x**2).sum(1), x[:, :2]), algorithm, 1, progress=False)
 assert not experimental(), experimental()

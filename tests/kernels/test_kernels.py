@@ -181,7 +181,7 @@ def test_which_networks_have_a_kernel(network, batch_size, has_one, monkeypatch)
 def small_search(seeds):
     domain = gloam.domains.LinearProjection(measure_dim=5, solution_dim=10)
     archive = gloam.CVTArchive(np.random.default_rng(0).uniform(-50, 50, (40, 5)))
-    algorithm = gloam.DMS(
+    algorithm = gloam.DMS.paper(
         archive, domain.x0, 0.5, num_emitters=2, batch_size=8, num_empty_points=20
     )
     return FusedDriver(domain, algorithm, list(range(seeds)))

@@ -42,7 +42,7 @@ def dms(archive, **settings):
         "num_empty_points": 9,
         "num_init_points": 16,
     }
-    return gloam.DMS(archive, np.zeros(4), 0.4, **few, **settings)
+    return gloam.DMS.paper(archive, np.zeros(4), 0.4, **few, **settings)
 
 
 def made_up(like, rng):

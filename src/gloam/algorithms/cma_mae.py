@@ -26,7 +26,7 @@ class CMAMAE(Algorithm):
         0.01
     """
 
-    def __init__(self, archive: Archive, x0: Any, sigma0: float, **options: Any):
+    def __init__(self, archive: Archive, x0: Any, sigma0: float | None = None, **options: Any):
         emitter, discount = split_options("CMAMAE", options, *_PIECES)
         check_archive(archive)
         self.archive = archive

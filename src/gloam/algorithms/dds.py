@@ -25,7 +25,7 @@ class DDS(Algorithm):
         10000
     """
 
-    def __init__(self, archive: Archive, x0: Any, sigma0: float, **options: Any):
+    def __init__(self, archive: Archive, x0: Any, sigma0: float | None = None, **options: Any):
         emitter, discount = split_options("DDS", options, *_PIECES)
         check_archive(archive)
         self.archive = archive

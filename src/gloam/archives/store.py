@@ -80,12 +80,14 @@ def num_unique_cells(batch: Batch, num_cells: int) -> Int[Array, ""]:
     return jnp.sum(fresh, dtype=jnp.int32)
 
 
-def random_elites(
-    store: Store, count: int, fallback: Float[Array, " sol"], *, key: PRNGKeyArray
-) -> Float[Array, "count sol"]:
-    """``count`` elites drawn uniformly with replacement; ``fallback`` when there are none."""
-    if count == 0:
-        return jnp.zeros((0, fallback.shape[0]), fallback.dtype)
+def random_elite_cells(
+    store: Store, count: int, *, key: PRNGKeyArray
+) -> tuple[Int[Array, " count"], Bool[Array, ""]]:
+    """``count`` cells that hold an elite, drawn uniformly with replacement.
+
+    Returns:
+        Cell indices, and whether there is an elite at all.
+    """
     filled = jnp.cumsum(store.occupied, dtype=jnp.int32)
     number = filled[-1]
     # float32 has 24 bits: enough for a fair draw among far more elites than archives hold.
@@ -93,8 +95,17 @@ def random_elites(
     draw = jnp.floor(place).astype(jnp.int32)
     # The cell of the r-th elite is the first whose running count exceeds r.
     cell = place_of_ranks(filled, jnp.minimum(draw, number - 1))
-    elites = store.solutions[jnp.minimum(cell, filled.shape[0] - 1)]
-    return jnp.where(number > 0, elites, fallback)
+    return jnp.minimum(cell, filled.shape[0] - 1), number > 0
+
+
+def random_elites(
+    store: Store, count: int, fallback: Float[Array, " sol"], *, key: PRNGKeyArray
+) -> Float[Array, "count sol"]:
+    """``count`` elites drawn uniformly with replacement; ``fallback`` when there are none."""
+    if count == 0:
+        return jnp.zeros((0, fallback.shape[0]), fallback.dtype)
+    cells, is_elite = random_elite_cells(store, count, key=key)
+    return jnp.where(is_elite, store.solutions[cells], fallback)
 
 
 def random_empty_cells(

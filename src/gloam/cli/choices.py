@@ -18,6 +18,7 @@ from gloam.emitters import (
     BasicRestart,
     RestartEvery,
     RestartRule,
+    RestartWhenIdle,
     RestartWithoutImprovement,
     SepCMAES,
 )
@@ -103,7 +104,7 @@ class _CmaOptions:
     sigma0: float | None = None
     """Standard deviation of the first solutions around the start, and after restarts."""
     restart: str | None = None
-    """When emitters restart: basic, no-improvement, or a number of iterations."""
+    """When emitters restart: idle, basic, no-improvement, or a number of iterations."""
     emitters: int | None = None
     """Number of CMA-ES emitters."""
     batch_size: int | None = None
@@ -115,7 +116,7 @@ class _CmaOptions:
 
 @dataclasses.dataclass(frozen=True)
 class DmsChoice(_CmaOptions):
-    """Discount Model Search. Defaults are the paper's settings for the domain."""
+    """Discount Model Search as in the paper. Defaults are its settings for the domain."""
 
     alpha: float | None = None
     """Archive learning rate: 0 optimises only, 1 explores only."""
@@ -123,6 +124,16 @@ class DmsChoice(_CmaOptions):
     """Number of empty cells trained to f_min in each iteration."""
 
     name = "dms"
+
+
+@dataclasses.dataclass(frozen=True)
+class DmsDefaultChoice(DmsChoice):
+    """Discount Model Search with gloam's defaults, the same on every domain."""
+
+    line_moves: int | None = None
+    """Number of solutions per iteration by moves along lines between elites."""
+
+    name = "dms-default"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,7 +180,8 @@ class MapElitesLineChoice(MapElitesChoice):
 
 
 AlgorithmChoice = (
-    Annotated[DmsChoice, subcommand("dms")]
+    Annotated[DmsDefaultChoice, subcommand("dms-default")]
+    | Annotated[DmsChoice, subcommand("dms")]
     | Annotated[CmaMaeChoice, subcommand("cma-mae")]
     | Annotated[DdsChoice, subcommand("dds")]
     | Annotated[MapElitesChoice, subcommand("map-elites")]
@@ -186,7 +198,11 @@ _STRATEGIES = {
 
 
 # Options with a shorter name than the argument in Python.
-_ARGUMENTS = {"emitters": "num_emitters", "empty_points": "num_empty_points"}
+_ARGUMENTS = {
+    "emitters": "num_emitters",
+    "empty_points": "num_empty_points",
+    "line_moves": "num_line_moves",
+}
 
 
 def build_algorithm(choice: Any, domain: Domain) -> Algorithm:
@@ -205,6 +221,8 @@ def build_algorithm(choice: Any, domain: Domain) -> Algorithm:
 
 def restart_rule(text: str) -> RestartRule:
     """The restart rule that the option --restart names."""
+    if text == "idle":
+        return RestartWhenIdle()
     if text == "basic":
         return BasicRestart()
     if text == "no-improvement":
@@ -212,5 +230,5 @@ def restart_rule(text: str) -> RestartRule:
     if text.isdigit():
         return RestartEvery(int(text))
     raise ValueError(
-        f"restart: expected basic, no-improvement or a number of iterations, got {text!r}."
+        f"restart: expected idle, basic, no-improvement or a number of iterations, got {text!r}."
     )

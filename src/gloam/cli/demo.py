@@ -12,7 +12,6 @@ from gloam.cli.plot import Plot
 from gloam.datasets import Matches, digits
 from gloam.domains import LinearProjection, Triangles
 from gloam.drivers import run
-from gloam.emitters import RestartEvery
 from gloam.experiments import paper_algorithm
 from gloam.formats import RunFolder
 
@@ -46,9 +45,7 @@ class Demo:
     def _digits(self) -> None:
         data = digits()
         domain = Triangles(data.items, num_triangles=20, canvas=(8, 8), name="digits")
-        algorithm = DMS(
-            domain.archive(), domain.x0, 0.2, num_emitters=5, alpha=0.1, restart=RestartEvery(50)
-        )
+        algorithm = DMS(domain.archive(), domain.x0, 0.2, num_emitters=3, batch_size=40)
         result = run(
             domain,
             algorithm,
@@ -66,7 +63,7 @@ class Demo:
         stops = sorted({n for n in (20, 200, 1000) if n < iterations} | {iterations})
         result = run(
             domain,
-            paper_algorithm("dms", domain),
+            paper_algorithm("dms-default", domain),
             seeds=[self.seed],
             iterations=iterations,
             run_dir=self.out,

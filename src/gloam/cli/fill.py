@@ -54,14 +54,15 @@ class Fill:
     index: IndexName = "auto"
     """Search for the nearest item: exact, or a FAISS index. auto uses FAISS for large datasets
     on a CPU."""
-    alpha: float = 0.1
+    alpha: float = 0.01
     """Archive learning rate: 1 explores only, 0 optimises only."""
-    emitters: int = 5
-    """Number of CMA-ES emitters."""
-    batch_size: int = 36
+    emitters: int = 4
+    """Number of CMA-ES emitters. Line moves between elites add half as many solutions."""
+    batch_size: int = 30
     """Number of solutions per emitter and iteration."""
-    restart: str = "50"
-    """When emitters restart: basic, no-improvement, or a number of iterations."""
+    restart: str = "idle"
+    """When emitters restart: idle (nothing improved for long), basic, no-improvement, or a number
+    of iterations."""
     seed: int = 0
     """Seed of the search."""
     log_every: int = 50

@@ -32,6 +32,15 @@ class Discount(eqx.Module):
     ) -> Any:
         """State before the first iteration; ``is_real`` is false for padding among the centres."""
 
+    @property
+    def starts_at_f_min(self) -> bool:
+        """Whether objectives below the archive's ``f_min`` count as no improvement."""
+        return True
+
+    def in_units_of(self, state: Any, objectives: Float[Array, " cells"]) -> Any:
+        """The state after the elites' objectives changed (minus infinity where a cell is empty)."""
+        return state
+
     @abstractmethod
     def at_cells(
         self, state: Any, cells: Int[Array, " n"], centers: Float[Array, "n meas"]

@@ -16,6 +16,7 @@ from gloam.discounts.mlp_sweep import fast_sweep
 from gloam.discounts.networks.frozen import Frozen, stages
 from gloam.discounts.networks.mlp import MLP, Reinitializable, in_blocks, outputs
 from gloam.discounts.training import Trained, fit
+from gloam.discounts.units import Units, estimated_units, first_units, in_new_units, renewed
 from gloam.records import Batch, Fit, Scored
 
 _BLOCK = 512  # rows; a batch has about as many
@@ -34,16 +35,19 @@ def targets(
 
 
 class DiscountModel(Discount):
-    """``fhat(m) = f_min + network(m)``, a network over measures, and how it is trained.
+    """A network over measures that says how well they are covered, and how it is trained.
 
-    The network learns what lies above ``f_min``, so the model starts at ``f_min`` whatever the
-    scale of the objective.
+    With ``f_min`` and ``f_max`` given, ``fhat(m) = f_min + network(m)``: the network learns what
+    lies above ``f_min``. Without one of them the model learns in units of the elites' objectives
+    (`gloam.discounts.Units`): ``fhat(m) = low + scale * network(m)``.
 
     Args:
         lower, upper: Bounds of the measures; the network sees them scaled to [-1, 1].
         alpha: Archive learning rate (equation 1): 1 explores only, 0 optimises only.
-        f_min: Where the model starts: at or below the lowest objective that you expect.
+        f_min: Where the model starts: at or below the lowest objective that you expect. ``None``
+            to estimate it from the elites as the search runs.
         f_max: Largest objective that you expect; it scales the loss at which training stops.
+            ``None`` to estimate it.
         network: Any Equinox module from one row of measures to a number, see
             `gloam.discounts.networks`; by default the paper's MLP.
         shape: Shape of one row of measures, ``(28, 28)`` for images; by default they are flat.
@@ -52,15 +56,16 @@ class DiscountModel(Discount):
         learning_rate: Learning rate of Adam, whose memory is kept through the run.
         train_batch_size: Number of rows in a minibatch.
         max_epochs: Largest number of epochs in an iteration.
-        cutoff: Training stops early at a loss of ``cutoff * (f_max - f_min)``.
+        cutoff: Training stops early at a loss of ``cutoff * (f_max - f_min)``, or of ``cutoff`` in
+            units that are estimated.
     """
 
     lower: Float[Array, " meas"]
     upper: Float[Array, " meas"]
     network: eqx.Module
     alpha: float
-    f_min: float
-    f_max: float
+    f_min: float | None
+    f_max: float | None
     num_empty_points: int = eqx.field(static=True)
     num_init_points: int = eqx.field(static=True)
     learning_rate: float
@@ -76,8 +81,8 @@ class DiscountModel(Discount):
         upper: Float[Array, " meas"],
         *,
         alpha: float = 0.1,
-        f_min: float = 0.0,
-        f_max: float = 1.0,
+        f_min: float | None = 0.0,
+        f_max: float | None = 1.0,
         network: eqx.Module | None = None,
         shape: tuple[int, ...] = (),
         num_empty_points: int = 100,
@@ -92,9 +97,12 @@ class DiscountModel(Discount):
         low, high = checks.bounds(low, given, len(low))
         self.lower, self.upper = jnp.asarray(low), jnp.asarray(high)
         self.alpha = checks.number("alpha", alpha, at_least=0.0, at_most=1.0)
-        self.f_min = checks.objective("f_min", f_min)
+        self.f_min = None if f_min is None else checks.objective("f_min", f_min)
         fix = "It is the largest objective you expect."
-        self.f_max = checks.objective("f_max", f_max, above=self.f_min, fix=fix)
+        least = -math.inf if self.f_min is None else self.f_min
+        self.f_max = (
+            None if f_max is None else checks.objective("f_max", f_max, above=least, fix=fix)
+        )
         self.network = MLP(len(low)) if network is None else network
         self.row_shape = _row_shape(self.network, len(low), shape)
         self.num_empty_points = checks.integer("num_empty_points", num_empty_points, minimum=0)
@@ -109,6 +117,16 @@ class DiscountModel(Discount):
         expected, fix = f"{measure_dim}, as the archive has", "Give it archive.lower and .upper."
         number = len(self.lower)
         checks.expect(number == measure_dim, "bounds of DiscountModel", expected, number, fix)
+
+    @property
+    def estimates_units(self) -> bool:
+        """Whether the range of objectives is estimated as the search runs."""
+        return self.f_min is None or self.f_max is None
+
+    @property
+    def starts_at_f_min(self) -> bool:
+        """True where ``f_min`` is given."""
+        return self.f_min is not None
 
     @property
     def num_initial_centers(self) -> int:
@@ -129,13 +147,22 @@ class DiscountModel(Discount):
         if isinstance(network, Reinitializable):
             network = network.reinitialized(key=key_weights)
         params = eqx.filter(stages(network)[1], eqx.is_inexact_array)
-        trained = Trained(params, self._optimizer.init(params))
+        units = first_units() if self.estimates_units else None
+        trained = Trained(params, self._optimizer.init(params), units)
         floor = jnp.zeros(centers.shape[:1], jnp.float32)
         return self._fit(trained, self._inputs(centers), floor, is_real, key=key_fit)[0]
 
+    def in_units_of(self, state: Trained, objectives: Float[Array, " cells"]) -> Trained:
+        """The model with units that fit the elites. It says of every point what it said before."""
+        if state.units is None:
+            return state
+        units = renewed(state.units, estimated_units(objectives, self.f_min, self.f_max))
+        params = in_new_units(state.params, state.units, units)
+        return Trained(params, state.optimizer, units)
+
     def discount(self, state: Trained, measures: Float[Array, "n meas"]) -> Float[Array, " n"]:
         """The discount function ``fhat`` at any measures."""
-        return self.f_min + self._forward(state.params, self._inputs(measures))
+        return self._raw(state.units, self._forward(state.params, self._inputs(measures)))
 
     def at_cells(
         self, state: Trained, cells: Int[Array, " n"], centers: Float[Array, "n meas"]
@@ -148,9 +175,13 @@ class DiscountModel(Discount):
         return in_blocks(partial(self.discount, state), centers, _BLOCK)
 
     def score(self, state: Trained, batch: Batch) -> Scored:
-        """Discount and improvement ``f - fhat(m)`` of each solution."""
-        discounts = self.discount(state, batch.measures)
-        return Scored(discounts, batch.objectives - discounts)
+        """Discount and improvement ``f - fhat(m)`` of each solution, the latter in the units."""
+        if state.units is None:
+            discounts = self.discount(state, batch.measures)
+            return Scored(discounts, batch.objectives - discounts)
+        heights = self._forward(state.params, self._inputs(batch.measures))
+        improvements = state.units.normalised(batch.objectives) - heights
+        return Scored(state.units.raw(heights), improvements)
 
     def train(
         self,
@@ -163,16 +194,31 @@ class DiscountModel(Discount):
         key: PRNGKeyArray,
     ) -> tuple[Trained, Fit]:
         """Regress the network to this iteration's targets, and to ``f_min`` at empty centres."""
-        raised = targets(batch.objectives, scored.discounts, self.alpha)
-        floor = jnp.full(centers.shape[:1], self.f_min, jnp.float32)
         points = jnp.concatenate([batch.measures, centers])
-        goals = jnp.concatenate([raised, floor])
+        floor = jnp.zeros(centers.shape[:1], jnp.float32)
+        heights = jnp.concatenate([self._heights(state.units, batch, scored), floor])
         is_trained = jnp.concatenate([batch.valid, is_real])
         # Each part as it is scored, so that the compiler embeds the batch once for both.
         inputs = jnp.concatenate([self._inputs(batch.measures), self._inputs(centers)])
-        heights = jnp.clip(goals - self.f_min, -_HIGHEST, _HIGHEST)
+        heights = jnp.clip(heights, -_HIGHEST, _HIGHEST)
         trained, loss, epochs = self._fit(state, inputs, heights, is_trained, key=key)
-        return trained, Fit(loss, epochs, points, goals, is_trained)
+        return trained, Fit(loss, epochs, points, self._raw(state.units, heights), is_trained)
+
+    def _heights(self, units: Units | None, batch: Batch, scored: Scored) -> Float[Array, " batch"]:
+        """What the network shall say of the batch."""
+        if units is None:
+            return targets(batch.objectives, scored.discounts, self.alpha) - self._floor
+        # From the improvements, which have all digits; discounts lose them to a large offset.
+        objectives = units.normalised(batch.objectives)
+        return targets(objectives, objectives - scored.improvements, self.alpha)
+
+    def _raw(self, units: Units | None, heights: Float[Array, " n"]) -> Float[Array, " n"]:
+        """Outputs of the network as objectives."""
+        return self._floor + heights if units is None else units.raw(heights)
+
+    @property
+    def _floor(self) -> float:
+        return 0.0 if self.f_min is None else self.f_min
 
     @property
     def _optimizer(self) -> optax.GradientTransformation:
@@ -198,19 +244,21 @@ class DiscountModel(Discount):
             decay=_DECAY,
             decay_of_squares=_DECAY_OF_SQUARES,
         )
-        return fit(
+        length = 1.0 if self.f_min is None or self.f_max is None else self.f_max - self.f_min
+        learned, loss, epochs = fit(
             self._forward,
             self._optimizer,
-            trained,
+            Trained(trained.params, trained.optimizer),
             inputs,
             goals,
             is_trained,
             batch_size=self.train_batch_size,
             epochs=self.max_epochs,
-            cutoff=self.cutoff * (self.f_max - self.f_min),
+            cutoff=self.cutoff * length,
             key=key,
             sweep=sweep,
         )
+        return Trained(learned.params, learned.optimizer, trained.units), loss, epochs
 
 
 def _row_shape(network: eqx.Module, measures: int, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam.devices import loop
+from gloam.discounts.units import Units
 from gloam.draws import uniforms
 
 Forward = Callable[[Any, Float[Array, "n meas"]], Float[Array, " n"]]
@@ -26,6 +27,8 @@ class Trained(eqx.Module):
 
     params: Any
     optimizer: optax.OptState
+    units: Units | None = None
+    """Units of the network's outputs, where they are estimated."""
 
 
 def fit(

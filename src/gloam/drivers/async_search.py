@@ -256,7 +256,7 @@ class AsyncSearch:
         if not self._has_warned and int(state.low.batches) > 0:
             self._has_warned = True
             lowest = float(state.low.lowest)
-            warn_of_low_objectives(lowest, self._archive.f_min, stacklevel=4)
+            warn_of_low_objectives(lowest, self.algorithm, stacklevel=4)
 
     def _add_results(self) -> None:
         """Put the results that wait into the archive, and where they are learned from."""
@@ -265,12 +265,12 @@ class AsyncSearch:
             return
         added = self._programs.add(self._arrays, self._search.state, *self._rows_to_add())
         self._search.state = added[0]
-        batch, improved = jax.device_get(added[1:])
+        batch, improved, filled = jax.device_get(added[1:])
         counted = [row for row, one in enumerate(told) if one.is_counted]
         self._table.put_untrained(rows_of(batch, counted))
         awaited = [row for row, one in enumerate(told) if one.place is not None]
         places = [one.place for one in told if one.place is not None]
-        self._table.put(places, rows_of(batch, awaited), improved[awaited])
+        self._table.put(places, rows_of(batch, awaited), improved[awaited], filled[awaited])
         told.clear()
 
     def _with_results(self) -> SearchState:

@@ -27,6 +27,8 @@ class OpenParts(eqx.Module):
     """True for solutions of open parts that have a result."""
     improved: Any
     """True for those that improved the archive."""
+    filled: Any
+    """True for those that filled an empty cell."""
     batch: Any
     """Solutions of open parts and their results, part by part."""
     memory: Any
@@ -66,6 +68,7 @@ class PartTable:
         self.arrays = OpenParts(
             np.zeros(self.num_parts, np.int32),
             np.full(self.num_parts, -1, np.int32),
+            np.zeros(number, bool),
             np.zeros(number, bool),
             np.zeros(number, bool),
             _empty_rows(*sizes),
@@ -136,11 +139,14 @@ class PartTable:
         self.arrays.is_told[place.row] = True
         return int(self.arrays.is_told[self._rows(place.part)].sum())
 
-    def put(self, places: list[Place], results: Batch, improved: np.ndarray) -> None:
+    def put(
+        self, places: list[Place], results: Batch, improved: np.ndarray, filled: np.ndarray
+    ) -> None:
         """Keep results for the parts to learn from."""
         rows = [place.row for place in places]
         _copy_rows(self.arrays.batch, rows, results)
         self.arrays.improved[rows] = improved
+        self.arrays.filled[rows] = filled
 
     def put_untrained(self, results: Batch) -> None:
         """Keep results for the discount to be trained on."""
@@ -148,19 +154,19 @@ class PartTable:
         _copy_rows(self.arrays.untrained, slice(int(number), int(number) + more), results)
         number[...] += more
 
-    def close(self, part: int) -> tuple[np.ndarray, Any, Batch, np.ndarray]:
-        """Close a part: its generation, its memory, its results, and which of them improved."""
+    def close(self, part: int) -> tuple[np.ndarray, Any, Batch, np.ndarray, np.ndarray]:
+        """Close a part: generation, memory, results, and which improved and filled a cell."""
         arrays, rows = self.arrays, self._rows(part)
         generation = arrays.generations[part].copy()
         memory = jax.tree.map(lambda all_: all_[self._share(all_, part)].copy(), arrays.memory)
         batch = jax.tree.map(lambda all_: all_[rows].copy(), arrays.batch)
-        improved = arrays.improved[rows] & batch.valid
+        improved, filled = arrays.improved[rows] & batch.valid, arrays.filled[rows] & batch.valid
         arrays.generations[part] += 1
         arrays.opened[part] = -1
         arrays.is_told[rows] = False
         if self._queue and any(place.part == part for place in self._queue):
             self._queue = deque(place for place in self._queue if place.part != part)
-        return generation, memory, batch, improved
+        return generation, memory, batch, improved, filled
 
     def take_untrained(self) -> Batch:
         """The results that the discount is to be trained on. The next batch begins."""

@@ -173,7 +173,7 @@ class Search:
     def _warn_of_low_objectives(self, lowest: float, *, stacklevel: int = 3) -> None:
         if not self._has_warned:
             self._has_warned = True
-            warn_of_low_objectives(lowest, self._archive.f_min, stacklevel=stacklevel)
+            warn_of_low_objectives(lowest, self.algorithm, stacklevel=stacklevel)
 
     @property
     def iteration(self) -> int:

@@ -2,12 +2,14 @@
 
 from gloam.emitters.cma_emitters import CmaEmitters as CmaEmitters
 from gloam.emitters.cma_es import CMAES as CMAES
+from gloam.emitters.emitter import ElitesWanted as ElitesWanted
 from gloam.emitters.emitter import Emitter as Emitter
 from gloam.emitters.lm_ma_es import LMMAES as LMMAES
 from gloam.emitters.mixture import Mixture as Mixture
 from gloam.emitters.restart_rules import BasicRestart as BasicRestart
 from gloam.emitters.restart_rules import RestartEvery as RestartEvery
 from gloam.emitters.restart_rules import RestartRule as RestartRule
+from gloam.emitters.restart_rules import RestartWhenIdle as RestartWhenIdle
 from gloam.emitters.restart_rules import RestartWithoutImprovement as RestartWithoutImprovement
 from gloam.emitters.selection_rules import FilterSelection as FilterSelection
 from gloam.emitters.selection_rules import MuSelection as MuSelection

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from gloam import checks
 from gloam.draws import normals
 from gloam.emitters.cma_es import CMAES
-from gloam.emitters.emitter import Emitter
+from gloam.emitters.emitter import ElitesWanted, Emitter
 from gloam.emitters.lm_ma_es import LMMAES
 from gloam.emitters.restart_rules import BasicRestart, Progress, RestartRule
 from gloam.emitters.selection_rules import MuSelection, SelectionRule
@@ -42,7 +42,8 @@ class CmaEmitters(Emitter):
 
     Args:
         x0: ``(sol,)`` starting solution of every emitter.
-        sigma0: Standard deviation of the first solutions around ``x0``, and after restarts.
+        sigma0: Standard deviation of the first solutions around ``x0``, and after restarts. By
+            default a fifth of the box's width (the median, where widths differ).
         num_emitters: Number of CMA-ES instances.
         batch_size: Number of solutions per instance and iteration.
         restart: When emitters restart from a random elite; `gloam.emitters.BasicRestart` by
@@ -68,7 +69,7 @@ class CmaEmitters(Emitter):
     def __init__(
         self,
         x0: Any,
-        sigma0: float,
+        sigma0: float | None = None,
         *,
         num_emitters: int = 15,
         batch_size: int = 36,
@@ -80,6 +81,9 @@ class CmaEmitters(Emitter):
     ):
         start = checks.finite_array("x0", x0, ndim=1, fix="Give one starting solution.")
         self.x0 = jnp.asarray(start, jnp.float32)
+        low, high = checks.solution_bounds(lower, upper, start)
+        if sigma0 is None:
+            sigma0 = _default_step(low, high)
         self.sigma0 = checks.number("sigma0", sigma0, above=0.0)
         limits = "a number between 1e-11 and 1e11, within which CMA-ES goes on"
         checks.expect(1e-11 < self.sigma0 < 1e11, "sigma0", limits, sigma0, "Scale the solutions.")
@@ -102,7 +106,6 @@ class CmaEmitters(Emitter):
             SelectionRule,
             "Use MuSelection() or FilterSelection() of gloam.emitters.",
         )
-        low, high = checks.solution_bounds(lower, upper, start)
         self.lower = None if low is None else jnp.asarray(low, jnp.float32)
         self.upper = None if high is None else jnp.asarray(high, jnp.float32)
         self.strategy = _default_strategy(len(start)) if strategy is None else strategy
@@ -120,9 +123,9 @@ class CmaEmitters(Emitter):
         return self.num_emitters * self.batch_size
 
     @property
-    def num_elites_to_ask(self) -> int:
+    def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
         """None: a Gaussian needs no parents."""
-        return 0
+        return ()
 
     @property
     def num_elites_to_adapt(self) -> int:
@@ -212,8 +215,7 @@ class CmaEmitters(Emitter):
         lowest = jnp.min(jnp.where(valid, values, jnp.inf), axis=1)
         flat = ~(jnp.max(values, axis=1) - lowest >= _FLAT)  # also when no row is valid
         stop = flat | jax.vmap(self.strategy.degenerate)(gaussians)
-        number_filled = jnp.sum(feedback.filled.reshape(by_emitter), axis=1, dtype=jnp.int32)
-        progress = Progress(feedback.iteration, number_improved, number_filled)
+        progress = Progress(feedback.iteration, number_improved)
         due, rule = self.restart.due(state.rule, progress)
         stop |= due
         rule = self.restart.restarted(rule, stop)
@@ -238,8 +240,10 @@ class CmaEmitters(Emitter):
         """Every CMA-ES instance is a part."""
         return self.num_emitters
 
-    def part(self) -> "CmaEmitters":
+    def in_parts(self, num_parts: int) -> "CmaEmitters | None":
         """The emitter with one CMA-ES instance."""
+        if num_parts != self.num_emitters:
+            return None
         return CmaEmitters(
             self.x0,
             self.sigma0,
@@ -272,6 +276,16 @@ class CmaEmitters(Emitter):
 
     def _fresh(self, means: Float[Array, "emitters sol"]) -> Any:
         return jax.vmap(lambda mean: self.strategy.start(mean, self.sigma0))(means)
+
+
+def _default_step(lower: np.ndarray | None, upper: np.ndarray | None) -> float:
+    """A step size for a box."""
+    if lower is None or upper is None:
+        raise ValueError(
+            "sigma0: expected a number where solutions have no bounds, got None. Give about a "
+            "fifth of the range that you expect good solutions in, or lower= and upper=."
+        )
+    return 0.2 * float(np.median(upper - lower))
 
 
 def _default_strategy(sol: int) -> Strategy:

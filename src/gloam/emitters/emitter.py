@@ -1,12 +1,20 @@
 """What an emitter is: it proposes solutions and learns from how they were ranked."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from gloam.records import Feedback, Proposal
+
+
+class ElitesWanted(NamedTuple):
+    """A draw of elites."""
+
+    count: int
+    best_of: int = 1
+    """Each is the one with the largest improvement over the discount of so many random elites."""
 
 
 class Emitter(eqx.Module):
@@ -22,8 +30,8 @@ class Emitter(eqx.Module):
 
     @property
     @abstractmethod
-    def num_elites_to_ask(self) -> int:
-        """Random elites that `ask` wants."""
+    def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
+        """Elites that `ask` wants; it is given them one draw after another."""
 
     @property
     @abstractmethod
@@ -71,9 +79,15 @@ class Emitter(eqx.Module):
         """Parts of equal size that ask and adapt independently of one another."""
         return 1
 
+    def in_parts(self, num_parts: int) -> "Emitter | None":
+        """An emitter like one of ``num_parts`` equal parts; ``None`` where there are no such."""
+        return self if num_parts == 1 else None
+
     def part(self) -> "Emitter":
         """An emitter like one part. Arrays in the memory of its proposals have a leading axis."""
-        return self
+        part = self.in_parts(self.num_parts)
+        assert part is not None
+        return part
 
     def part_state(self, state: Any, index: Int[Array, ""]) -> Any:
         """The state of one part, as the emitter `part` has it."""

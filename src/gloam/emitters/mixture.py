@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from gloam import checks
-from gloam.emitters.emitter import Emitter
+from gloam.emitters.emitter import ElitesWanted, Emitter
 from gloam.records import Feedback, Proposal
 
 
@@ -67,9 +67,9 @@ class Mixture(Emitter):
         return sum(part.num_solutions for part in self.parts)
 
     @property
-    def num_elites_to_ask(self) -> int:
+    def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
         """Those of all parts."""
-        return sum(part.num_elites_to_ask for part in self.parts)
+        return tuple(draw for part in self.parts for draw in part.elites_to_ask)
 
     @property
     def num_elites_to_adapt(self) -> int:
@@ -86,7 +86,7 @@ class Mixture(Emitter):
         self, state: MixtureState, elites: Float[Array, "n sol"], *, key: PRNGKeyArray
     ) -> Proposal:
         """The proposals of all parts, one after another."""
-        shares = self._split(elites, lambda part: part.num_elites_to_ask)
+        shares = self._split(elites, lambda part: sum(draw.count for draw in part.elites_to_ask))
         keys = jax.random.split(key, len(self.parts))
         proposals = [
             part.ask(own, share, key=key)
@@ -139,6 +139,39 @@ class Mixture(Emitter):
             found[f"improved_{name}"] = state.improved[place]
             found[f"filled_{name}"] = state.filled[place]
         return found
+
+    @property
+    def num_parts(self) -> int:
+        """The largest number of equal parts that all emitters can be divided into."""
+        for number in sorted({part.num_parts for part in self.parts}, reverse=True):
+            if all(part.in_parts(number) is not None for part in self.parts):
+                return number
+        return 1
+
+    def in_parts(self, num_parts: int) -> "Mixture | None":
+        """A part of every emitter."""
+        if num_parts == 1:
+            return self
+        pieces = [piece for part in self.parts if (piece := part.in_parts(num_parts)) is not None]
+        return Mixture(pieces) if len(pieces) == len(self.parts) else None
+
+    def part_state(self, state: MixtureState, index: Int[Array, ""]) -> MixtureState:
+        """The states of a part of every emitter, and what all parts brought."""
+        if self.num_parts == 1:
+            return state
+        pairs = zip(self.parts, state.parts, strict=True)
+        own = tuple(part.part_state(all_, index) for part, all_ in pairs)
+        return MixtureState(own, state.improved, state.filled)
+
+    def with_part_state(
+        self, state: MixtureState, index: Int[Array, ""], part_state: MixtureState
+    ) -> MixtureState:
+        """The states with others for a part of every emitter."""
+        if self.num_parts == 1:
+            return part_state
+        triples = zip(self.parts, state.parts, part_state.parts, strict=True)
+        whole = tuple(part.with_part_state(all_, index, one) for part, all_, one in triples)
+        return MixtureState(whole, part_state.improved, part_state.filled)
 
     @property
     def names(self) -> list[str]:

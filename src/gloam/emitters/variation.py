@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.draws import normals
-from gloam.emitters.emitter import Emitter
+from gloam.emitters.emitter import ElitesWanted, Emitter
 from gloam.records import Feedback, Proposal
 
 # Solutions in a part: a compiled call for each part takes about as long as for one solution.
@@ -27,6 +27,8 @@ class Variation(Emitter):
         sigma: Standard deviation of the isotropic noise.
         line_sigma: Standard deviation along the line to a second elite; ``None`` or 0 for none.
         batch_size: Number of solutions per iteration.
+        best_of: Solutions start at the elite with the largest improvement over the discount of so
+            many random ones.
         lower, upper: Optional box of the solutions, into which they are clipped.
     """
 
@@ -36,6 +38,7 @@ class Variation(Emitter):
     """``None`` without lines: whether there are any is known when a program is compiled, the number
     itself is not."""
     batch_size: int = eqx.field(static=True)
+    best_of: int = eqx.field(static=True)
     lower: Float[Array, " sol"] | None
     upper: Float[Array, " sol"] | None
 
@@ -46,6 +49,7 @@ class Variation(Emitter):
         *,
         line_sigma: float | None = None,
         batch_size: int = 540,
+        best_of: int = 1,
         lower: checks.Bounds | None = None,
         upper: checks.Bounds | None = None,
     ):
@@ -56,6 +60,7 @@ class Variation(Emitter):
         along = checks.number("line_sigma", along, at_least=0.0, at_most=1e3)
         self.line_sigma = along if along > 0 else None
         self.batch_size = checks.integer("batch_size", batch_size, minimum=1)
+        self.best_of = checks.integer("best_of", best_of, minimum=1)
         low, high = checks.solution_bounds(lower, upper, start)
         self.lower = None if low is None else jnp.asarray(low, jnp.float32)
         self.upper = None if high is None else jnp.asarray(high, jnp.float32)
@@ -66,9 +71,13 @@ class Variation(Emitter):
         return self.batch_size
 
     @property
-    def num_elites_to_ask(self) -> int:
+    def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
         """One for each solution; two when they vary along lines."""
-        return self.batch_size * (1 if self.line_sigma is None else 2)
+        others = 0 if self.line_sigma is None else self.batch_size
+        if self.best_of == 1:
+            return (ElitesWanted(self.batch_size + others),)
+        first = ElitesWanted(self.batch_size, self.best_of)
+        return (first, ElitesWanted(others)) if others else (first,)
 
     @property
     def num_elites_to_adapt(self) -> int:
@@ -108,13 +117,16 @@ class Variation(Emitter):
         """Batches of a few solutions: the smaller they are, the newer the elites that they vary."""
         return self.batch_size // _part_size(self.batch_size)
 
-    def part(self) -> "Variation":
+    def in_parts(self, num_parts: int) -> "Variation | None":
         """The emitter with a smaller batch."""
+        if self.batch_size % num_parts:
+            return None
         return Variation(
             self.x0,
             self.sigma,
             line_sigma=self.line_sigma,
-            batch_size=_part_size(self.batch_size),
+            batch_size=self.batch_size // num_parts,
+            best_of=self.best_of,
             lower=None if self.lower is None else np.asarray(self.lower),
             upper=None if self.upper is None else np.asarray(self.upper),
         )

@@ -19,6 +19,17 @@ _TRIANGLES = {"sigma0": 0.1, "num_emitters": 5, "restart": RestartEvery(50)}
 
 # By algorithm, then by column of the table: what the constructor takes besides archive and x0.
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
+    # Not of the paper: the defaults of `gloam.DMS` in the paper's units and with its batches.
+    "dms-default": {
+        "2d-lp": {"sigma0": 0.5},
+        "10d-lp": {"sigma0": 0.5},
+        "20d-lp": {"sigma0": 0.5},
+        "50d-lp": {"sigma0": 0.5},
+        "arm": {"sigma0": 0.2},
+        "ta-mnist": {"sigma0": 0.1, "num_emitters": 3, "batch_size": 40},
+        "ta-fashion-mnist": {"sigma0": 0.1, "num_emitters": 3, "batch_size": 40},
+        "lsi": {"sigma0": 0.02, "num_emitters": 1, "batch_size": 24},
+    },
     "dms": {
         "2d-lp": {"sigma0": 0.5, "alpha": 0.1},
         "10d-lp": {"sigma0": 0.5, "alpha": 0.1, "restart": RestartEvery(100)},
@@ -69,7 +80,8 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
-    "dms": DMS,
+    "dms-default": DMS,
+    "dms": DMS.paper,
     "cma-mae": CMAMAE,
     "dds": DDS,
     "map-elites-line": MAPElitesLine,

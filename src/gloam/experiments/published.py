@@ -116,6 +116,7 @@ PUBLISHED: dict[tuple[str, str], Published] = {
 }
 
 TITLES = {
+    "dms-default": "DMS (default)",
     "dms": "DMS",
     "cma-mae": "CMA-MAE",
     "dds": "DDS",

@@ -33,12 +33,14 @@ class Entry:
         names: Names of the values that a file keeps of an object.
         build: Builds the object from these values.
         value_of: Where a value is not the field of its name, how it is found.
+        optional: Names that a file may lack.
     """
 
     cls: type
     names: tuple[str, ...]
     build: Callable[..., Any]
     value_of: Mapping[str, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)
+    optional: frozenset[str] = frozenset()
 
     def arguments(self, value: Any) -> dict[str, Any]:
         """The values that a file keeps of an object."""
@@ -48,13 +50,19 @@ class Entry:
         }
 
 
+# Arguments that came after the oldest format; their defaults are what was done before.
+_LATER: Mapping[type, tuple[str, ...]] = {emitters.Variation: ("best_of",)}
+
+
 def _constructed(
     cls: type, value_of: Mapping[str, Callable[[Any], Any]] = {}, without: tuple[str, ...] = ()
 ) -> Entry:
     """A class whose constructor takes values under the names of its fields, and checks them."""
     known = {field.name for field in dataclasses.fields(cls)} | set(value_of)
-    names = [name for name in inspect.signature(cls).parameters if name in known - set(without)]
-    return Entry(cls, tuple(names), cls, value_of)
+    parameters = inspect.signature(cls).parameters
+    names = [name for name in parameters if name in known - set(without)]
+    optional = frozenset(name for name in names if name in _LATER.get(cls, ()))
+    return Entry(cls, tuple(names), cls, value_of, optional)
 
 
 def _assembled(cls: type) -> Entry:
@@ -95,6 +103,7 @@ _CONSTRUCTED = (
     emitters.BasicRestart,
     emitters.RestartEvery,
     emitters.RestartWithoutImprovement,
+    emitters.RestartWhenIdle,
     emitters.CMAES,
     emitters.SepCMAES,
     emitters.LMMAES,
@@ -165,7 +174,8 @@ def build(name: str, arguments: dict[str, Any]) -> Any:
     if name not in REGISTRY:
         raise ValueError(f"it names {name!r}, which gloam does not build from files")
     entry = REGISTRY[name]
-    if set(arguments) != set(entry.names):
+    # Files of earlier versions lack arguments that came later, and mean their defaults.
+    if set(arguments) | entry.optional != set(entry.names) | entry.optional:
         raise ValueError(f"{name} has the parts {sorted(arguments)}, not {sorted(entry.names)}")
     if isinstance(arguments.get("centroids"), str):
         raise ValueError(f"{name} names a file, and files do not name other files")

@@ -64,8 +64,7 @@ def discount_panels(
     checks.instance("discount", model, DiscountModel, "Only a model has a function to draw.")
     assert isinstance(model, DiscountModel)
     moments = _moments(folder, algorithm, iterations)
-    best = max(float(moment.objectives.max()) for moment in moments)
-    limits = (model.f_min, max(model.f_max, best))
+    limits = _limits(model, moments)
     plane = Plane(algorithm.archive)
     space = algorithm.archive.discount_space
     discount = eqx.filter_jit(lambda state, points: model.discount(state, space(points)))
@@ -86,6 +85,16 @@ def discount_panels(
     if trained:
         _legend(figure)
     return figure
+
+
+def _limits(model: DiscountModel, moments: Sequence[Moment]) -> tuple[float, float]:
+    """The scale of colours: the model's range of objectives, or that of the elites."""
+    found = np.concatenate([moment.objectives for moment in moments])
+    found = found[np.isfinite(found)]
+    lowest, best = (found.min(), found.max()) if len(found) else (0.0, 1.0)
+    low = float(lowest) if model.f_min is None else model.f_min
+    high = max(-np.inf if model.f_max is None else model.f_max, float(best))
+    return low, high if high > low else low + 1.0
 
 
 def algorithm_of(folder: RunFolder, given: Algorithm | None = None) -> Algorithm:
