@@ -136,7 +136,9 @@ def test_powers_of_two_change_no_bit():
         np.testing.assert_array_equal(1024 * one.store.objectives, other.store.objectives)
 
 
-UNITS = [{"factor": a, "offset": b} for a in (0.01, 1.0, 1000.0) for b in (-1000.0, -1.0, 0.0, 10.0)]
+UNITS = [
+    {"factor": a, "offset": b} for a in (0.01, 1.0, 1000.0) for b in (-1000.0, -1.0, 0.0, 10.0)
+]
 UNITS += [{"measure": 1000.0}, {"solution": 0.001}, {"solution": 50.0}]
 
 

@@ -16,7 +16,9 @@ BATCH = 24
 def algorithm(f_min=0.0, kind=gloam.DMS.paper):
     archive = gloam.GridArchive((8, 8), -2.0, 2.0, f_min=f_min)
     options = (
-        {"num_init_points": 30, "num_empty_points": 10, "f_max": 2.0} if kind is not gloam.CMAMAE else {}
+        {"num_init_points": 30, "num_empty_points": 10, "f_max": 2.0}
+        if kind is not gloam.CMAMAE
+        else {}
     )
     return kind(archive, np.zeros(5), 0.3, num_emitters=3, batch_size=8, **options)
 

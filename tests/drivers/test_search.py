@@ -141,7 +141,9 @@ class OwnNetwork(eqx.Module):
 def test_a_network_of_the_users_own_is_handed_over_again(tmp_path):
     archive = gloam.GridArchive((5, 5), -1, 1)
     network = OwnNetwork(jnp.ones(2))
-    algorithm = gloam.DMS.paper(archive, np.zeros(3), 0.2, num_emitters=2, batch_size=6, network=network)
+    algorithm = gloam.DMS.paper(
+        archive, np.zeros(3), 0.2, num_emitters=2, batch_size=6, network=network
+    )
     search = gloam.Search(algorithm, 0)
     search.tell(*evaluate(search.ask()))
     search.save(tmp_path / "own.npz")
@@ -154,7 +156,9 @@ def test_a_network_of_the_users_own_is_handed_over_again(tmp_path):
 def test_bfloat16_weights_are_saved_and_loaded(tmp_path):
     archive = gloam.GridArchive((5, 5), -1, 1)
     network = OwnNetwork(jnp.ones(2, jnp.bfloat16))
-    algorithm = gloam.DMS.paper(archive, np.zeros(3), 0.2, num_emitters=2, batch_size=6, network=network)
+    algorithm = gloam.DMS.paper(
+        archive, np.zeros(3), 0.2, num_emitters=2, batch_size=6, network=network
+    )
     search = gloam.Search(algorithm, 0)
     search.tell(*evaluate(search.ask()))
     search.save(tmp_path / "own.npz")

@@ -19,7 +19,9 @@ def triangles(**changes) -> Triangles:
 
 def algorithm_of(domain, x0=None) -> gloam.DMS:
     start = domain.x0 if x0 is None else x0
-    return gloam.DMS.paper(domain.archive(), start, 0.1, num_emitters=2, batch_size=6, num_init_points=8)
+    return gloam.DMS.paper(
+        domain.archive(), start, 0.1, num_emitters=2, batch_size=6, num_init_points=8
+    )
 
 
 def starts(domain, algorithm, seeds):
@@ -62,7 +64,9 @@ def test_an_x0_that_was_given_is_where_all_seeds_start(given):
 def test_other_domains_start_all_seeds_alike():
     domain = LinearProjection(measure_dim=2, solution_dim=6)
     archive = gloam.GridArchive((5, 5), -domain.edge, domain.edge)
-    algorithm = gloam.DMS.paper(archive, domain.x0, 0.5, num_emitters=2, batch_size=4, num_init_points=8)
+    algorithm = gloam.DMS.paper(
+        archive, domain.x0, 0.5, num_emitters=2, batch_size=4, num_init_points=8
+    )
     np.testing.assert_array_equal(starts(domain, algorithm, [1, 2]), np.zeros((2, 6)))
 
 

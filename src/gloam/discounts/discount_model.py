@@ -16,7 +16,7 @@ from gloam.discounts.mlp_sweep import fast_sweep
 from gloam.discounts.networks.frozen import Frozen, stages
 from gloam.discounts.networks.mlp import MLP, Reinitializable, in_blocks, outputs
 from gloam.discounts.training import Trained, fit
-from gloam.discounts.units import Units, estimated_units, first_units, in_new_units, renewed
+from gloam.discounts.units import Units, estimated_units, first_units, grown
 from gloam.records import Batch, Fit, Scored
 
 _BLOCK = 512  # rows; a batch has about as many
@@ -153,12 +153,11 @@ class DiscountModel(Discount):
         return self._fit(trained, self._inputs(centers), floor, is_real, key=key_fit)[0]
 
     def in_units_of(self, state: Trained, objectives: Float[Array, " cells"]) -> Trained:
-        """The model with units that fit the elites. It says of every point what it said before."""
+        """The model with units that fit the elites."""
         if state.units is None:
             return state
-        units = renewed(state.units, estimated_units(objectives, self.f_min, self.f_max))
-        params = in_new_units(state.params, state.units, units)
-        return Trained(params, state.optimizer, units)
+        units = grown(state.units, estimated_units(objectives, self.f_min, self.f_max))
+        return Trained(state.params, state.optimizer, units)
 
     def discount(self, state: Trained, measures: Float[Array, "n meas"]) -> Float[Array, " n"]:
         """The discount function ``fhat`` at any measures."""

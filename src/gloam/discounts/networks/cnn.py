@@ -10,7 +10,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from gloam import checks
-from gloam.discounts.networks.mlp import with_last_layer
 from gloam.discounts.networks.weights import first_weights
 
 
@@ -84,10 +83,6 @@ class CNN(eqx.Module):
         """The same network with fresh weights."""
         *convolutions, hidden, _ = (weight.shape[-1] for weight in self.weights)
         return CNN(self.shape, channels=convolutions, hidden=hidden, key=key)
-
-    def rescaled(self, factor: Float[Array, ""], offset: Float[Array, ""]) -> "CNN":
-        """The network that gives ``factor * y + offset`` where this one gives ``y``."""
-        return with_last_layer(self, factor, offset)
 
 
 def _half(size: int) -> int:

@@ -122,13 +122,3 @@ class MLP(eqx.Module):
         """The same network with fresh weights."""
         hidden = [weight.shape[1] for weight in self.weights[:-1]]
         return MLP(self.weights[0].shape[0], hidden, key=key)
-
-    def rescaled(self, factor: Float[Array, ""], offset: Float[Array, ""]) -> "MLP":
-        """The network that gives ``factor * y + offset`` where this one gives ``y``."""
-        return with_last_layer(self, factor, offset)
-
-
-def with_last_layer(network: Any, factor: Float[Array, ""], offset: Float[Array, ""]) -> Any:
-    """A network with lists of weights and biases whose outputs are scaled, then shifted."""
-    last = network.weights[-1] * factor, network.biases[-1] * factor + offset
-    return eqx.tree_at(lambda n: (n.weights[-1], n.biases[-1]), network, last)
