@@ -128,9 +128,14 @@ def kills(iterations, every):
 
         def kill():
             while not done.wait(every):
-                # Of those that work, and not the last one: new ones take seconds to start.
+                # Of those that work, and not the last one: new ones take seconds to start, and
+                # Dask gives up a worker that dies while it starts.
                 nannies = list(cluster.workers.values())
-                found = [w.pid for w in nannies if w.pid and w.status.name == "running"]
+                found = [
+                    nanny.pid
+                    for nanny in nannies
+                    if nanny.process and nanny.process.status.name == "running"
+                ]
                 if len(found) > 1:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(random.choice(found), signal.SIGKILL)
