@@ -42,14 +42,16 @@ from simulation import simulate
 def main(driver, out, iterations, every):
     few = dict(num_emitters=2, batch_size=6, num_init_points=20, num_empty_points=5)
     options = dict(run_dir=out, resume=True, progress=False, checkpoint_every=every, log_every=7)
-    if driver == "fused":
-        domain = gloam.domains.Arm(num_joints=4)
-        algorithm = gloam.DMS(gloam.GridArchive((12, 12), -4, 4), domain.x0, 0.3, **few)
-        gloam.run(domain, algorithm, iterations, seeds=2, **options)
-    else:
+    if driver == "optimize":
         options |= dict(evaluator=gloam.Processes(2), per_solution=True)
         algorithm = gloam.DMS(gloam.GridArchive((12, 12), -1, 1), np.zeros(4), 0.3, **few)
         gloam.optimize(simulate, algorithm, iterations, **options)
+        return
+    domain, archive = gloam.domains.Arm(num_joints=4), gloam.GridArchive((12, 12), -4, 4)
+    algorithm = gloam.DMS(archive, domain.x0, 0.3, **few)
+    if driver == "map-elites":
+        algorithm = gloam.MAPElites(archive, domain.x0, 0.3, batch_size=12)
+    gloam.run(domain, algorithm, iterations, seeds=2, **options)
 
 if __name__ == "__main__":
     main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
@@ -64,7 +66,8 @@ class Subject:
     """One way to run, in a folder with what it needs.
 
     Args:
-        driver: One of `DRIVERS`.
+        driver: One of `DRIVERS`; or "map-elites", the fused driver with an algorithm that compiles
+            fast.
         work: A folder.
         iterations: Number of iterations.
         every: Iterations between two checkpoints.
