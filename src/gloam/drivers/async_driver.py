@@ -215,9 +215,9 @@ class AsyncDriver:
             is_slow = future.running() and now - self._began.setdefault(future, now) > limit
             if is_slow and job.search.iteration < target:
                 self._late[future] = self._jobs.pop(future)
-                row = job.search.evaluations
+                evaluations = job.search.evaluations
                 job.search.fail(job.ticket, may_come_late=True)
-                self._count(job, row, Failure(0, "timeout", error))
+                self._count(job, evaluations, Failure(0, "timeout", error))
 
     def _tell(self, job: _Job, block: Block, target: int) -> None:
         """Tell a result, or keep it while its seed waits for the others."""
@@ -225,7 +225,7 @@ class AsyncDriver:
         if search.iteration >= target:
             self._waiting.append((job, block))
             return
-        row = search.evaluations
+        evaluations = search.evaluations
         answer = assembled([([0], block)], 1, self._form)
         valid = valid_rows(self._archive, answer.objectives, flat_rows(answer.measures))
         failure = next(iter(all_failures(answer, valid)), None)
@@ -236,7 +236,7 @@ class AsyncDriver:
                 failure = Failure.of(0, "wrong form", error)
         if failure is not None:
             search.fail(ticket)
-        self._count(job, row, failure)
+        self._count(job, evaluations, failure)
 
     def _tell_late(self, job: _Job, block: Block) -> None:
         """Tell the result of an evaluation that was counted as failed."""
