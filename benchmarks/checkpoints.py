@@ -74,10 +74,24 @@ def cost(cells: int, measures: int, repeats: int) -> None:
         print(f"read in {time.perf_counter() - start:.1f} s", flush=True)
 
 
+class UntilLate(gloam.InProcess):
+    """Evaluates for some time, and then ends the run."""
+
+    def __init__(self, seconds: float):
+        super().__init__()
+        self._end = time.perf_counter() + seconds
+
+    def evaluate(self, *arguments):
+        """Evaluate a batch."""
+        if time.perf_counter() > self._end:
+            raise gloam.EvaluatorError("the time is over")
+        return super().evaluate(*arguments)
+
+
 def run(cells: int, measures: int, seconds: float) -> None:
     """Share of a run's time that its checkpoints take at the default interval."""
     algorithm = large_algorithm(cells, measures)
-    evaluate, spent = linear(algorithm), []
+    spent: list[float] = []
     usual, began = gloam.RunFolder.write_checkpoint, time.perf_counter()
 
     def timed(*arguments, **options):
@@ -85,14 +99,11 @@ def run(cells: int, measures: int, seconds: float) -> None:
         usual(*arguments, **options)
         spent.append(time.perf_counter() - start)
 
-    def until_late(solutions: np.ndarray) -> np.ndarray:
-        if time.perf_counter() - began > seconds:
-            raise TimeoutError
-        return evaluate(solutions)
-
     gloam.RunFolder.write_checkpoint = timed
-    with tempfile.TemporaryDirectory(dir=".") as path, contextlib.suppress(TimeoutError):
-        gloam.optimize(until_late, algorithm, 10**6, run_dir=path, progress=False)
+    ends = contextlib.suppress(gloam.EvaluatorError)
+    with tempfile.TemporaryDirectory(dir=".") as path, ends:
+        options = {"evaluator": UntilLate(seconds), "progress": False}
+        gloam.optimize(linear(algorithm), algorithm, 10**6, run_dir=path, **options)
     total = time.perf_counter() - began
     by_time = spent[:-1]  # the last was written because the run was stopped
     print(

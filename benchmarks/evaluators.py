@@ -120,21 +120,30 @@ def overhead(workers, iterations):
     )
 
 
+def running_workers(cluster):
+    """Process ids of the workers that have started: Dask gives up one that dies while it starts."""
+    processes = [nanny.process for nanny in list(cluster.workers.values())]
+    found = [one.pid for one in processes if one and one.status.name == "running"]
+    return [pid for pid in found if pid]
+
+
 def kills(iterations, every):
     """One of four Dask workers is killed every two seconds."""
+    import dask
+
     plain = optimize(sphere, iterations)
-    with local_cluster(4) as cluster:
-        done, killed = threading.Event(), []
+    # Dask closes a worker for good if it is starting again at this time after its loss.
+    patience = {"distributed.deploy.lost-worker-timeout": "1 day"}
+    with dask.config.set(patience), local_cluster(4) as cluster:
+        done, present = threading.Event(), []
 
         def kill():
             while not done.wait(every):
-                # Of those that work, and not the last one: new ones take seconds to start.
-                nannies = list(cluster.workers.values())
-                found = [w.pid for w in nannies if w.pid and w.status.name == "running"]
-                if len(found) > 1:
+                found = running_workers(cluster)
+                if found:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(random.choice(found), signal.SIGKILL)
-                        killed.append(time.perf_counter())
+                        present.append(len(found))
 
         thread = threading.Thread(target=kill)
         thread.start()
@@ -142,11 +151,13 @@ def kills(iterations, every):
         try:
             found = optimize(sleeps, iterations, evaluator=gloam.Dask(cluster))
         finally:
+            seconds = time.perf_counter() - start
             done.set()
             thread.join()
     print(
-        f"{iterations} iterations in {time.perf_counter() - start:.0f} s, {len(killed)} workers "
-        f"killed, {found.metrics['failed_total'].iloc[-1]} failed evaluations, archive equal: "
+        f"{iterations} iterations in {seconds:.0f} s, {len(present)} workers killed (one every "
+        f"{seconds / max(1, len(present)):.1f} s, of {np.mean(present):.1f} that ran), "
+        f"{found.metrics['failed_total'].iloc[-1]} failed evaluations, archive equal: "
         f"{same(found.elites, plain.elites)}"
     )
 

@@ -2,7 +2,8 @@
 
 A kill is a SIGKILL while the process starts and compiles, or a random time after it has written a
 checkpoint. A run that ends is compared, bit for bit, and the next one begins, until all kills were
-made. The exit code is 1 if a run differs, a folder cannot be read, or a file is left behind.
+made. The exit code is 1 if a run differs, a folder cannot be read, or a file or a process is left
+behind. `optimize` evaluates in two worker processes.
 """
 
 import argparse
@@ -25,35 +26,48 @@ x0, sigma0 = np.zeros(4), 0.3
 def evaluate(x):
     return np.tanh(x[:, :2])
 """
+# Worker processes import it.
+_SIMULATION = """
+import numpy as np
+
+def simulate(solution):
+    return 1 - np.square(solution).mean(), np.tanh(solution[:2])
+"""
 _PROGRAM = """
 import sys
 import numpy as np
 import gloam
+from simulation import simulate
 
-def evaluate(x):
-    return 1 - np.square(x).mean(axis=1), np.tanh(x[:, :2])
-
-driver, out, iterations, every = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-few = dict(num_emitters=2, batch_size=6, num_init_points=20, num_empty_points=5)
-options = dict(run_dir=out, resume=True, progress=False, checkpoint_every=every, log_every=7)
-if driver == "fused":
-    domain = gloam.domains.Arm(num_joints=4)
-    algorithm = gloam.DMS(gloam.GridArchive((12, 12), -4, 4), domain.x0, 0.3, **few)
+def main(driver, out, iterations, every):
+    few = dict(num_emitters=2, batch_size=6, num_init_points=20, num_empty_points=5)
+    options = dict(run_dir=out, resume=True, progress=False, checkpoint_every=every, log_every=7)
+    if driver == "optimize":
+        options |= dict(evaluator=gloam.Processes(2), per_solution=True)
+        algorithm = gloam.DMS(gloam.GridArchive((12, 12), -1, 1), np.zeros(4), 0.3, **few)
+        gloam.optimize(simulate, algorithm, iterations, **options)
+        return
+    domain, archive = gloam.domains.Arm(num_joints=4), gloam.GridArchive((12, 12), -4, 4)
+    algorithm = gloam.DMS(archive, domain.x0, 0.3, **few)
+    if driver == "map-elites":
+        algorithm = gloam.MAPElites(archive, domain.x0, 0.3, batch_size=12)
     gloam.run(domain, algorithm, iterations, seeds=2, **options)
-else:
-    algorithm = gloam.DMS(gloam.GridArchive((12, 12), -1, 1), np.zeros(4), 0.3, **few)
-    gloam.optimize(evaluate, algorithm, iterations, **options)
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
 """
 DRIVERS = ("fused", "optimize", "fill")
 _STARTING = 0.2  # share of the kills that come before anything is written
 _POLL_SECONDS = 0.002
+_SECONDS_TO_END = 20  # for workers whose parent was killed while they started
 
 
 class Subject:
     """One way to run, in a folder with what it needs.
 
     Args:
-        driver: One of `DRIVERS`.
+        driver: One of `DRIVERS`; or "map-elites", the fused driver with an algorithm that compiles
+            fast.
         work: A folder.
         iterations: Number of iterations.
         every: Iterations between two checkpoints.
@@ -61,7 +75,9 @@ class Subject:
 
     def __init__(self, driver: str, work: Path, iterations: int, every: int):
         self.driver, self.work, self.iterations, self.every = driver, work, iterations, every
+        self._errors = work / "errors.txt"
         (work / "program.py").write_text(_PROGRAM)
+        (work / "simulation.py").write_text(_SIMULATION)
         (work / "mine.py").write_text(_USER_CODE)
         # Processes that are killed all the time should not compile all the time.
         self._environment = {
@@ -81,14 +97,39 @@ class Subject:
             command += ["--iterations", numbers[0], "--checkpoint-every", numbers[1]]
             command += ["--log-every", "7", "--emitters", "2", "--batch-size", "6"]
             command += ["--resume", "--quiet"]
-        return subprocess.Popen(
-            [sys.executable, *command],
-            cwd=self.work,
-            env=self._environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        # A file, and not a pipe: reading a pipe to its end would wait for worker processes.
+        with open(self._errors, "w") as errors:
+            return subprocess.Popen(
+                [sys.executable, *command],
+                cwd=self.work,
+                env=self._environment,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
+
+    def must_have_ended_well(self, process: subprocess.Popen, name: str) -> None:
+        """Wait for a run to end.
+
+        Raises:
+            RuntimeError: It ended with an error.
+        """
+        if process.wait() != 0:
+            raise RuntimeError(f"'{name}' could not be run:\n{self._errors.read_text()}")
+
+    def processes_left(self) -> list[str]:
+        """Numbers of the processes that still run in the folder some time after the last kill."""
+        for _ in range(_SECONDS_TO_END):
+            left = [path.parent for path in Path("/proc").glob("[0-9]*/cwd") if self._is_here(path)]
+            if not left:
+                return []
+            time.sleep(1)
+        return [path.name for path in left]
+
+    def _is_here(self, path: Path) -> bool:
+        try:
+            return path.readlink() == self.work.resolve()
+        except OSError:  # it has ended, or is of somebody else
+            return False
 
     def content(self, name: str) -> tuple[list[np.ndarray], pd.DataFrame, list[str]]:
         """The elites of all seeds, the metrics but for the time, and the names of all files."""
@@ -125,21 +166,16 @@ def killed(subject: Subject, name: str, draw: random.Random, startup: float) -> 
         due = first is not None and now > first + late
         if due or (early is not None and now > early):
             process.kill()
-            process.communicate()
+            process.wait()
             return True, first or startup
         time.sleep(_POLL_SECONDS)
-    _, errors = process.communicate()
-    if process.returncode != 0:
-        raise RuntimeError(f"'{name}' could not be resumed:\n{errors}")
+    subject.must_have_ended_well(process, name)
     return False, first or startup
 
 
 def kill_runs(subject: Subject, num_kills: int, seed: int) -> tuple[int, int]:
     """Kill runs ``num_kills`` times. Number of runs, and of those that differ."""
-    whole = subject.start("whole")
-    _, errors = whole.communicate()
-    if whole.returncode != 0:
-        raise RuntimeError(errors)
+    subject.must_have_ended_well(subject.start("whole"), "whole")
     expected = subject.content("whole")
     draw, startup = random.Random(seed), 3.0
     kills, runs, different = 0, 0, 0
@@ -150,14 +186,13 @@ def kill_runs(subject: Subject, num_kills: int, seed: int) -> tuple[int, int]:
                 going, startup = killed(subject, name, draw, startup)
                 kills += going
             else:
-                process = subject.start(name)
-                _, errors = process.communicate()
-                if process.returncode != 0:
-                    raise RuntimeError(errors)
+                subject.must_have_ended_well(subject.start(name), name)
                 going = False
         runs += 1
         different += not _same(subject.content(name), expected)
         print(f"{subject.driver}: {kills} kills, {runs} runs, {different} differ", flush=True)
+    if left := subject.processes_left():
+        raise RuntimeError(f"processes were left behind: {', '.join(left)}")
     return runs, different
 
 

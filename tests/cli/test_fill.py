@@ -52,7 +52,10 @@ def refused(capsys, *arguments):
         (["other.py", "--dataset", "data.npy"], "gloam new"),
         (["no.such.module", "--dataset", "data.npy"], "module: expected a module that Python"),
         (["mine.py", "--dataset", "data.npy", "--x0", "zeros:many"], "x0: expected zeros:N"),
-        (["mine.py", "--dataset", "data.npy", "--items", "50"], "n: expected at most the 20 items"),
+        (
+            ["mine.py", "--dataset", "data.npy", "--items", "50"],
+            "num_items: expected at most the 20 items",
+        ),
     ],
 )
 def test_wrong_input_is_explained_before_the_search(problem, capsys, arguments, message):

@@ -7,10 +7,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import gloam
-from gloam.drivers.async_driver import Failed, evaluate_one
 from tests.helpers import assert_same_bits, refused
 
 BATCH = 12
@@ -81,45 +81,55 @@ def test_a_run_is_resumed_only_as_it_was_started(tmp_path):
         gloam.resume(tmp_path)
 
 
-def test_failed_evaluations_are_counted_and_the_run_goes_on():
-    def breaks(x):
-        kind = int(1e6 * abs(x[0, 0])) % 4
-        if kind == 0:
-            raise RuntimeError("the simulator stopped")
-        if kind == 1:
-            return np.full(1, np.nan), x[:, :2]
-        if kind == 2 and done:
-            return np.zeros(2), x[:, :2]
-        done.append(True)
-        return evaluate(x)
-
-    done = []
-    result = optimize(4, breaks, log_every=1)
-    assert (result.metrics["failed"] > 0).all()
-    assert (result.metrics["failed"] < BATCH).all()
-    for solution in result.elites.solutions:
-        assert int(1e6 * abs(solution[0])) % 4 >= 2
+KINDS = ["exception", "not finite", "wrong form"]
 
 
-def test_a_run_in_which_everything_fails_is_saved_and_stops(tmp_path):
-    calls = []
+def kind_of(x):
+    """How the evaluation of a solution fails, if it does: by chance but always the same."""
+    number = int(1e6 * abs(x[0])) % 5
+    return KINDS[number] if number < 3 else None
 
-    def breaks(x):
-        calls.append(x)
-        if len(calls) > 2 * BATCH:
-            raise RuntimeError("the licence has expired")
-        return evaluate(x)
 
-    with pytest.raises(gloam.EvaluationError, match="RuntimeError: the licence has expired"):
-        optimize(9, breaks, run_dir=tmp_path)
-    assert gloam.RunFolder(tmp_path).read_checkpoint_iteration() == 3
-    assert len(gloam.RunFolder(tmp_path).read_archive()) > 0
+def breaks(x):
+    kind = kind_of(x[0])
+    if kind == "exception":
+        raise RuntimeError("the simulator stopped")
+    objectives, measures = evaluate(x)
+    if kind == "not finite":
+        return np.full(1, np.nan), measures
+    return (np.zeros(2), measures) if kind == "wrong form" else (objectives, measures)
+
+
+def breaks_for_one(x):
+    objectives, measures = breaks(x[None])
+    return (objectives if len(objectives) == 2 else objectives[0]), measures[0]
+
+
+@pytest.mark.parametrize(("function", "per_solution"), [(breaks, False), (breaks_for_one, True)])
+def test_failed_evaluations_are_logged_and_the_run_goes_on(tmp_path, function, per_solution):
+    result = optimize(6, function, log_every=1, run_dir=tmp_path, per_solution=per_solution)
+    assert {kind_of(solution) for solution in result.elites.solutions} == {None}
+    table = gloam.RunFolder(tmp_path).read_failures()
+    assert [kind_of(solution) for solution in table["solution"]] == table["kind"].tolist()
+    assert set(table["kind"]) == set(KINDS)
+    for failure in table.itertuples():
+        if failure.kind == "exception":
+            assert failure.error == "RuntimeError: the simulator stopped"
+            assert f"in {function.__name__}" in failure.traceback
+    assert not table.duplicated(["seed", "iteration", "row"]).any()
+    assert table["row"].between(0, BATCH - 1).all()
+    metrics = result.metrics
+    counts = table.groupby("iteration").size().reindex(metrics["iteration"], fill_value=0)
+    assert counts.tolist() == metrics["failed"].tolist()
+    assert metrics["failed_total"].tolist() == metrics["failed"].cumsum().tolist()
 
 
 class Breaking(ThreadPoolExecutor):
     """Refuses work after some submissions, as a pool whose workers crashed does."""
 
-    left = 3 * 2 * BATCH + 5
+    def __init__(self, workers, left):
+        super().__init__(workers)
+        self.left = left
 
     def submit(self, *arguments, **options):
         self.left -= 1
@@ -128,8 +138,70 @@ class Breaking(ThreadPoolExecutor):
         return super().submit(*arguments, **options)
 
 
+def test_each_failure_is_logged_once_also_after_a_resume(tmp_path):
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    optimize(6, breaks, run_dir=whole)
+    with Breaking(1, left=2 * BATCH + 7) as pool, pytest.raises(gloam.EvaluatorError):
+        optimize(6, breaks, run_dir=part, evaluator=pool)
+    log = gloam.RunFolder(part).read_failures()
+    assert log["iteration"].max() == 3
+    # Failures that the checkpoint does not know, because the process was killed before it.
+    later = log.iloc[-1:].assign(row=BATCH - 1)
+    gloam.RunFolder(part).write_failures(pd.concat([log, later], ignore_index=True))
+    for iterations in (4, 6):
+        optimize(iterations, breaks, run_dir=part, resume=True)
+    mine, theirs = (gloam.RunFolder(folder).read_failures() for folder in (part, whole))
+    columns = ["seed", "iteration", "row", "kind", "error", "traceback"]
+    assert mine[columns].equals(theirs[columns])
+    np.testing.assert_array_equal(np.stack(mine["solution"]), np.stack(theirs["solution"]))
+    assert len(mine) > 10
+
+
+@pytest.mark.filterwarnings("ignore:evaluation. expected at least one finite result")
+@pytest.mark.parametrize("seeds", [[7], [7, 3]])
+def test_a_run_in_which_everything_fails_is_saved_and_stops(tmp_path, seeds):
+    calls = []
+
+    def expires(x):
+        calls.append(x)
+        if len(calls) > 2 * BATCH * len(seeds):
+            raise RuntimeError("the licence has expired")
+        return evaluate(x)
+
+    with pytest.raises(gloam.EvaluationError, match="RuntimeError: the licence has expired"):
+        optimize(9, expires, run_dir=tmp_path, seeds=seeds)
+    folder = gloam.RunFolder(tmp_path)
+    assert folder.read_checkpoint_iteration() == 5
+    assert len(folder.read_failures()) == 3 * BATCH * len(seeds)
+    assert len(folder.read_archive()) > 0
+    found = optimize(9, run_dir=tmp_path, seeds=seeds, resume=True)  # the licence is there again
+    assert found.metrics["failed_total"].tolist()[-len(seeds) :] == [3 * BATCH] * len(seeds)
+
+
+def test_two_batches_in_a_row_may_fail_entirely():
+    calls = []
+
+    def expires(x):
+        calls.append(x)
+        objectives, measures = evaluate(x)
+        return objectives * (np.nan if BATCH < len(calls) <= 3 * BATCH else 1), measures
+
+    with pytest.warns(UserWarning, match="none among the 12 solutions of seed 7 in iteration 2"):
+        found = optimize(5, expires, log_every=1)
+    assert found.metrics["failed"].tolist() == [0, BATCH, BATCH, 0, 0]
+
+
+def test_a_share_of_failures_may_be_too_large():
+    share = optimize(6, breaks, log_every=1).metrics["failed"][:3].sum() / (3 * BATCH)
+    assert 0 < share < 1
+    optimize(3, breaks, max_failure_rate=share)
+    with pytest.raises(gloam.EvaluationError, match=r"at most .* up to iteration 3"):
+        optimize(6, breaks, max_failure_rate=share - 0.01)
+
+
 def test_seeds_that_an_error_stopped_apart_go_on_where_they_were(tmp_path):
-    with Breaking(2) as pool, pytest.raises(RuntimeError, match="the workers crashed"):
+    stops = pytest.raises(gloam.EvaluatorError, match="the workers crashed")
+    with Breaking(2, left=3 * 2 * BATCH + 5) as pool, stops:
         optimize(9, evaluator=pool, seeds=[7, 3], run_dir=tmp_path)
     before = [gloam.RunFolder(tmp_path).read_archive(seed) for seed in (7, 3)]
     result = optimize(6, seeds=[7, 3], run_dir=tmp_path, resume=True)
@@ -143,7 +215,7 @@ def test_a_function_whose_answers_do_not_fit_is_refused():
         optimize(3, lambda x: (np.zeros(1), np.zeros((1, 5))))
 
 
-def test_an_evaluation_that_hangs_counts_as_failed_and_may_come_late(monkeypatch):
+def test_an_evaluation_that_hangs_counts_as_failed_and_may_come_late(tmp_path, monkeypatch):
     failed, came, hung = threading.Event(), threading.Event(), []
     fail = gloam.AsyncSearch.fail
 
@@ -167,8 +239,14 @@ def test_an_evaluation_that_hangs_counts_as_failed_and_may_come_late(monkeypatch
     monkeypatch.setattr(gloam.AsyncSearch, "fail", noted)
     settings = gloam.Asynchronous(timeout=0.2, in_flight=2)
     with ThreadPoolExecutor(2) as pool:
-        result = optimize(6, hangs, log_every=1, evaluator=pool, asynchronous=settings)
-    assert result.metrics["failed"].sum() <= 2  # the other thread waited as well
+        result = optimize(
+            6, hangs, log_every=1, evaluator=pool, asynchronous=settings, run_dir=tmp_path
+        )
+    table = gloam.RunFolder(tmp_path).read_failures()
+    assert set(table["kind"]) == {"timeout"}
+    assert table["error"][0] == "the evaluation took longer than the time limit of 0.2 s"
+    np.testing.assert_array_equal(table["solution"][0], hung[0])
+    assert result.metrics["failed"].sum() == len(table) <= 2  # the other thread waited as well
     best = result.elites.objectives.argmax()
     assert result.elites.objectives[best] == 100.0
     np.testing.assert_array_equal(result.elites.solutions[best], hung[0])
@@ -189,13 +267,27 @@ def test_ctrl_c_saves_the_run(tmp_path):
     assert_same_bits(optimize(9, run_dir=tmp_path, resume=True).elites, optimize(9).elites)
 
 
-def test_jobs_can_be_sent_to_other_processes():
-    job = pickle.loads(pickle.dumps((evaluate_one, evaluate, np.ones(3))))
-    objectives, measures = job[0](*job[1:])
-    assert (objectives.shape, measures.shape) == ((1,), (1, 2))
-    failed = evaluate_one(len, 3)
-    assert isinstance(failed, Failed)
-    assert "TypeError" in pickle.loads(pickle.dumps(failed)).error
+def as_in_another_process(function, arguments):
+    called, given = pickle.loads(pickle.dumps((function, arguments)))
+    return pickle.loads(pickle.dumps(called(*given)))
+
+
+class Pickling(ThreadPoolExecutor):
+    """Sends functions, arguments and results as a pool of processes does."""
+
+    def submit(self, function, *arguments):
+        return super().submit(as_in_another_process, function, arguments)
+
+
+def test_jobs_can_be_sent_to_other_processes(tmp_path):
+    with Pickling(1) as pool:
+        found = optimize(4, breaks, evaluator=pool, run_dir=tmp_path)
+        with pytest.raises(gloam.EvaluatorError, match="if the function cannot be sent, define it"):
+            optimize(1, lambda x: evaluate(x), evaluator=pool)
+    assert_same_bits(found.elites, optimize(4, breaks).elites)
+    table = gloam.RunFolder(tmp_path).read_failures()
+    assert set(table["kind"]) == set(KINDS)
+    assert "in breaks" in "".join(table["traceback"])
 
 
 def test_settings_are_checked():

@@ -175,6 +175,9 @@ class Driver:
     def restore(self, read):
         self.found = read(state_at(0))
 
+    def read_failures(self, folder):
+        """Nothing failed."""
+
 
 def resumed(folder):
     """Continue a run as a driver does; the iteration that it goes on from."""

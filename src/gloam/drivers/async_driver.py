@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from typing import Any, Literal, NamedTuple
@@ -15,10 +15,22 @@ from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.drivers.async_search import AsyncSearch
-from gloam.drivers.evaluation import evaluation_parts
+from gloam.drivers.evaluation import flat_rows, valid_rows
+from gloam.drivers.failures import (
+    FailureLimit,
+    FailureLog,
+    Outcome,
+    all_failures,
+    refuse_wrong_form,
+)
+from gloam.drivers.options import Asynchronous
 from gloam.drivers.seed_states import restore_states, stacked_state
 from gloam.drivers.starts import start_of
 from gloam.drivers.tickets import Ticket
+from gloam.evaluators import AnswerForm, Failure
+from gloam.evaluators.blocks import Block, declared, portable_blocks
+from gloam.evaluators.evaluated import assembled
+from gloam.evaluators.executors import executor_error
 from gloam.formats import RunFolder
 from gloam.records import SearchState
 
@@ -26,64 +38,11 @@ from gloam.records import SearchState
 _LOOK_SECONDS = 0.05
 
 
-@dataclasses.dataclass(frozen=True)
-class Asynchronous:
-    """How `gloam.optimize` evaluates asynchronously.
-
-    Args:
-        close_at: As in `gloam.AsyncSearch`: an emitter adapts when this share of its solutions is
-            evaluated.
-        timeout: Seconds after which an evaluation counts as failed, or ``None``. An executor cannot
-            end it: its worker stays busy, and if it answers after all, the result enters the
-            archive.
-        in_flight: Number of solutions that are handed to the executor at a time; by default twice
-            the number of its workers, so that none waits for the search.
-    """
-
-    close_at: float = 1.0
-    timeout: float | None = None
-    in_flight: int | None = None
-
-    def __post_init__(self) -> None:
-        checks.number("close_at", self.close_at, above=0.0, at_most=1.0)
-        if self.timeout is not None:
-            checks.number("timeout", self.timeout, above=0.0)
-        if self.in_flight is not None:
-            checks.integer("in_flight", self.in_flight, minimum=1)
-
-
-class Failed(NamedTuple):
-    """What an evaluation gives that raised an error."""
-
-    error: str
-
-
 class _Job(NamedTuple):
     """A solution that the executor has."""
 
     search: AsyncSearch
     ticket: Ticket
-
-
-class BatchOfOne:
-    """A function of one solution as a function of a batch of one."""
-
-    def __init__(self, function: Callable):
-        self.function = function
-
-    def __call__(self, solutions: np.ndarray) -> Any:
-        """Evaluate the solution."""
-        objective, measures, fields = evaluation_parts(self.function(solutions[0]))
-        rows = np.asarray(measures)[None], {name: np.asarray(v)[None] for name, v in fields.items()}
-        return rows if objective is None else (np.asarray(objective)[None], *rows)
-
-
-def evaluate_one(evaluate: Callable, solution: np.ndarray) -> Any:
-    """Evaluate one solution as a batch of one. Runs in the workers."""
-    try:
-        return evaluate(solution[None])
-    except Exception as error:
-        return Failed(f"{type(error).__name__}: {error}")
 
 
 class AsyncDriver:
@@ -98,6 +57,9 @@ class AsyncDriver:
         seeds: list[int],
         executor: Executor,
         settings: Asynchronous,
+        *,
+        per_solution: bool = False,
+        max_failure_rate: float = 1.0,
     ):
         checks.expect(
             callable(evaluate),
@@ -113,7 +75,15 @@ class AsyncDriver:
             "Give an executor of concurrent.futures to an asynchronous run.",
         )
         self.seeds, self.batch = seeds, algorithm.emitter.num_solutions
-        self._evaluate, self._executor, self._settings = evaluate, executor, settings
+        self._function = declared(evaluate, per_solution)
+        self._executor, self._settings = executor, settings
+        self._archive, self._form = algorithm.archive, AnswerForm.of(algorithm.archive)
+        self._log = FailureLog()
+        self._limit = FailureLimit(max_failure_rate)
+        # By iteration and seed, until all seeds have finished the iteration.
+        self._outcomes: defaultdict[int, dict[int, Outcome]] = defaultdict(
+            lambda: {seed: Outcome(seed) for seed in seeds}
+        )
         workers = getattr(executor, "_max_workers", None) or os.cpu_count() or 1
         self._in_flight = settings.in_flight or 2 * workers
         self.searches = [
@@ -128,8 +98,7 @@ class AsyncDriver:
         self._jobs: dict[Future, _Job] = {}  # in the order in which they were submitted
         self._late: dict[Future, _Job] = {}  # those that took too long
         self._began: dict[Future, float] = {}
-        self._waiting: deque[tuple[_Job, Any]] = deque()  # results for seeds that have to wait
-        self._has_result = False
+        self._waiting: deque[tuple[_Job, Block]] = deque()  # results for seeds that have to wait
         self._next_look = 0.0
 
     @property
@@ -156,7 +125,8 @@ class AsyncDriver:
         has finished before the others waits for them.
 
         Raises:
-            EvaluationError: Every evaluation of an iteration failed.
+            EvaluationError: Too many evaluations failed in the last iterations.
+            EvaluatorError: The executor does not work.
         """
         target = self.iteration + iterations
         for _ in range(len(self._waiting)):
@@ -175,10 +145,17 @@ class AsyncDriver:
         self._began.clear()
 
     def write_failures(self, folder: RunFolder) -> None:
-        """Write nothing: failures are counted in the metrics."""
+        """Write the evaluations that failed, if there are new ones."""
+        self._log.write(folder)
 
     def read_failures(self, folder: RunFolder) -> None:
-        """Read nothing."""
+        """Go on with the failures before the checkpoint; later ones come again."""
+        evaluations = {search.seed: search.evaluations for search in self.searches}
+        self._log.read(folder, self.batch, evaluations)
+        for seed, number in evaluations.items():  # the iteration that each seed has begun
+            finished, begun = divmod(number, self.batch)
+            failures = self._log.failures_of(seed, finished + 1)
+            self._outcomes[finished + 1][seed] = Outcome(seed, begun, failures)
 
     def metrics(self) -> list[dict[str, Any]]:
         """The metrics of each seed after the last iteration."""
@@ -200,7 +177,12 @@ class AsyncDriver:
             if free <= 0:
                 return
             for ticket in search.ask(free):
-                future = self._executor.submit(evaluate_one, self._evaluate, ticket.solution)
+                # A copy: the function may write into it, and a failure is logged with its solution.
+                arguments = (self._function, ticket.solution[None].copy(), self._form, False)
+                try:
+                    future = self._executor.submit(portable_blocks, *arguments)
+                except RuntimeError as error:
+                    raise executor_error(self._executor, error) from error
                 self._jobs[future] = _Job(search, ticket)
                 free -= 1
 
@@ -216,59 +198,75 @@ class AsyncDriver:
         if first is None:
             return
         self._began.pop(first, None)
+        try:
+            (block,) = first.result()
+        except Exception as error:  # the function's own are in the block
+            raise executor_error(self._executor, error) from error
         if first in self._late:
-            self._tell_late(self._late.pop(first), first.result())
+            self._tell_late(self._late.pop(first), block)
         else:
-            self._tell(self._jobs.pop(first), first.result(), target)
+            self._tell(self._jobs.pop(first), block, target)
 
     def _fail_slow(self, limit: float, target: int) -> None:
         """Count evaluations that take too long as failed."""
         now = time.monotonic()
-        for future, (search, ticket) in list(self._jobs.items()):
+        error = f"the evaluation took longer than the time limit of {limit:g} s"
+        for future, job in list(self._jobs.items()):
             is_slow = future.running() and now - self._began.setdefault(future, now) > limit
-            if is_slow and search.iteration < target:
+            if is_slow and job.search.iteration < target:
                 self._late[future] = self._jobs.pop(future)
-                search.fail(ticket, may_come_late=True)
-                self._check(search, f"an evaluation took more than {limit:g} seconds")
+                evaluations = job.search.evaluations
+                job.search.fail(job.ticket, may_come_late=True)
+                self._count(job, evaluations, Failure(0, "timeout", error))
 
-    def _tell(self, job: _Job, answer: Any, target: int) -> None:
+    def _tell(self, job: _Job, block: Block, target: int) -> None:
         """Tell a result, or keep it while its seed waits for the others."""
         search, ticket = job
         if search.iteration >= target:
-            self._waiting.append((job, answer))
+            self._waiting.append((job, block))
             return
-        failure = "objectives or measures were NaN or infinite"
-        if isinstance(answer, Failed):
-            failure = answer.error
-            search.fail(ticket)
-        else:
+        evaluations = search.evaluations
+        answer = assembled([([0], block)], 1, self._form)
+        valid = valid_rows(self._archive, answer.objectives, flat_rows(answer.measures))
+        failure = next(iter(all_failures(answer, valid)), None)
+        if failure is None:
             try:
-                _tell_answer(search, ticket, answer)
-                self._has_result = True
-            except (TypeError, ValueError) as error:
-                if not self._has_result:
-                    raise  # nothing fits: that is a mistake in the function, not in a solution
-                failure = str(error)
-                search.fail(ticket)
-        self._check(search, failure)
+                search.tell([ticket], answer.objectives, answer.measures, **answer.fields)
+            except ValueError as error:  # objectives, and others had none
+                failure = Failure.of(0, "wrong form", error)
+        if failure is not None:
+            search.fail(ticket)
+        self._count(job, evaluations, failure)
 
-    def _tell_late(self, job: _Job, answer: Any) -> None:
+    def _tell_late(self, job: _Job, block: Block) -> None:
         """Tell the result of an evaluation that was counted as failed."""
-        if not isinstance(answer, Failed):
-            with contextlib.suppress(TypeError, ValueError):
-                _tell_answer(*job, answer)
+        if block.parts is not None:
+            objectives, measures, fields = block.parts
+            with contextlib.suppress(ValueError):
+                job.search.tell([job.ticket], objectives, measures, **fields)
 
-    def _check(self, search: AsyncSearch, failure: str) -> None:
-        """Raise an error after an iteration in which every evaluation failed."""
-        if search.evaluations % self.batch or int(search.report.failed) < self.batch:
-            return
-        raise checks.EvaluationError(
-            f"evaluation: expected at least one finite result among {self.batch} solutions, got "
-            f"none. The last failure: {failure.rstrip('.')}. Check the evaluation function on x0, "
-            "and that x0 and sigma0 keep solutions in its domain."
-        )
+    def _count(self, job: _Job, evaluations: int, failure: Failure | None) -> None:
+        """Count an evaluation, log its failure, and do what is due at the end of an iteration.
 
+        Args:
+            job: The solution.
+            evaluations: Number of evaluations of its seed before this one. It gives the iteration
+                and the row that the failure is logged by, which are the same after a resume.
+            failure: Why there is no result, or ``None``.
 
-def _tell_answer(search: AsyncSearch, ticket: Ticket, answer: Any) -> None:
-    objectives, measures, fields = evaluation_parts(answer)
-    search.tell([ticket], objectives, measures, **fields)
+        Raises:
+            EvaluationError: Too many evaluations failed in the last iterations.
+            ValueError: No answer of the first iteration had a form that can be used.
+        """
+        seed, iteration = job.search.seed, evaluations // self.batch + 1
+        outcome = self._outcomes[iteration][seed]
+        outcome.num_evaluated += 1
+        if failure is not None:
+            failure = dataclasses.replace(failure, row=evaluations % self.batch)
+            outcome.failures.append(failure)
+            self._log.add(seed, iteration, job.ticket.solution, failure)
+        if self.iteration == iteration:  # of all seeds
+            outcomes = list(self._outcomes.pop(iteration).values())
+            if iteration == 1:
+                refuse_wrong_form(outcomes)
+            self._limit.note(outcomes, iteration)

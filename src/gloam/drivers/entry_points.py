@@ -13,10 +13,10 @@ import numpy as np
 from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.datasets import Dataset
-from gloam.drivers.async_driver import AsyncDriver, Asynchronous, BatchOfOne
+from gloam.drivers.async_driver import AsyncDriver
 from gloam.drivers.fused_driver import FusedDriver
 from gloam.drivers.loop import Earlier, drive
-from gloam.drivers.options import OptionKeywords, RunOptions, shows_options
+from gloam.drivers.options import Asynchronous, OptionKeywords, RunOptions, shows_options
 from gloam.drivers.progress_bars import Display
 from gloam.drivers.python_driver import PythonDriver
 from gloam.drivers.restoring import restored
@@ -150,10 +150,17 @@ def optimize(
     chosen = RunOptions(iterations, **options)
     if asynchronous:
         settings = asynchronous if isinstance(asynchronous, Asynchronous) else Asynchronous()
-        function = BatchOfOne(evaluate) if per_solution else evaluate
         with ExitStack() as stack:
             executor: Any = evaluator or stack.enter_context(ThreadPoolExecutor(1))
-            driver = AsyncDriver(function, algorithm, seed_list(seeds), executor, settings)
+            driver = AsyncDriver(
+                evaluate,
+                algorithm,
+                seed_list(seeds),
+                executor,
+                settings,
+                per_solution=per_solution,
+                max_failure_rate=max_failure_rate,
+            )
             stack.callback(driver.close)
             return _conduct(driver, evaluate, algorithm, chosen)
     driver = PythonDriver(

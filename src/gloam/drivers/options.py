@@ -22,6 +22,32 @@ _PLAN = (
 
 
 @dataclasses.dataclass(frozen=True)
+class Asynchronous:
+    """How `gloam.optimize` evaluates asynchronously.
+
+    Args:
+        close_at: As in `gloam.AsyncSearch`: an emitter adapts when this share of its solutions is
+            evaluated.
+        timeout: Seconds after which an evaluation counts as failed, or ``None``. An executor cannot
+            end it: its worker stays busy, and if it answers after all, the result enters the
+            archive.
+        in_flight: Number of solutions that are handed to the executor at a time; by default twice
+            the number of its workers, so that none waits for the search.
+    """
+
+    close_at: float = 1.0
+    timeout: float | None = None
+    in_flight: int | None = None
+
+    def __post_init__(self) -> None:
+        checks.number("close_at", self.close_at, above=0.0, at_most=1.0)
+        if self.timeout is not None:
+            checks.number("timeout", self.timeout, above=0.0)
+        if self.in_flight is not None:
+            checks.integer("in_flight", self.in_flight, minimum=1)
+
+
+@dataclasses.dataclass(frozen=True)
 class RunOptions:
     """The options of `gloam.run`, which describes them, besides what is searched and the seeds."""
 

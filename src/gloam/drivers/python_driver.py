@@ -1,10 +1,9 @@
 """A `Search` for each seed and an evaluation in Python, as a driver."""
 
 import dataclasses
-import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -13,19 +12,27 @@ from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.drivers.failures import (
-    EvaluatedBatch,
     FailureLimit,
     FailureLog,
+    Outcome,
     all_failures,
     refuse_wrong_form,
-    warn_of_failed_batch,
 )
-from gloam.drivers.search import Search
+from gloam.drivers.search import Checked, Search
 from gloam.drivers.seed_states import restore_states, stacked_state
 from gloam.drivers.starts import start_of
-from gloam.evaluators import AnswerForm, Evaluator, PerSolution, as_evaluator
-from gloam.formats import DamagedFileError, RunFolder
+from gloam.evaluators import AnswerForm, Evaluator, as_evaluator
+from gloam.evaluators.blocks import declared
+from gloam.formats import RunFolder
 from gloam.records import SearchState
+
+
+class EvaluatedBatch(NamedTuple):
+    """The batch of one seed: evaluated and checked."""
+
+    solutions: np.ndarray
+    checked: Checked
+    outcome: Outcome
 
 
 class PythonDriver:
@@ -50,14 +57,12 @@ class PythonDriver:
             type(evaluate).__name__,
         )
         checks.instance("algorithm", algorithm, Algorithm, "Build one, for instance gloam.DMS.")
-        declared = per_solution and not isinstance(evaluate, PerSolution)
-        self._function = PerSolution(evaluate) if declared else evaluate
+        self._function = declared(evaluate, per_solution)
         self.evaluator = as_evaluator(evaluator)
         self.evaluator.check(self._function)
         self._form = AnswerForm.of(algorithm.archive)
         self._log = FailureLog()
         self._limit = FailureLimit(max_failure_rate)
-        self._warned: set[int] = set()
         self.seeds = seeds
         self.batch = algorithm.emitter.num_solutions
         self.searches = [
@@ -93,14 +98,15 @@ class PythonDriver:
         """
         for iteration in range(self.iteration + 1, self.iteration + iterations + 1):
             told = [self._evaluated(search) for search in self.searches]
+            outcomes = [one.outcome for one in told]
             if iteration == 1:
-                refuse_wrong_form(told)
+                refuse_wrong_form(outcomes)
             for search, one in zip(self.searches, told, strict=True):
                 search.learn(one.checked)
             for seed, one in zip(self.seeds, told, strict=True):
-                self._log.add(seed, iteration, one.solutions, one.failures)
-            self._limit.note(told, iteration)
-            self._warn_of_failed_batches(told, iteration)
+                for failure in one.outcome.failures:
+                    self._log.add(seed, iteration, one.solutions[failure.row], failure)
+            self._limit.note(outcomes, iteration)
         jax.block_until_ready([search.state.iteration for search in self.searches])
 
     def _evaluated(self, search: Search) -> EvaluatedBatch:
@@ -112,27 +118,16 @@ class PythonDriver:
         checked = search.checked(
             answer.objectives, answer.measures, None, answer.fields, may_all_fail=True
         )
-        return EvaluatedBatch(solutions, checked, all_failures(answer, checked.valid))
-
-    def _warn_of_failed_batches(self, told: list[EvaluatedBatch], iteration: int) -> None:
-        """Name the seeds of which a whole batch failed, each once."""
-        for seed, one in zip(self.seeds, told, strict=True):
-            if len(one.failures) == self.batch and seed not in self._warned:
-                self._warned.add(seed)
-                warn_of_failed_batch(self.batch, seed, iteration, stacklevel=4)
+        failures = all_failures(answer, checked.valid)
+        return EvaluatedBatch(solutions, checked, Outcome(search.seed, self.batch, failures))
 
     def write_failures(self, folder: RunFolder) -> None:
         """Write the evaluations that failed, if there are new ones."""
-        if self._log.is_changed:
-            folder.write_failures(self._log.table())
-            self._log.is_changed = False
+        self._log.write(folder)
 
     def read_failures(self, folder: RunFolder) -> None:
         """Go on with the failures of the iterations that are finished; later ones come again."""
-        try:
-            self._log.restore(folder.read_failures(), self.iteration)
-        except DamagedFileError as error:
-            warnings.warn(f"{error} The run goes on with a new one.", stacklevel=2)
+        self._log.read(folder, self.batch, dict.fromkeys(self.seeds, self.iteration * self.batch))
 
     def metrics(self) -> list[dict[str, Any]]:
         """The metrics of each seed after the last iteration."""

@@ -15,7 +15,7 @@ from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.archives.fields import field_rows
 from gloam.draws import root_key
-from gloam.drivers.evaluation import flat_rows, float32
+from gloam.drivers.evaluation import flat_rows, float32, valid_rows
 from gloam.drivers.low_objectives import warn_of_low_objectives
 from gloam.drivers.metrics import metric_columns, metric_rows, snapshot_arrays
 from gloam.drivers.search_programs import search_programs
@@ -148,9 +148,7 @@ class Search:
                 f"{cells.dtype} {cells.min()} to {cells.max()}",
             )
             cells = cells.astype(np.int32)
-        valid = self._archive.accepts(points)
-        if values is not None:
-            valid &= np.abs(values) <= checks.LARGEST
+        valid = valid_rows(self._archive, values, points)
         if not may_all_fail:
             checks.some_valid(int(valid.sum()), batch)
         if cells is None:

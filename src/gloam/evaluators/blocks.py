@@ -39,6 +39,12 @@ class PerSolution:
         return self.function(solution)
 
 
+def declared(function: Callable, per_solution: bool) -> Callable:
+    """The function, as `PerSolution` where ``per_solution`` is true."""
+    is_declared = isinstance(function, PerSolution)
+    return PerSolution(function) if per_solution and not is_declared else function
+
+
 @dataclasses.dataclass(frozen=True)
 class Failure:
     """Why one solution of a batch has no result."""

@@ -16,6 +16,15 @@ from gloam.evaluators.evaluator import EvaluatorError
 from gloam.evaluators.row_queue import Pace, RowQueue
 
 
+def executor_error(executor: futures.Executor, error: Exception) -> EvaluatorError:
+    """What to raise when an executor itself, and not the user's function, raised ``error``."""
+    return EvaluatorError(
+        f"executor: expected {type(executor).__name__} to run the evaluation, got "
+        f"{type(error).__name__}: {error}. If a worker crashed, gloam.Processes replaces "
+        "workers; if the function cannot be sent, define it in a module."
+    )
+
+
 class Executors:
     """Evaluates by an executor, which stays open: whoever made it shuts it down.
 
@@ -74,11 +83,7 @@ class Executors:
                     for block in one.result():
                         queue.put(rows, block)
         except Exception as error:  # the function's own are in the blocks
-            raise EvaluatorError(
-                f"executor: expected {type(self._executor).__name__} to run the evaluation, got "
-                f"{type(error).__name__}: {error}. If a worker crashed, gloam.Processes replaces "
-                "workers; if the function cannot be sent, define it in a module."
-            ) from error
+            raise executor_error(self._executor, error) from error
         finally:
             for one in under_way:
                 one.cancel()
