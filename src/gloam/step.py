@@ -78,7 +78,7 @@ def _elites_to_ask(
     keys = [key] if len(draws) == 1 else jax.random.split(key, len(draws))
     found = [jnp.zeros((0, *state.x0.shape), state.x0.dtype)]
     for draw, own in zip(draws, keys, strict=True):
-        cells, is_elite = random_elite_cells(state.store, draw.count * draw.best_of, key=own)
+        cells, is_elite = random_elite_cells(state.store, draw.number * draw.best_of, key=own)
         if draw.best_of > 1:
             worth = _improvements(algorithm, state, cells).reshape(-1, draw.best_of)
             best = jnp.argmax(worth, axis=1, keepdims=True)

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gloam
-from gloam.discounts import CNN, MLP, DiscountModel, Units
-from gloam.discounts.units import estimated_units, first_units, in_new_units, renewed
+from gloam.discounts import MLP, DiscountModel, Units
+from gloam.discounts.units import estimated_units, first_units, grown
 from gloam.records import Batch
-from tests.helpers import assert_same_bits
 
 NUMBERS = st.floats(-100, 100, width=32)
 
@@ -30,10 +29,10 @@ def numbers(found):
 
 
 def test_known_answers():
-    # Mean 3, standard deviation 1, highest 4.
-    assert numbers(estimated_units(elites(2, 4))) == (-9.0, 13.0, True)
+    # Mean 3, mean deviation 1, highest 4.
+    assert numbers(estimated_units(elites(2, 4))) == (-17.0, 21.0, True)
     assert numbers(estimated_units(elites(2, 4), f_min=0.0)) == (0.0, 4.0, True)
-    assert numbers(estimated_units(elites(2, 4), f_max=11.0)) == (-9.0, 20.0, True)
+    assert numbers(estimated_units(elites(2, 4), f_max=11.0)) == (-17.0, 28.0, True)
 
 
 @pytest.mark.parametrize(("objective", "low"), [(5, 0), (-5, -10), (0, -1)])
@@ -46,38 +45,27 @@ def test_without_elites_nothing_is_known():
     assert numbers(estimated_units(elites())) == (-1.0, 1.0, False)
 
 
-def test_units_stay_while_they_fit():
+def test_the_range_grows_in_steps():
     old = units(0, 10)
-    for near in (units(1, 14), units(-2, 7)):
-        assert numbers(renewed(old, near)) == (0, 10, True)
-    for far in (units(0, 16), units(0, 6), units(3, 10)):
-        assert numbers(renewed(old, far)) == numbers(far)
-    assert numbers(renewed(first_units(), units(2, 1))) == (2, 1, True)
-    # Elites that have become equal say nothing of the scale.
-    assert numbers(renewed(old, units(4, 5, known=False))) == (0, 10, True)
+    # Smaller ranges, equal elites, and steps that are too small.
+    for found in (units(2, 5), units(4, 5, known=False), units(-1, 11), units(1, 10.5)):
+        assert numbers(grown(old, found)) == (0, 10, True)
+    assert numbers(grown(old, units(-4, 5))) == (-4, 14, True)
+    assert numbers(grown(old, units(5, 10))) == (0, 15, True)
+    assert numbers(grown(first_units(), units(2, 1))) == (-2, 5, True)  # five times as long
+    # Two guesses: the newer one.
+    assert numbers(grown(first_units(), units(2, 3, known=False))) == (2, 3, False)
 
 
-@given(NUMBERS, st.floats(0.01, 100, width=32), NUMBERS, st.floats(0.01, 100, width=32))
-def test_a_network_says_the_same_in_other_units(low, scale, new_low, new_scale):
-    rows = jax.random.normal(jax.random.key(1), (5, 4, 4))
-    for network in (MLP(16, (8,), key=jax.random.key(0)), CNN((4, 4), key=jax.random.key(0))):
-        old, new = units(low, scale), units(new_low, new_scale)
-        changed = in_new_units(network, old, new)
-        before, after = (
-            np.asarray(u.raw(jax.vmap(n)(rows))) for u, n in ((old, network), (new, changed))
-        )
-        largest = max(abs(low), abs(new_low), scale, new_scale)
-        np.testing.assert_allclose(after, before, atol=1e-5 * largest)
-
-
-def test_a_guess_is_not_kept():
-    network = MLP(2, (8,), key=jax.random.key(0))
-    assert_same_bits(in_new_units(network, first_units(), units(7, 9)), network)
-
-
-def test_networks_of_others_keep_their_weights():
-    network = eqx.nn.Linear(2, 1, key=jax.random.key(0))
-    assert in_new_units(network, units(0, 1), units(7, 9)) is network
+@given(st.lists(st.tuples(NUMBERS, st.floats(0.0625, 100, width=32)), min_size=1, max_size=8))
+def test_no_range_leaves_the_one_before(ranges):
+    now = first_units()
+    for low, scale in ranges:
+        before, now = now, grown(now, units(low, scale))
+        if before.is_known:
+            slack = 1e-4 * float(now.scale)
+            assert now.low <= before.low + slack
+            assert now.low + now.scale >= before.low + before.scale - slack
 
 
 def test_improvements_and_discounts_are_in_their_units():
@@ -103,25 +91,26 @@ class Scaled(eqx.Module):
 
     def __call__(self, x):
         x = x / self.solution
-        objectives = 1 - jnp.mean(jnp.square(x), axis=1)
+        objectives = 1 - jnp.mean(jnp.square(x), axis=1) / 20
         measures = jnp.tanh(x[:, :10].mean(axis=1)), jnp.tanh(x[:, 10:].mean(axis=1))
         return self.factor * objectives + self.offset, self.measure * jnp.stack(measures, axis=1)
 
 
-def scores(factor=1.0, offset=0.0, measure=1.0, solution=1.0, iterations=80):
+def scores(factor=1.0, offset=0.0, measure=1.0, solution=1.0, **settings):
     """Coverage and QD score of three seeds, the latter in units of the plain objective."""
     archive = gloam.GridArchive((20, 20), -measure, measure)
     algorithm = gloam.DMS(
         archive,
         np.zeros(20),
         0.3 * solution,
-        num_emitters=4,
+        num_emitters=6,
         batch_size=12,
         num_init_points=50,
         network=MLP(2, (32,)),
+        **settings,
     )
     domain = Scaled(*(jnp.float32(one) for one in (factor, offset, measure, solution)))
-    result = gloam.run(domain, algorithm, iterations, seeds=3, progress=False)
+    result = gloam.run(domain, algorithm, 80, seeds=3, progress=False)
     found = [seed.store.objectives for seed in result.elites_by_seed.values()]
     normalised = [np.sum((one[np.isfinite(one)] - offset) / factor) for one in found]
     return [np.isfinite(one).mean() for one in found], normalised, result
@@ -136,10 +125,13 @@ def test_powers_of_two_change_no_bit():
         np.testing.assert_array_equal(1024 * one.store.objectives, other.store.objectives)
 
 
-UNITS = [
+# Means of three seeds, over six times three others, have a standard deviation of 0.032 (coverage),
+# 4.4% (score) and 0.008 (coverage by emitters alone). The bounds are three of a difference.
+COVERAGE_BOUND, SCORE_BOUND, ALONE_BOUND = 0.135, 0.185, 0.035
+OBJECTIVES = [
     {"factor": a, "offset": b} for a in (0.01, 1.0, 1000.0) for b in (-1000.0, -1.0, 0.0, 10.0)
 ]
-UNITS += [{"measure": 1000.0}, {"solution": 0.001}, {"solution": 50.0}]
+UNITS = [*OBJECTIVES, {"measure": 1000.0}, {"solution": 0.001}, {"solution": 50.0}]
 
 
 @pytest.mark.parametrize("changed", UNITS, ids=str)
@@ -148,3 +140,18 @@ def test_a_search_does_not_depend_on_units(changed):
     other_coverage, other_score, _ = scores(**changed)
     assert abs(np.mean(other_coverage) - np.mean(coverage)) < COVERAGE_BOUND
     assert abs(np.mean(other_score) / np.mean(score) - 1) < SCORE_BOUND
+
+
+# Without line moves, which cover this problem whatever the model says. Objectives of -1000 + 0.01 f
+# are left out: float32 has 160 of them, and CMA-ES ranks what is left.
+@pytest.mark.parametrize("changed", OBJECTIVES[1:], ids=str)
+def test_emitters_alone_do_not_depend_on_units(changed):
+    found, others = scores(num_line_moves=0)[0], scores(num_line_moves=0, **changed)[0]
+    assert abs(np.mean(others) - np.mean(found)) < ALONE_BOUND
+
+
+def test_given_units_do_not_follow_the_objective():
+    """What the others do not do: the paper's units are those of one objective."""
+    paper = {"num_line_moves": 0, "f_min": 0.0, "f_max": 1.0}
+    found, scaled = scores(**paper)[0], scores(factor=1000.0, **paper)[0]
+    assert abs(np.mean(scaled) - np.mean(found)) > ALONE_BOUND

@@ -18,7 +18,8 @@ from gloam.domains import LinearProjection
 from gloam.drivers.fused_driver import FusedDriver
 domain = LinearProjection(measure_dim=2, solution_dim=6)
 archive = gloam.GridArchive(shape=(10, 10), lower=-15, upper=15)
-algorithm = gloam.DMS.paper(archive, domain.x0, 0.5, num_emitters=2, batch_size=4, num_init_points=20)
+few = dict(num_emitters=2, batch_size=4, num_init_points=20)
+algorithm = gloam.DMS.paper(archive, domain.x0, 0.5, **few)
 driver = FusedDriver(domain, algorithm, list(range(int(sys.argv[1]))))
 driver.start()
 driver.advance(3)

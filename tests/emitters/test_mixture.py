@@ -26,7 +26,7 @@ def test_a_batch_is_the_batches_of_the_parts():
     expected = np.concatenate([part.solutions for part in alone])
     np.testing.assert_array_equal(proposal.solutions, expected)
     assert len(proposal.solutions) == MIXTURE.num_solutions == 17
-    assert [draw.count for draw in MIXTURE.elites_to_ask] == [10]
+    assert [draw.number for draw in MIXTURE.elites_to_ask] == [10]
     assert MIXTURE.num_elites_to_adapt == 2
 
 

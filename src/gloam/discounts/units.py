@@ -21,6 +21,8 @@ from jaxtyping import Array, Bool, Float
 _DEVIATIONS = 20.0
 # The range grows in steps of at least this factor, so that the floor of the model moves seldom.
 _STEP = 1.2
+# The first elites are all near the start, and their range is far too small.
+_FIRST = 5.0
 # Objectives that differ by less than their rounding are equal.
 _ROUNDING = 2.0 * float(np.finfo(np.float32).eps)
 
@@ -79,15 +81,17 @@ def estimated_units(
 def grown(old: Units, found: Units) -> Units:
     """The units to go on with: the old ones, unless the range has grown.
 
-    A range that shrank, as when all elites come close to the best, is kept: regions where only worse
-    solutions are possible would fall below the floor.
+    A range that shrank, as when all elites come close to the best, is kept: regions where only
+    worse solutions are possible would fall below the floor.
     """
+    high = found.low + found.scale
     low = jnp.minimum(old.low, found.low)
-    scale = jnp.maximum(old.low + old.scale, found.low + found.scale) - low
+    scale = jnp.maximum(old.low + old.scale, high) - low
     keep = old.is_known & (~found.is_known | (scale < _STEP * old.scale))
-    is_first = ~old.is_known  # what was there was a guess
+    # What was there before the first estimate was a guess.
+    first = jnp.where(found.is_known, _FIRST, 1.0) * found.scale
     return Units(
-        jnp.where(keep, old.low, jnp.where(is_first, found.low, low)),
-        jnp.where(keep, old.scale, jnp.where(is_first, found.scale, scale)),
+        jnp.where(keep, old.low, jnp.where(old.is_known, low, high - first)),
+        jnp.where(keep, old.scale, jnp.where(old.is_known, scale, first)),
         old.is_known | found.is_known,
     )

@@ -240,10 +240,12 @@ class CmaEmitters(Emitter):
         """Every CMA-ES instance is a part."""
         return self.num_emitters
 
-    def in_parts(self, num_parts: int) -> "CmaEmitters | None":
+    def divides_into(self, num_parts: int) -> bool:
+        """Into its instances."""
+        return num_parts == self.num_emitters
+
+    def part(self, num_parts: int | None = None) -> "CmaEmitters":
         """The emitter with one CMA-ES instance."""
-        if num_parts != self.num_emitters:
-            return None
         return CmaEmitters(
             self.x0,
             self.sigma0,

@@ -12,7 +12,7 @@ from gloam.records import Feedback, Proposal
 class ElitesWanted(NamedTuple):
     """A draw of elites."""
 
-    count: int
+    number: int
     best_of: int = 1
     """Each is the one with the largest improvement over the discount of so many random elites."""
 
@@ -79,15 +79,16 @@ class Emitter(eqx.Module):
         """Parts of equal size that ask and adapt independently of one another."""
         return 1
 
-    def in_parts(self, num_parts: int) -> "Emitter | None":
-        """An emitter like one of ``num_parts`` equal parts; ``None`` where there are no such."""
-        return self if num_parts == 1 else None
+    def divides_into(self, num_parts: int) -> bool:
+        """Whether it has so many equal parts."""
+        return num_parts == 1
 
-    def part(self) -> "Emitter":
-        """An emitter like one part. Arrays in the memory of its proposals have a leading axis."""
-        part = self.in_parts(self.num_parts)
-        assert part is not None
-        return part
+    def part(self, num_parts: int | None = None) -> "Emitter":
+        """An emitter like one of ``num_parts`` parts, by default of `num_parts`.
+
+        Arrays in the memory of its proposals have a leading axis.
+        """
+        return self
 
     def part_state(self, state: Any, index: Int[Array, ""]) -> Any:
         """The state of one part, as the emitter `part` has it."""

@@ -86,7 +86,7 @@ class Mixture(Emitter):
         self, state: MixtureState, elites: Float[Array, "n sol"], *, key: PRNGKeyArray
     ) -> Proposal:
         """The proposals of all parts, one after another."""
-        shares = self._split(elites, lambda part: sum(draw.count for draw in part.elites_to_ask))
+        shares = self._split(elites, lambda part: sum(draw.number for draw in part.elites_to_ask))
         keys = jax.random.split(key, len(self.parts))
         proposals = [
             part.ask(own, share, key=key)
@@ -104,21 +104,15 @@ class Mixture(Emitter):
     ) -> MixtureState:
         """Every part adapts to its own solutions."""
         shares = self._split(elites, lambda part: part.num_elites_to_adapt)
-        solutions = self._split(proposal.solutions, lambda part: part.num_solutions)
-        rows = (feedback.improvements, feedback.improved, feedback.filled)
-        told = zip(
-            *(
-                self._split(array, lambda part: part.num_solutions)
-                for array in (*rows, feedback.valid)
-            ),
-            strict=True,
-        )
-        learned, improved, filled = [], [], []
-        for part, own, share, rows, memory, elite in zip(
-            self.parts, state.parts, solutions, told, proposal.memory, shares, strict=True
-        ):
-            answer = Feedback(*rows, feedback.iteration)
-            learned.append(part.adapt(own, Proposal(share, memory), answer, elite))
+        learned, improved, filled, start = [], [], [], 0
+        for place, (part, own) in enumerate(zip(self.parts, state.parts, strict=True)):
+            rows = slice(start, start + part.num_solutions)
+            start = rows.stop
+            answer = jax.tree.map(
+                lambda leaf, rows=rows: leaf[rows] if leaf.ndim else leaf, feedback
+            )
+            asked = Proposal(proposal.solutions[rows], proposal.memory[place])
+            learned.append(part.adapt(own, asked, answer, shares[place]))
             improved.append(jnp.sum(answer.improved, dtype=jnp.int32))
             filled.append(jnp.sum(answer.filled, dtype=jnp.int32))
         return MixtureState(
@@ -143,17 +137,17 @@ class Mixture(Emitter):
     @property
     def num_parts(self) -> int:
         """The largest number of equal parts that all emitters can be divided into."""
-        for number in sorted({part.num_parts for part in self.parts}, reverse=True):
-            if all(part.in_parts(number) is not None for part in self.parts):
-                return number
-        return 1
+        numbers = {part.num_parts for part in self.parts}
+        return max((number for number in numbers if self.divides_into(number)), default=1)
 
-    def in_parts(self, num_parts: int) -> "Mixture | None":
+    def divides_into(self, num_parts: int) -> bool:
+        """Where all emitters do."""
+        return all(part.divides_into(num_parts) for part in self.parts)
+
+    def part(self, num_parts: int | None = None) -> "Mixture":
         """A part of every emitter."""
-        if num_parts == 1:
-            return self
-        pieces = [piece for part in self.parts if (piece := part.in_parts(num_parts)) is not None]
-        return Mixture(pieces) if len(pieces) == len(self.parts) else None
+        number = num_parts or self.num_parts
+        return self if number == 1 else Mixture([part.part(number) for part in self.parts])
 
     def part_state(self, state: MixtureState, index: Int[Array, ""]) -> MixtureState:
         """The states of a part of every emitter, and what all parts brought."""

@@ -117,15 +117,17 @@ class Variation(Emitter):
         """Batches of a few solutions: the smaller they are, the newer the elites that they vary."""
         return self.batch_size // _part_size(self.batch_size)
 
-    def in_parts(self, num_parts: int) -> "Variation | None":
+    def divides_into(self, num_parts: int) -> bool:
+        """Into batches of equal size."""
+        return self.batch_size % num_parts == 0
+
+    def part(self, num_parts: int | None = None) -> "Variation":
         """The emitter with a smaller batch."""
-        if self.batch_size % num_parts:
-            return None
         return Variation(
             self.x0,
             self.sigma,
             line_sigma=self.line_sigma,
-            batch_size=self.batch_size // num_parts,
+            batch_size=self.batch_size // (num_parts or self.num_parts),
             best_of=self.best_of,
             lower=None if self.lower is None else np.asarray(self.lower),
             upper=None if self.upper is None else np.asarray(self.upper),
