@@ -33,7 +33,7 @@ def algorithm_of(domain: LinearProjection, emitters: int, batch_size: int) -> gl
         shape = (2000, domain.measure_dim)
         centroids = np.random.default_rng(0).uniform(-edge, edge, shape)
         archive = gloam.CVTArchive(centroids, -edge, edge)
-    return gloam.DMS(archive, domain.x0, 0.5, num_emitters=emitters, batch_size=batch_size)
+    return gloam.DMS.paper(archive, domain.x0, 0.5, num_emitters=emitters, batch_size=batch_size)
 
 
 def synchronous(evaluate, algorithm: gloam.DMS, seed: int, iterations: int) -> list[float]:

@@ -28,7 +28,7 @@ def large_algorithm(cells: int, measures: int) -> gloam.DMS:
     """DMS on an archive of random centroids, solutions of 100 numbers."""
     random = np.random.default_rng(0)
     centroids = random.standard_normal((cells, measures), dtype=np.float32)
-    return gloam.DMS(gloam.CVTArchive(centroids, index="exact"), np.zeros(100), 0.5)
+    return gloam.DMS.paper(gloam.CVTArchive(centroids, index="exact"), np.zeros(100), 0.5)
 
 
 def linear(algorithm: gloam.DMS):

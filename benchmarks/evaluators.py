@@ -63,7 +63,7 @@ def unlucky(solution):
 def algorithm(num_emitters=4, batch_size=25):
     archive = gloam.GridArchive((30, 30), -10, 10, f_min=-1000)
     start = np.zeros(DIMENSION)
-    return gloam.DMS(archive, start, 0.5, num_emitters=num_emitters, batch_size=batch_size)
+    return gloam.DMS.paper(archive, start, 0.5, num_emitters=num_emitters, batch_size=batch_size)
 
 
 def local_cluster(workers):

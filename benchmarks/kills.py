@@ -44,11 +44,11 @@ def main(driver, out, iterations, every):
     options = dict(run_dir=out, resume=True, progress=False, checkpoint_every=every, log_every=7)
     if driver == "optimize":
         options |= dict(evaluator=gloam.Processes(2), per_solution=True)
-        algorithm = gloam.DMS(gloam.GridArchive((12, 12), -1, 1), np.zeros(4), 0.3, **few)
+        algorithm = gloam.DMS.paper(gloam.GridArchive((12, 12), -1, 1), np.zeros(4), 0.3, **few)
         gloam.optimize(simulate, algorithm, iterations, **options)
         return
     domain, archive = gloam.domains.Arm(num_joints=4), gloam.GridArchive((12, 12), -4, 4)
-    algorithm = gloam.DMS(archive, domain.x0, 0.3, **few)
+    algorithm = gloam.DMS.paper(archive, domain.x0, 0.3, **few)
     if driver == "map-elites":
         algorithm = gloam.MAPElites(archive, domain.x0, 0.3, batch_size=12)
     gloam.run(domain, algorithm, iterations, seeds=2, **options)

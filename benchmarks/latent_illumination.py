@@ -65,7 +65,7 @@ def layers(generator: StyleGAN3) -> None:
 
 def iteration(domain: LatentIllumination, iterations: int) -> float:
     """Milliseconds of an iteration of the whole search."""
-    algorithm = gloam.DMS(
+    algorithm = gloam.DMS.paper(
         domain.archive(), domain.x0, sigma0=0.02, num_emitters=1, batch_size=BATCH_SIZE, alpha=1.0
     )
     result = gloam.run(

@@ -27,7 +27,7 @@ def peak() -> float:
 def growth(iterations: int) -> None:
     """Resident memory along a long run of both drivers on 2D LP Sphere."""
     domain = LinearProjection(2)
-    algorithm = gloam.DMS(domain.archive(), domain.x0, 0.5)
+    algorithm = gloam.DMS.paper(domain.archive(), domain.x0, 0.5)
     fused = FusedDriver(domain, algorithm, [0])
     fused.start()
     search = gloam.Search(algorithm)
@@ -50,7 +50,7 @@ def large(cells: int, measures: int, solution: int, iterations: int) -> None:
     centroids = random.standard_normal((cells, measures), dtype=np.float32)
     archive = gloam.CVTArchive(centroids, index="exact")  # million.py is about FAISS
     del centroids
-    algorithm = gloam.DMS(archive, np.zeros(solution), 0.5)
+    algorithm = gloam.DMS.paper(archive, np.zeros(solution), 0.5)
     print(
         f"{cells:,} cells x {measures} measures, solutions of {solution:,} numbers, "
         f"{type(algorithm.emitter.strategy).__name__}: built in "

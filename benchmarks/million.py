@@ -85,7 +85,7 @@ def assignment(archive: gloam.CVTArchive, batches: dict[str, np.ndarray], repeat
 
 def search(archive: gloam.CVTArchive, iterations: int, random: np.random.Generator) -> None:
     """DMS by ask-tell: solutions of 100 numbers, mapped linearly to measures."""
-    algorithm = gloam.DMS(archive, np.zeros(100), 0.5)
+    algorithm = gloam.DMS.paper(archive, np.zeros(100), 0.5)
     weights = random.standard_normal((100, archive.measure_dim), dtype=np.float32)
     run = gloam.Search(algorithm)
     times = []

@@ -34,7 +34,7 @@ def driver(measures: int, cells: int, solution: int, emitters: int, seeds: int) 
     centroids = np.random.default_rng(0).uniform(-edge, edge, (cells, measures))
     archive = gloam.CVTArchive(centroids.astype(np.float32), -edge, edge)
     domain = LinearProjection(measures, solution_dim=size)
-    algorithm = gloam.DMS(archive, np.zeros(size), 0.5, num_emitters=emitters)
+    algorithm = gloam.DMS.paper(archive, np.zeros(size), 0.5, num_emitters=emitters)
     made = FusedDriver(domain, algorithm, list(range(seeds)))
     made.start()
     return made

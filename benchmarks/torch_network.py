@@ -41,7 +41,7 @@ def main() -> None:
         "MLP": None,
     }
     searches = {
-        name: gloam.Search(gloam.DMS(archive, np.full(50, 0.3), 0.2, network=network), seed=1)
+        name: gloam.Search(gloam.DMS.paper(archive, np.full(50, 0.3), 0.2, network=network), seed=1)
         for name, network in networks.items()
     }
     times = {name: [] for name in searches}

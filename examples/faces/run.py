@@ -115,7 +115,7 @@ def fill(
     free_norm = domain.free_norm * given.free_norm / _PAPER_FREE_NORM
     domain = eqx.tree_at(lambda domain: domain.free_norm, domain, free_norm)
     restart = gloam.emitters.RestartEvery(given.restart)
-    algorithm = gloam.DMS(
+    algorithm = gloam.DMS.paper(
         domain.archive(),
         domain.x0,
         sigma0=given.sigma0,

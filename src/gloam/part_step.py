@@ -66,12 +66,14 @@ def add_rows(
     batch = step.evaluated(algorithm, solutions, evaluation, cells)
     valid = batch.valid & is_row
     batch = eqx.tree_at(lambda b: b.valid, batch, valid)
+    was_empty = state.store.objectives[batch.cells] == -jnp.inf
     state, added = step.put(algorithm, state, batch)
     is_earlier = jnp.tril(batch.cells[:, None] == batch.cells, -1) & valid
     best_earlier = jnp.max(jnp.where(is_earlier, batch.objectives, -jnp.inf), axis=1)
     improved = added.improved & (batch.objectives > best_earlier)
+    filled = valid & was_empty & ~jnp.any(is_earlier, axis=1)
     failed = state.failed + jnp.sum(is_row & ~valid, dtype=jnp.int32)
-    return dataclasses.replace(state, failed=failed), batch, improved, added.filled
+    return dataclasses.replace(state, failed=failed), batch, improved, filled
 
 
 def adapt_part(

@@ -89,7 +89,10 @@ def test_demo_of_the_sphere_leaves_pictures(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["run", "dms", "lp", "--measures", "7"], "solution_dim: expected a multiple of the 7"),
-        (["run", "dms", "arm", "--restart", "often"], "restart: expected basic, no-improvement"),
+        (
+            ["run", "dms", "arm", "--restart", "often"],
+            "restart: expected idle, basic, no-improvement",
+        ),
         (["run", "cma-mae", "arm", "--alpha", "2"], "alpha: expected a finite number >= 0"),
         (["run", "dms", "lp", "--centroids", "no.npy"], "centroids: expected an existing file"),
         (["resume", "nowhere"], "run folder: expected a run of gloam"),

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gloam
-from gloam.discounts import MLP, DiscountModel, Units
-from gloam.discounts.units import estimated_units, first_units, grown
+from gloam.discounts import MLP, DiscountModel
+from gloam.discounts.units import Units, estimated_units, first_units, grown
 from gloam.records import Batch
 
 NUMBERS = st.floats(-100, 100, width=32)

@@ -17,13 +17,15 @@ IMAGES = np.random.default_rng(0).random((12, 8, 8), dtype=np.float32)
 def test_every_algorithm_evaluates_180_solutions_an_iteration(name):
     domain = LatentDigits(IMAGES, small_decoder())
     algorithm = preset_algorithm(name, domain)
-    assert type(algorithm) is ALGORITHMS[name]
+    built = ALGORITHMS[name](domain.archive(), domain.x0, **LATENT_DIGITS[name])
+    assert objects.encode(algorithm, {}) == objects.encode(built, {})
     assert algorithm.emitter.num_solutions == 180
-    assert preset_algorithm(name, domain, batch_size=7).emitter.batch_size == 7
+    changed = preset_algorithm(name, domain, lower=-9.0, upper=9.0)
+    assert objects.encode(changed, {}) != objects.encode(built, {})
 
 
 def test_algorithms_without_settings_are_refused():
-    with refused("algorithm: expected one of dms, cma-mae, map-elites-line, map-elites for latent"):
+    with refused("algorithm: expected one of dms-default, dms, cma-mae, map-elites-line"):
         preset_algorithm("dds", LatentDigits(IMAGES, small_decoder()))
 
 

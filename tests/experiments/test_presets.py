@@ -126,7 +126,8 @@ def test_published_figures_are_complete():
     assert len(domains) == 12
     on_images = ("ta-", "lsi")
     for domain in domains:
-        algorithms = [n for n in ALGORITHMS if n != "dds" or not domain.startswith(on_images)]
+        published = [n for n in ALGORITHMS if n != "dms-default"]  # not the paper's
+        algorithms = [n for n in published if n != "dds" or not domain.startswith(on_images)]
         assert all((domain, name) in PUBLISHED for name in algorithms)
     assert PUBLISHED["2d-lp-sphere", "dms"].qd_score == 6978.20
     assert PUBLISHED["lsi", "map-elites-line"].qd_score == -51827.44

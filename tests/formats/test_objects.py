@@ -44,6 +44,7 @@ STACK = Stack(
 CMA = {"num_emitters": 2, "batch_size": 4}
 EXAMPLES = [
     GRID,
+    gloam.DMS(GRID, np.zeros(3), 0.5, **CMA),
     gloam.Algorithm(
         emitters.Variation(np.zeros(3), 0.1, batch_size=4), GRID, discounts.NoDiscount()
     ),

@@ -13,4 +13,3 @@ from gloam.discounts.networks.mlp import MLP as MLP
 from gloam.discounts.networks.torch_network import TorchNetwork as TorchNetwork
 from gloam.discounts.no_discount import NoDiscount as NoDiscount
 from gloam.discounts.thresholds import Thresholds as Thresholds
-from gloam.discounts.units import Units as Units

@@ -39,7 +39,7 @@ class DiscountModel(Discount):
 
     With ``f_min`` and ``f_max`` given, ``fhat(m) = f_min + network(m)``: the network learns what
     lies above ``f_min``. Without one of them the model learns in units of the elites' objectives
-    (`gloam.discounts.Units`): ``fhat(m) = low + scale * network(m)``.
+    (`gloam.discounts.units`): ``fhat(m) = low + scale * network(m)``.
 
     Args:
         lower, upper: Bounds of the measures; the network sees them scaled to [-1, 1].

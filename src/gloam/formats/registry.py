@@ -33,25 +33,27 @@ class Entry:
         names: Names of the values that a file keeps of an object.
         build: Builds the object from these values.
         value_of: Where a value is not the field of its name, how it is found.
-        optional: Names that a file may lack.
+        later: Names that came after the oldest format, with the values that stand for what was done
+            before. A file does not mention these values.
     """
 
     cls: type
     names: tuple[str, ...]
     build: Callable[..., Any]
     value_of: Mapping[str, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)
-    optional: frozenset[str] = frozenset()
+    later: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def arguments(self, value: Any) -> dict[str, Any]:
         """The values that a file keeps of an object."""
-        return {
+        found = {
             name: self.value_of[name](value) if name in self.value_of else getattr(value, name)
             for name in self.names
         }
+        later = self.later
+        return {n: one for n, one in found.items() if n not in later or one != later[n]}
 
 
-# Arguments that came after the oldest format; their defaults are what was done before.
-_LATER: Mapping[type, tuple[str, ...]] = {emitters.Variation: ("best_of",)}
+_LATER: Mapping[type, Mapping[str, Any]] = {emitters.Variation: {"best_of": 1}}
 
 
 def _constructed(
@@ -61,8 +63,7 @@ def _constructed(
     known = {field.name for field in dataclasses.fields(cls)} | set(value_of)
     parameters = inspect.signature(cls).parameters
     names = [name for name in parameters if name in known - set(without)]
-    optional = frozenset(name for name in names if name in _LATER.get(cls, ()))
-    return Entry(cls, tuple(names), cls, value_of, optional)
+    return Entry(cls, tuple(names), cls, value_of, _LATER.get(cls, {}))
 
 
 def _assembled(cls: type) -> Entry:
@@ -174,8 +175,8 @@ def build(name: str, arguments: dict[str, Any]) -> Any:
     if name not in REGISTRY:
         raise ValueError(f"it names {name!r}, which gloam does not build from files")
     entry = REGISTRY[name]
-    # Files of earlier versions lack arguments that came later, and mean their defaults.
-    if set(arguments) | entry.optional != set(entry.names) | entry.optional:
+    arguments = {**entry.later, **arguments}
+    if set(arguments) != set(entry.names):
         raise ValueError(f"{name} has the parts {sorted(arguments)}, not {sorted(entry.names)}")
     if isinstance(arguments.get("centroids"), str):
         raise ValueError(f"{name} names a file, and files do not name other files")

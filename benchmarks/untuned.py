@@ -1,0 +1,172 @@
+"""The default search beside others on three problems that no setting was chosen on.
+
+    python benchmarks/untuned.py --iterations 1000 --seeds 10
+
+* **pendulum**: a pendulum that has to be swung up by a network of 66 weights; measures are where
+  it is and how fast it turns at the end, and how much torque was used. The objective is the mean
+  height.
+* **vectors**: 1,797 images of scikit-learn's digits as vectors of their first 12 principal
+  components, and a fixed random network that makes such vectors from 16 numbers.
+* **noisy**: 6D linear projection of a sphere of 60 numbers, with noise on every objective.
+
+All algorithms have 180 evaluations in each iteration, the same first step size, and their own
+defaults else. Prints a table of the QD score, mean and standard error over seeds.
+"""
+
+import argparse
+import time
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jaxtyping import Array, Float
+from sklearn.datasets import load_digits
+
+import gloam
+from gloam.archives import Archive
+
+HIDDEN, STEPS = 13, 100
+SIZES = {"num_emitters": 5, "batch_size": 36}
+
+
+class Pendulum(eqx.Module):
+    """Swing-up of a pendulum by a network of one hidden layer, 5 seconds in steps of 0.05."""
+
+    x0: np.ndarray = eqx.field(static=True)
+    sigma0: float = 0.5
+
+    def __init__(self):
+        self.x0 = np.zeros(5 * HIDDEN + 1)
+
+    def archive(self) -> Archive:
+        """Angle and speed at the end, and mean torque."""
+        return gloam.GridArchive((16, 16, 8), lower=[-1, -8, 0], upper=[1, 8, 2])
+
+    def __call__(self, weights: Float[Array, "batch sol"]):
+        """Objectives and measures of policies."""
+        return jax.vmap(self._episode)(weights)
+
+    def _episode(self, weights: Float[Array, " sol"]):
+        inner, outer, bias = (
+            weights[: 4 * HIDDEN].reshape(4, HIDDEN),
+            weights[4 * HIDDEN : 5 * HIDDEN],
+            weights[-1],
+        )
+
+        def step(state, _):
+            angle, speed = state
+            seen = jnp.stack([jnp.cos(angle), jnp.sin(angle), speed / 8, 1.0])
+            torque = 2 * jnp.tanh(jnp.tanh(seen @ inner) @ outer + bias)
+            speed = jnp.clip(speed + 0.05 * (15 * jnp.sin(angle) + 3 * torque), -8, 8)
+            angle = angle + 0.05 * speed
+            return (angle, speed), (jnp.cos(angle), jnp.abs(torque))
+
+        (angle, speed), (height, torque) = jax.lax.scan(step, (jnp.pi, 0.0), None, length=STEPS)
+        measures = jnp.stack([jnp.sin(angle), speed, jnp.mean(torque)])
+        return 1 + jnp.mean(height), measures
+
+
+class Vectors(eqx.Module):
+    """Vectors from a fixed random network; the cells are principal components of digits."""
+
+    items: np.ndarray = eqx.field(static=True)
+    inner: jax.Array
+    outer: jax.Array
+    x0: np.ndarray = eqx.field(static=True)
+    sigma0: float = 0.5
+
+    def __init__(self):
+        pixels = load_digits().data.astype(np.float32) / 16
+        centred = pixels - pixels.mean(axis=0)
+        _, _, axes = np.linalg.svd(centred, full_matrices=False)
+        self.items = centred @ axes[:12].T
+        keys = jax.random.split(jax.random.key(12), 2)
+        self.inner = jax.random.normal(keys[0], (16, 64)) / 4
+        self.outer = jax.random.normal(keys[1], (64, 12)) / 4
+        self.x0 = np.zeros(16)
+
+    def archive(self) -> Archive:
+        """A cell for each item."""
+        return gloam.CVTArchive(self.items, index="exact")
+
+    def __call__(self, solutions: Float[Array, "batch sol"]):
+        """The vectors; closeness to the nearest item is maximised."""
+        return jnp.sin(solutions @ self.inner) @ self.outer
+
+
+class Noisy(eqx.Module):
+    """A linear projection whose objectives have noise; it depends on the solution alone."""
+
+    domain: gloam.domains.LinearProjection
+    noise: float
+    x0: np.ndarray = eqx.field(static=True)
+    sigma0: float = 0.5
+
+    def __init__(self, noise: float = 0.05):
+        self.domain = gloam.domains.LinearProjection(6, solution_dim=60)
+        self.noise = noise
+        self.x0 = np.asarray(self.domain.x0)
+
+    def archive(self) -> Archive:
+        """2,000 cells around random points."""
+        edge = 5.12 * self.x0.size / 6  # of a measure, which is the sum of a sixth of the numbers
+        points = np.random.default_rng(0).uniform(-edge, edge, (2000, 6))
+        return gloam.CVTArchive(points, index="exact")
+
+    def __call__(self, solutions: Float[Array, "batch sol"]):
+        """Noisy objectives, and measures."""
+        objectives, measures = self.domain(solutions)[:2]
+        # Bits of a sum stand for a random seed, so that a solution has one value.
+        bits = jax.lax.bitcast_convert_type(jnp.sum(solutions * 1e3, axis=1), jnp.uint32)
+        noise = jax.vmap(lambda word: jax.random.normal(jax.random.key(word)))(bits)
+        return objectives + self.noise * noise, measures
+
+
+def algorithms(problem):
+    """The default and what it is compared with."""
+    archive, x0, sigma0 = problem.archive(), problem.x0, problem.sigma0
+    yield "DMS (default)", gloam.DMS(archive, x0, sigma0, num_emitters=3, batch_size=40)
+    yield "DMS (paper)", gloam.DMS.paper(archive, x0, sigma0, **SIZES)
+    yield "CMA-MAE", gloam.CMAMAE(archive, x0, sigma0, **SIZES)
+    yield "MAP-Elites (line)", gloam.MAPElitesLine(archive, x0, 0.2 * sigma0, batch_size=180)
+
+
+def main() -> None:
+    """Run all pairs and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("problems", nargs="*", default=["pendulum", "vectors", "noisy"])
+    parser.add_argument("--iterations", type=int, default=1000)
+    parser.add_argument("--seeds", type=int, default=10)
+    options = parser.parse_args()
+    rows = []
+    for name in options.problems:
+        problem = {"pendulum": Pendulum, "vectors": Vectors, "noisy": Noisy}[name]()
+        for label, algorithm in algorithms(problem):
+            began = time.perf_counter()
+            result = gloam.run(
+                problem,
+                algorithm,
+                options.iterations,
+                seeds=options.seeds,
+                log_every=options.iterations,
+                progress=False,
+            )
+            last = result.metrics[result.metrics["iteration"] == options.iterations]
+            rows.append(
+                {
+                    "problem": name,
+                    "algorithm": label,
+                    "QD score": last["qd_score"].mean(),
+                    "+-": last["qd_score"].sem(),
+                    "coverage": last["coverage"].mean(),
+                    "seconds": time.perf_counter() - began,
+                }
+            )
+            print(rows[-1], flush=True)
+    print(pd.DataFrame(rows).round(3).to_string(index=False))
+
+
+if __name__ == "__main__":
+    main()
