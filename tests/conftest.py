@@ -39,7 +39,7 @@ settings.register_profile(
     "gloam",
     deadline=None,
     derandomize=True,
-    max_examples=25,
+    max_examples=15,
     phases=[phase for phase in Phase if phase is not Phase.explain],
 )
 settings.load_profile("gloam")

@@ -26,6 +26,7 @@ def test_qd_score_after_400_iterations(name, bound):
     assert result.metrics["qd_score"].iloc[-1] > bound
 
 
+@pytest.mark.slow
 def test_a_shifted_objective_reaches_the_coverage_of_the_plain_one():
     domain = gloam.domains.LinearProjection(measure_dim=2, solution_dim=20)
 

@@ -83,7 +83,9 @@ def test_asking_and_telling_in_shape_is_the_search_with_flat_rows():
     assert len(shaped.elites) > 0
 
 
-@pytest.mark.parametrize("images", [IMAGES, COLOURS], ids=["grey", "colour"])
+@pytest.mark.parametrize(
+    "images", [pytest.param(IMAGES, marks=pytest.mark.slow), COLOURS], ids=["grey", "colour"]
+)
 def test_a_domain_may_return_images(images):
     shape = images.shape[1:]
     algorithm = dms(gloam.CVTArchive(images))

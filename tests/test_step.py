@@ -435,6 +435,7 @@ def test_the_same_seed_starts_the_same_and_another_one_differently(algorithm, st
         assert (mine != theirs).all()
 
 
+@pytest.mark.slow
 def test_tracing_leaks_nothing(algorithm, start):
     stacked = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), start)
     over_seeds = eqx.filter_jit(eqx.filter_vmap(step, in_axes=(None, None, 0)))

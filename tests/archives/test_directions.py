@@ -82,7 +82,7 @@ def test_cells_do_not_depend_on_the_length_of_measures():
 # One space
 
 
-@pytest.mark.parametrize("name", ["dms", "cma-mae", "dds"])
+@pytest.mark.parametrize("name", [pytest.param("dms", marks=pytest.mark.slow), "cma-mae", "dds"])
 def test_a_search_does_not_depend_on_the_length_of_measures(name):
     algorithm = algorithms()[name](archive_of())
     rows = jnp.asarray(pictures(BATCH, seed=1).reshape(BATCH, -1))

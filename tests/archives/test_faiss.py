@@ -247,6 +247,7 @@ def measure(solutions):
     return measures
 
 
+@pytest.mark.slow
 def test_a_loaded_search_goes_on_to_the_same_bits(tmp_path):
     whole = gloam.Search(algorithm("ivf"), 4)
     for _ in range(2):

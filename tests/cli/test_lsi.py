@@ -286,6 +286,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues_to_the_same_bits_and_a_gallery(
     real_files, tmp_path, capsys, monkeypatch
 ):

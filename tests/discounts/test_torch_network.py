@@ -236,6 +236,7 @@ def test_weights_are_kept_where_asked_or_where_layers_cannot_draw(torch):
 # Save and resume
 
 
+@pytest.mark.slow
 def test_a_saved_search_goes_on_to_the_same_bits(torch, tmp_path):
     module = perceptron(torch)
     whole = told(gloam.Search(dms(TorchNetwork(module)), seed=2), 4)

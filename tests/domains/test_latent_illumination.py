@@ -148,6 +148,7 @@ def algorithm(domain, name="dms"):
     return gloam.CMAMAE(domain.archive(), domain.x0, 0.3, alpha=0.01, **settings)
 
 
+@pytest.mark.slow
 def test_both_drivers_search_alike(domain):
     iterations = 4
     fused = gloam.run(domain, algorithm(domain), seeds=[5], iterations=iterations, progress=False)

@@ -85,7 +85,7 @@ def search_on_device(algorithm, seed):
     gloam.run(evaluate, algorithm, seeds=[seed, seed + 1], iterations=2, progress=False)
 
 
-@pytest.mark.parametrize("run", [search, search_on_device])
+@pytest.mark.parametrize("run", [pytest.param(search, marks=pytest.mark.slow), search_on_device])
 @pytest.mark.parametrize("build", BUILDERS)
 def test_a_second_search_compiles_nothing(build, run):
     run(build(0.3, np.zeros(5)), 1)
