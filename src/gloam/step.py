@@ -223,7 +223,8 @@ def metrics(algorithm: Algorithm, state: SearchState) -> SearchMetrics:
     )
     discounts = algorithm.discount.at_cells(state.discount, cells, archive.centers_of(cells))
     objectives, occupied = store.objectives[cells], store.occupied[cells]
-    health = discount_metrics(discounts, objectives, occupied, archive.f_min)
+    floor = algorithm.discount.floor(state.discount, archive.f_min)
+    health = discount_metrics(discounts, objectives, occupied, floor)
     return SearchMetrics(archive_metrics(store, archive.f_min), health, state.failed)
 
 

@@ -47,21 +47,31 @@ def test_without_elites_nothing_is_known():
 
 def test_the_range_grows_in_steps():
     old = units(0, 10)
-    # Smaller ranges, equal elites, and steps that are too small.
-    for found in (units(2, 5), units(4, 5, known=False), units(-1, 11), units(1, 10.5)):
+    # A smaller range, equal elites, and a step that is too small: from -0.5 to 10.
+    for found in (elites(5, 5.1), elites(40, 40), elites(9, 10)):
         assert numbers(grown(old, found)) == (0, 10, True)
-    assert numbers(grown(old, units(-4, 5))) == (-4, 14, True)
-    assert numbers(grown(old, units(5, 10))) == (0, 15, True)
-    assert numbers(grown(first_units(), units(2, 1))) == (-2, 5, True)  # five times as long
-    # Two guesses: the newer one.
-    assert numbers(grown(first_units(), units(2, 3, known=False))) == (2, 3, False)
+    assert numbers(grown(old, elites(2, 4))) == (-17, 27, True)
+    assert numbers(grown(units(-20, 21), elites(10, 11))) == (-20, 31, True)
 
 
-@given(st.lists(st.tuples(NUMBERS, st.floats(0.0625, 100, width=32)), min_size=1, max_size=8))
-def test_no_range_leaves_the_one_before(ranges):
+def test_the_first_range_is_taken_five_times():
+    assert numbers(grown(first_units(), elites(2, 4))) == (-101, 105, True)
+    assert numbers(grown(first_units(), elites(3, 3))) == (0, 3, False)  # still a guess
+    assert numbers(grown(units(0, 3, known=False), elites(2, 4))) == (-101, 105, True)
+
+
+def test_what_is_given_stays():
+    for old in (first_units(), units(0, 1)):
+        assert numbers(grown(old, elites(2, 4), f_min=0.0)) == (0, 4, True)
+    low, scale, _ = numbers(grown(first_units(), elites(2, 4), f_max=10.0))
+    assert low + scale == 10
+
+
+@given(st.lists(st.lists(NUMBERS, min_size=2, max_size=4), min_size=1, max_size=6))
+def test_no_range_leaves_the_one_before(found):
     now = first_units()
-    for low, scale in ranges:
-        before, now = now, grown(now, units(low, scale))
+    for objectives in found:
+        before, now = now, grown(now, elites(*objectives))
         if before.is_known:
             slack = 1e-4 * float(now.scale)
             assert now.low <= before.low + slack
@@ -123,6 +133,18 @@ def test_powers_of_two_change_no_bit():
     ):
         np.testing.assert_array_equal(one.store.solutions, other.store.solutions)
         np.testing.assert_array_equal(1024 * one.store.objectives, other.store.objectives)
+
+
+def test_the_health_of_the_model_is_judged_in_its_units():
+    plain, scaled = scores()[2].metrics, scores(factor=1024.0)[2].metrics
+    np.testing.assert_array_equal(scaled["rank_correlation"], plain["rank_correlation"])
+    model = DiscountModel([-1.0] * 2, [1.0] * 2, f_min=None, f_max=None, num_init_points=4)
+    state = model.init(jnp.zeros((4, 2)), jnp.ones(4, bool), key=jax.random.key(0))
+    state = model.in_units_of(state, elites(2, 4))
+    assert model.floor(state, 0.0) == state.units.low == -101
+    paper = DiscountModel([-1.0] * 2, [1.0] * 2, num_init_points=4)
+    state = paper.init(jnp.zeros((4, 2)), jnp.ones(4, bool), key=jax.random.key(0))
+    assert paper.floor(state, -7.0) == -7.0
 
 
 # Means of three seeds, over six times three others, have a standard deviation of 0.032 (coverage),

@@ -41,6 +41,10 @@ class Discount(eqx.Module):
         """The state after the elites' objectives changed (minus infinity where a cell is empty)."""
         return state
 
+    def floor(self, state: Any, f_min: float) -> float | Float[Array, ""]:
+        """The discount of what is empty; the archive's ``f_min`` where nothing else is known."""
+        return f_min
+
     @abstractmethod
     def at_cells(
         self, state: Any, cells: Int[Array, " n"], centers: Float[Array, "n meas"]

@@ -9,23 +9,23 @@ class DiscountMetrics(eqx.Module):
     """How the discount stands to the archive."""
 
     empty_discount: Float[Array, ""]
-    """Mean discount at the centres of empty cells; healthy near f_min. NaN when none is empty."""
+    """Mean discount at the centres of empty cells; healthy near the floor. NaN without any."""
     rank_correlation: Float[Array, ""]
     """Spearman's correlation over cells between the discount at the centre and the cell's own
-    threshold: its elite's objective, f_min when it is empty. Healthy well above 0."""
+    threshold: its elite's objective, the floor when it is empty. Healthy well above 0."""
 
 
 def discount_metrics(
     discounts: Float[Array, " cells"],
     objectives: Float[Array, " cells"],
     occupied: Bool[Array, " cells"],
-    f_min: float | Float[Array, ""],
+    floor: float | Float[Array, ""],
 ) -> DiscountMetrics:
-    """Compare the discount at cell centres with what the cells hold."""
+    """Compare the discount at cell centres with what the cells hold; empty ones the ``floor``."""
     empty = ~occupied
     number = jnp.sum(empty, dtype=jnp.int32)
     mean = jnp.sum(jnp.where(empty, discounts, 0.0)) / number.astype(jnp.float32)
-    thresholds = jnp.where(occupied, objectives, f_min)
+    thresholds = jnp.where(occupied, objectives, floor)
     return DiscountMetrics(mean, spearman(discounts, thresholds))
 
 

@@ -16,7 +16,7 @@ from gloam.discounts.mlp_sweep import fast_sweep
 from gloam.discounts.networks.frozen import Frozen, stages
 from gloam.discounts.networks.mlp import MLP, Reinitializable, in_blocks, outputs
 from gloam.discounts.training import Trained, fit
-from gloam.discounts.units import Units, estimated_units, first_units, grown
+from gloam.discounts.units import Units, first_units, grown
 from gloam.records import Batch, Fit, Scored
 
 _BLOCK = 512  # rows; a batch has about as many
@@ -156,8 +156,12 @@ class DiscountModel(Discount):
         """The model with units that fit the elites."""
         if state.units is None:
             return state
-        units = grown(state.units, estimated_units(objectives, self.f_min, self.f_max))
+        units = grown(state.units, objectives, self.f_min, self.f_max)
         return Trained(state.params, state.optimizer, units)
+
+    def floor(self, state: Trained, f_min: float) -> float | Float[Array, ""]:
+        """Where its units begin, or ``f_min``."""
+        return f_min if state.units is None else state.units.low
 
     def discount(self, state: Trained, measures: Float[Array, "n meas"]) -> Float[Array, " n"]:
         """The discount function ``fhat`` at any measures."""

@@ -5,9 +5,9 @@ knows their range before a search. The model therefore learns heights ``(f - low
 both are estimated as the search runs.
 
 When the range grows, the network stays as it is: what it learned are heights, 0 for what is empty
-and near 1 for what is well covered, and both mean the same in the new units. Changing its last
-layer so that it says the same objectives as before (PopArt) was worse, because then empty regions
-lie above the new floor (`docs/research/default-search.md`).
+and near 1 for what is well covered, and both mean the same in the new units. With a last layer that
+is changed so that the network says the same objectives as before (PopArt), empty regions would lie
+above the new floor; `docs/research/default-search.md` compares both.
 """
 
 import equinox as eqx
@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float
 _DEVIATIONS = 20.0
 # The range grows in steps of at least this factor, so that the floor of the model moves seldom.
 _STEP = 1.2
-# The first elites are all near the start, and their range is far too small.
+# The first elites are all near the start, and their range is far too small: it is taken five times.
 _FIRST = 5.0
 # Objectives that differ by less than their rounding are equal.
 _ROUNDING = 2.0 * float(np.finfo(np.float32).eps)
@@ -50,7 +50,11 @@ def first_units() -> Units:
 
 
 def estimated_units(
-    objectives: Float[Array, " cells"], f_min: float | None = None, f_max: float | None = None
+    objectives: Float[Array, " cells"],
+    f_min: float | None = None,
+    f_max: float | None = None,
+    *,
+    stretch: float | Float[Array, ""] = 1.0,
 ) -> Units:
     """Units that fit the elites.
 
@@ -58,6 +62,7 @@ def estimated_units(
         objectives: Those of all cells, minus infinity where a cell is empty.
         f_min: The lowest objective, if it is known.
         f_max: The highest objective, if it is known.
+        stretch: How many times the range is taken, downwards, where ``f_min`` is not known.
 
     >>> units = estimated_units(jnp.asarray([2.0, 4.0, -jnp.inf]))
     >>> units.low.item(), units.scale.item()  # mean 3, mean deviation 1, highest 4
@@ -72,26 +77,35 @@ def estimated_units(
     is_known = deviation > _ROUNDING * jnp.abs(highest)
     # Equal objectives have no scale of their own: their size stands for it.
     size = jnp.where(highest == 0, 1.0, jnp.abs(highest))
-    low = jnp.where(is_known, mean - _DEVIATIONS * deviation, highest - size)
-    low = low if f_min is None else jnp.asarray(f_min, jnp.float32)
     high = highest if f_max is None else jnp.asarray(f_max, jnp.float32)
+    if f_min is None:
+        length = stretch * (high - (mean - _DEVIATIONS * deviation))
+        low = jnp.where(is_known, high - length, highest - size)
+    else:
+        low = jnp.asarray(f_min, jnp.float32)
     return Units(low, jnp.where(high > low, high - low, size), is_known)
 
 
-def grown(old: Units, found: Units) -> Units:
-    """The units to go on with: the old ones, unless the range has grown.
+def grown(
+    old: Units,
+    objectives: Float[Array, " cells"],
+    f_min: float | None = None,
+    f_max: float | None = None,
+) -> Units:
+    """The units to go on with: the old ones, unless the range of the elites has grown.
 
     A range that shrank, as when all elites come close to the best, is kept: regions where only
-    worse solutions are possible would fall below the floor.
+    worse solutions are possible would fall below the floor. Arguments are those of
+    `estimated_units`.
     """
-    high = found.low + found.scale
+    stretch = jnp.where(old.is_known, 1.0, _FIRST)
+    found = estimated_units(objectives, f_min, f_max, stretch=stretch)
     low = jnp.minimum(old.low, found.low)
-    scale = jnp.maximum(old.low + old.scale, high) - low
+    scale = jnp.maximum(old.low + old.scale, found.low + found.scale) - low
     keep = old.is_known & (~found.is_known | (scale < _STEP * old.scale))
-    # What was there before the first estimate was a guess.
-    first = jnp.where(found.is_known, _FIRST, 1.0) * found.scale
+    # What was there before the first estimate was a guess, and leaves no trace.
     return Units(
-        jnp.where(keep, old.low, jnp.where(old.is_known, low, high - first)),
-        jnp.where(keep, old.scale, jnp.where(old.is_known, scale, first)),
+        jnp.where(keep, old.low, jnp.where(old.is_known, low, found.low)),
+        jnp.where(keep, old.scale, jnp.where(old.is_known, scale, found.scale)),
         old.is_known | found.is_known,
     )

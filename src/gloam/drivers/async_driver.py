@@ -13,7 +13,6 @@ import numpy as np
 
 from gloam import checks
 from gloam.algorithms import Algorithm
-from gloam.archives import Elites
 from gloam.drivers.async_search import AsyncSearch
 from gloam.drivers.evaluation import flat_rows, valid_rows
 from gloam.drivers.failures import (
@@ -23,6 +22,7 @@ from gloam.drivers.failures import (
     all_failures,
     refuse_wrong_form,
 )
+from gloam.drivers.host_driver import HostDriver
 from gloam.drivers.options import Asynchronous
 from gloam.drivers.seed_states import restore_states, stacked_state
 from gloam.drivers.starts import start_of
@@ -45,7 +45,7 @@ class _Job(NamedTuple):
     ticket: Ticket
 
 
-class AsyncDriver:
+class AsyncDriver(HostDriver[AsyncSearch]):
     """Hands solutions to an executor, and tells results in the order in which they come."""
 
     kind: Literal["asynchronous"] = "asynchronous"
@@ -144,10 +144,6 @@ class AsyncDriver:
         self._late.clear()
         self._began.clear()
 
-    def write_failures(self, folder: RunFolder) -> None:
-        """Write the evaluations that failed, if there are new ones."""
-        self._log.write(folder)
-
     def read_failures(self, folder: RunFolder) -> None:
         """Go on with the failures before the checkpoint; later ones come again."""
         evaluations = {search.seed: search.evaluations for search in self.searches}
@@ -156,18 +152,6 @@ class AsyncDriver:
             finished, begun = divmod(number, self.batch)
             failures = self._log.failures_of(seed, finished + 1)
             self._outcomes[finished + 1][seed] = Outcome(seed, begun, failures)
-
-    def metrics(self) -> list[dict[str, Any]]:
-        """The metrics of each seed after the last iteration."""
-        return [search.metrics for search in self.searches]
-
-    def elites(self) -> list[Elites]:
-        """The elites of each seed."""
-        return [search.elites for search in self.searches]
-
-    def snapshot(self) -> dict[str, np.ndarray]:
-        """Arrays for a picture of the first seed."""
-        return self.searches[0].snapshot()
 
     def _submit(self, target: int) -> None:
         """Keep the executor busy with solutions of the seeds that have least results."""

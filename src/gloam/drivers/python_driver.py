@@ -10,7 +10,6 @@ import numpy as np
 
 from gloam import checks
 from gloam.algorithms import Algorithm
-from gloam.archives import Elites
 from gloam.drivers.failures import (
     FailureLimit,
     FailureLog,
@@ -18,6 +17,7 @@ from gloam.drivers.failures import (
     all_failures,
     refuse_wrong_form,
 )
+from gloam.drivers.host_driver import HostDriver
 from gloam.drivers.search import Checked, Search
 from gloam.drivers.seed_states import restore_states, stacked_state
 from gloam.drivers.starts import start_of
@@ -35,7 +35,7 @@ class EvaluatedBatch(NamedTuple):
     outcome: Outcome
 
 
-class PythonDriver:
+class PythonDriver(HostDriver[Search]):
     """Asks, evaluates in Python and tells, one seed after the other."""
 
     kind: Literal["ask-tell"] = "ask-tell"
@@ -121,22 +121,6 @@ class PythonDriver:
         failures = all_failures(answer, checked.valid)
         return EvaluatedBatch(solutions, checked, Outcome(search.seed, self.batch, failures))
 
-    def write_failures(self, folder: RunFolder) -> None:
-        """Write the evaluations that failed, if there are new ones."""
-        self._log.write(folder)
-
     def read_failures(self, folder: RunFolder) -> None:
         """Go on with the failures of the iterations that are finished; later ones come again."""
         self._log.read(folder, self.batch, dict.fromkeys(self.seeds, self.iteration * self.batch))
-
-    def metrics(self) -> list[dict[str, Any]]:
-        """The metrics of each seed after the last iteration."""
-        return [search.metrics for search in self.searches]
-
-    def elites(self) -> list[Elites]:
-        """The elites of each seed."""
-        return [search.elites for search in self.searches]
-
-    def snapshot(self) -> dict[str, np.ndarray]:
-        """Arrays for a picture of the first seed."""
-        return self.searches[0].snapshot()
