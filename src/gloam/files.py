@@ -1,6 +1,7 @@
 """Atomic file writes: a temporary file, synced and renamed. No pickles."""
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -87,15 +88,27 @@ def partial_name(pattern: str) -> str:
     return rf"\.{pattern}\.\d+{re.escape(_PARTIAL)}"
 
 
+# What file systems answer that cannot sync folders, or let nobody open them.
+_NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EBADF}
+
+
 def _sync_folder(folder: Path) -> None:
-    """Bring a rename to the disk; Windows cannot open folders and does without."""
+    """Bring a rename to the disk, where folders can be synced.
+
+    Windows cannot open folders, and some network file systems cannot sync them. There a power
+    failure may bring the old file back, which is whole, too.
+    """
     if os.name == "nt":
         return
-    opened = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+        opened = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_SYNC:
+            raise
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -20,6 +20,6 @@ class New:
     def __call__(self) -> None:
         """Write the file."""
         checks.expect(self.file.suffix == ".py", "file", "a name that ends in .py", str(self.file))
-        template = Path(__file__).with_name("template.py").read_text()
+        template = Path(__file__).with_name("template.py").read_text(encoding="utf-8")
         write_new(self.file, template.replace("FILE", str(self.file)))
         print(f"{self.file}\nTo run it: gloam fill {self.file} --dataset digits")

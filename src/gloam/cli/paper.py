@@ -110,6 +110,6 @@ class Report:
     def __call__(self) -> None:
         """Write the report and print it."""
         written = write_report(self.study, figures=self.figures, pdf=self.pdf)
-        print(written[0].read_text())
+        print(written[0].read_text(encoding="utf-8"))
         for path in written:
             print(path)

@@ -1,18 +1,21 @@
 """A lock on a folder that ends with the process that holds it."""
 
 import contextlib
+import importlib
 import os
 import socket
-import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from gloam.formats.errors import DamagedFileError, LockedError
 
 NAME = ".gloam.lock"
+# The first is unknown to Windows, the second to all others.
+_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
 @contextmanager
@@ -54,7 +57,7 @@ def _opened(path: Path) -> IO[bytes]:
     while True:
         try:
             # A link in a folder of a stranger could lead to a file of the user's.
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o644)
         except OSError as error:
             if not path.is_symlink():
                 raise
@@ -74,24 +77,35 @@ def _opened(path: Path) -> IO[bytes]:
         file.close()
 
 
-if sys.platform == "win32":
-    import msvcrt
+def _module(name: str) -> Any:
+    """A module that only some operating systems have, or ``None``."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
 
-    def _try_lock(file: IO[bytes]) -> bool:
+
+_fcntl, _msvcrt = _module("fcntl"), _module("msvcrt")
+
+
+def _try_lock(file: IO[bytes]) -> bool:
+    """Lock an open file, by what the operating system has: POSIX, Windows, or neither."""
+    if _fcntl is not None:
+        try:
+            _fcntl.flock(file, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    elif _msvcrt is not None:
         # A byte far behind the content, which others may read.
         file.seek(1 << 20)
         try:
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            _msvcrt.locking(file.fileno(), _msvcrt.LK_NBLCK, 1)
         except OSError:
             return False
-        return True
-
-else:
-    import fcntl
-
-    def _try_lock(file: IO[bytes]) -> bool:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+    else:
+        warnings.warn(
+            "this platform cannot lock files: make sure that no other process writes to the same "
+            "run folder",
+            stacklevel=2,
+        )
+    return True
