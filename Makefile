@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test test-all lint bench docs clean
+.PHONY: demo test test-all test-lowest lint bench docs pictures build clean
 
 demo: .venv/.installed
 	$(BIN)/gloam demo
@@ -23,12 +23,23 @@ lint: .venv/.lint
 bench: .venv/.bench
 	$(BIN)/gloam bench
 
-# Renders the README's pictures from a fresh demo.
-docs: .venv/.installed
+# The documentation site, in site/. Warnings are errors, and nothing is read from the network.
+docs: .venv/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
+
+# Renders the pictures of README and docs from fresh runs.
+pictures: .venv/.installed
 	$(BIN)/gloam demo --domain lp --out runs/docs
 	cp runs/docs/figures/discount.png runs/docs/figures/archive.png docs/images/
 	$(BIN)/gloam demo --out runs/gallery
 	cp runs/gallery/figures/gallery.png docs/images/
+	$(BIN)/python scripts/draw_histograms.py
+
+# The source distribution and the wheel, in dist/.
+build: .venv/.build
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
 
 .venv/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -43,9 +54,17 @@ docs: .venv/.installed
 	$(BIN)/pip install -q -e '.[lint]'
 	touch $@
 
+.venv/.docs: .venv/.installed
+	$(BIN)/pip install -q -e '.[docs]'
+	touch $@
+
+.venv/.build: .venv/.installed
+	$(BIN)/pip install -q -e '.[build]'
+	touch $@
+
 .venv/.bench: .venv/.installed
 	$(BIN)/pip install -q -e '.[bench]'
 	touch $@
 
 clean:
-	rm -rf .venv runs .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv runs dist site .pytest_cache .ruff_cache .hypothesis

@@ -19,7 +19,7 @@ from gloam.records import Batch
 IMAGE = Path(__file__).parents[1] / "docs" / "images" / "histograms.png"
 CELLS, BATCHES, SIZE = 8, 40, 36
 SOLUTIONS = np.array([0.51, 0.61])  # two measures in one cell
-SEEDS, ITERATIONS = 5, 500
+SEEDS, ITERATIONS = 3, 300
 
 
 def main() -> None:

@@ -12,6 +12,14 @@ from typing import NamedTuple
 SOURCE = Path(__file__).parents[1] / "src" / "gloam"
 # Modules that are not passed on by `gloam`, and that those who write own parts need.
 FOR_EXTENSIONS = ("evaluators", "records", "step")
+# What the docstrings of a package cannot say by themselves.
+NOTES = {
+    "gloam": "`DMS`, `CMAMAE`, `DDS`, `MAPElites` and `MAPElitesLine` also take the keyword "
+    "arguments of their parts: [CmaEmitters][gloam.emitters.CmaEmitters] or "
+    "[Variation][gloam.emitters.Variation], and "
+    "[DiscountModel][gloam.discounts.DiscountModel], [Thresholds][gloam.discounts.Thresholds] or "
+    "[KernelDensity][gloam.discounts.KernelDensity]. `help(gloam.DMS)` lists them.\n",
+}
 
 
 class Package(NamedTuple):
@@ -47,6 +55,8 @@ def reference_pages() -> dict[str, str]:
             place = described.setdefault((home, name), f"{package.name}.{name}")
             (own if place == f"{package.name}.{name}" else elsewhere).append((name, place))
         lines = [f"# {package.name}\n", f"{package.sentence}\n"]
+        if package.name in NOTES:
+            lines.append(NOTES[package.name])
         if elsewhere:
             links = ", ".join(f"[{name}][{place}]" for name, place in elsewhere)
             lines.append(f"Described on the page of `gloam`: {links}.\n")

@@ -125,8 +125,8 @@ def optimize(
             each emitter go on when its own solutions are evaluated, for evaluations that take
             uneven times; see docs/asynchronous.md. The evaluator is then an executor, by default
             one thread. `gloam.Asynchronous` has settings for it.
-        run_dir, resume, log_every, checkpoint_every, checkpoint_seconds, keep_checkpoints,
-            snapshots, dataset, progress: As in `gloam.run`.
+        run_dir, resume, log_every, checkpoint_every, checkpoint_seconds: As in `gloam.run`.
+        keep_checkpoints, snapshots, dataset, progress: As in `gloam.run`.
 
     Returns:
         Elites and metrics of every seed.
