@@ -10,7 +10,6 @@ import re
 import tempfile
 from pathlib import Path
 
-import gloam.plots
 from gloam import files
 
 PAGE = Path(__file__).parents[1] / "docs" / "plots.md"
@@ -29,7 +28,9 @@ def main() -> None:
             small = names["figure"]
             small.set_dpi(_DPI)
             path = PAGE.parent / part["image"]
-            files.write(path, lambda file, figure=small: figure.savefig(file, format="png", dpi=_DPI))
+            files.write(
+                path, lambda file, figure=small: figure.savefig(file, format="png", dpi=_DPI)
+            )
             print(path.name, path.stat().st_size // 1024, "kB")
         os.chdir(PAGE.parent)
 

@@ -13,6 +13,7 @@ import gloam
 SOURCE = Path(gloam.__file__).parent
 
 _BASE = {"records", "checks", "files", "cache", "draws", "devices", "kernels", "terminal"}
+_BASE |= {"colors"}
 _PIECES = {"emitters", "archives", "discounts"}
 _CORE = _BASE | _PIECES | {"algorithms", "step", "_version"}
 
@@ -28,6 +29,7 @@ ALLOWED = {
     "draws": set(),
     "kernels": {"devices"},
     "terminal": set(),
+    "colors": set(),
     "records": {"checks"},
     "emitters": _BASE,
     "archives": _BASE,

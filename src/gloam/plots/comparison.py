@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from gloam import checks
+from gloam.archives.merging import same_cells
 from gloam.plots import style
 from gloam.plots.filled import Filled, contents
 from gloam.plots.heatmap import draw_heatmap
@@ -36,19 +37,17 @@ def comparison(
     """
     archive, ours, _ = contents(first)
     other, theirs, _ = contents(second)
-    same = archive.num_cells == other.num_cells and archive.measure_dim == other.measure_dim
-    plane = Plane(archive)
-    same = same and np.allclose(plane.centers, Plane(other).centers)
     checks.expect(
-        same,
+        same_cells(archive, other),
         "second",
         "an archive with the cells of the first",
-        f"{other.num_cells} cells of {other.measure_dim} measures, with other centres",
+        f"{other.num_cells} cells of {other.measure_dim} measures",
         "Bring it there first: elites.into(archive).",
     )
     values = differences(ours, theirs)
     largest = np.abs(values[np.isfinite(values)]).max(initial=0.0) if limit is None else limit
     largest = float(largest) or 1.0
+    plane = Plane(archive)
     axes = style.axes_for(ax, 5.6, 4.4 * plane.shape + 0.9)
     shown = np.clip(values, -largest, largest)
     drawn = draw_heatmap(

@@ -134,7 +134,7 @@ def dots(axes: Axes, spots: np.ndarray, number: int, **scale) -> PathCollection:
 
 
 def _polygons(axes: Axes, values: np.ma.MaskedArray, plane: Plane, scale: dict) -> PolyCollection:
-    """The Voronoi cells that have a value, and the borders of all where they can be seen."""
+    """The Voronoi cells that have a value, and the borders of others where they can be seen."""
     corners = cell_polygons(plane.centers)
     number, filled = len(corners), ~np.ma.getmaskarray(values)
     limits = scale["vmin"], scale["vmax"]
@@ -149,8 +149,8 @@ def _polygons(axes: Axes, values: np.ma.MaskedArray, plane: Plane, scale: dict) 
     drawn.set(array=values.compressed(), clim=limits)
     axes.add_collection(drawn, autolim=False)
     if number <= _OUTLINED:
-        lines = {"facecolors": "none", "edgecolors": style.FAINT, "linewidths": 0.4}
-        axes.add_collection(PolyCollection(corners, **lines), autolim=False)
+        lines = {"facecolors": "none", "edgecolors": style.FAINT, "linewidths": 0.6}
+        axes.add_collection(PolyCollection(corners, zorder=0.9, **lines), autolim=False)
     return drawn
 
 

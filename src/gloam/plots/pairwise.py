@@ -14,7 +14,7 @@ from gloam.plots import style
 from gloam.plots.filled import value_limits
 
 _FEWEST, _MOST = 2, 6
-_BINS = 40
+_FEWEST_BINS, _MOST_BINS = 6, 40
 
 
 def pairwise(
@@ -74,7 +74,9 @@ def best_by_bin(
 
     Measures beyond the bounds count in the bins at the edge, as in a grid archive.
     """
-    edges = [_edges(elites.archive, one) for one in pair]
+    # So many bins hold about four elites each, if they are spread evenly.
+    bins = int(np.clip(round(len(elites) ** 0.5 / 2), _FEWEST_BINS, _MOST_BINS))
+    edges = [_edges(elites.archive, one, bins) for one in pair]
     points = elites.flat_measures[:, pair]
     places = tuple(
         np.clip(np.searchsorted(edge, points[:, k], side="right") - 1, 0, len(edge) - 2)
@@ -85,8 +87,8 @@ def best_by_bin(
     return best, edges
 
 
-def _edges(archive: Archive, measure: int) -> np.ndarray:
-    number = archive.shape[measure] if isinstance(archive, GridArchive) else _BINS
+def _edges(archive: Archive, measure: int, bins: int) -> np.ndarray:
+    number = archive.shape[measure] if isinstance(archive, GridArchive) else bins
     return np.linspace(float(archive.lower[measure]), float(archive.upper[measure]), number + 1)
 
 

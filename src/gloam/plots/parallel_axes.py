@@ -2,7 +2,9 @@
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from gloam import checks
@@ -64,10 +66,12 @@ def parallel_axes(
         alpha=float(np.clip(30 / max(len(cells), 1), 0.25, 0.9)),
         rasterized=True,
     )
-    drawn.set(array=values[cells], clim=value_limits(archive, values) if limits is None else limits)
+    ends = value_limits(archive, values) if limits is None else limits
+    drawn.set(array=values[cells], clim=ends)
     axes.add_collection(drawn, autolim=False)
     _frame(axes, labels(archive.measure_names, dim), chosen, low, high, heights)
-    style.side_bar(drawn, axes, name)
+    # Of its own: the lines are half transparent.
+    style.side_bar(ScalarMappable(Normalize(*ends), drawn.get_cmap()), axes, name)
     some = f"{len(cells):,} of {number:,} elites"
     style.heading(axes, title, some if len(cells) < number else "")
     return style.figure_of(axes)
