@@ -96,6 +96,7 @@ PLOTS_SIZES = {
 }
 
 
+@pytest.mark.slow
 def test_the_python_of_the_plots_page_runs_and_every_picture_has_its_figure(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs" / "plots.md").read_text()

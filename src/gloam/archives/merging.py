@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
@@ -57,6 +58,7 @@ def with_elites(store: Store, cells: np.ndarray, others: Store, rows: np.ndarray
 
 def merged_store(store: Store, others: Sequence[Store]) -> Store:
     """The best elite of every cell; of equal ones the first."""
+    store = jax.tree.map(jnp.asarray, store)
     for other in others:
         rows = np.flatnonzero(np.isfinite(other.objectives))
         store = with_elites(store, rows, other, rows)

@@ -19,7 +19,7 @@ class Result:
     metrics: "pd.DataFrame"
     """Columns seed, iteration, evaluations, qd_score, coverage, best_objective, loss, epochs,
     restarts, unique_cells, failed (in this iteration), failed_total (in all so far), below_f_min,
-    empty_discount, rank_correlation (see `DiscountMetrics`), seconds."""
+    outside_bounds, empty_discount, rank_correlation (see `DiscountMetrics`), seconds."""
     seeds: list[int]
     run_dir: Path | None
 
