@@ -13,7 +13,7 @@ import gloam
 SOURCE = Path(gloam.__file__).parent
 
 _BASE = {"records", "checks", "files", "cache", "draws", "devices", "kernels", "terminal"}
-_BASE |= {"colors"}
+_BASE |= {"colors", "cards", "principal_components", "notebook_bars"}
 _PIECES = {"emitters", "archives", "discounts"}
 _CORE = _BASE | _PIECES | {"algorithms", "step", "_version"}
 
@@ -28,8 +28,12 @@ ALLOWED = {
     "devices": set(),
     "draws": set(),
     "kernels": {"devices"},
-    "terminal": set(),
+    "terminal": {"notebook_bars"},
+    "notebook_bars": set(),
     "colors": set(),
+    "principal_components": set(),
+    # HTML for notebooks.
+    "cards": {"colors"},
     "records": {"checks"},
     "emitters": _BASE,
     "archives": _BASE,

@@ -12,6 +12,7 @@ from gloam import checks
 from gloam.archives.archive import Archive
 from gloam.archives.archive_metrics import archive_metrics
 from gloam.archives.elite import Elite, EliteBatch, EliteStatistics
+from gloam.archives.elites_card import elites_card
 from gloam.archives.merging import cells_of, merged_store, same_cells, store_in
 from gloam.archives.store import Store
 
@@ -68,6 +69,9 @@ class Elites:
             f"Elites({len(self)} of {self.archive.num_cells} cells, "
             f"QD score {self.qd_score:.2f}, best {self.best_objective:.4g})"
         )
+
+    def _repr_html_(self) -> str:
+        return elites_card(self)
 
     @property
     def cells(self) -> np.ndarray:

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from gloam.archives import Archive
 from gloam.archives.measure_names import labels
 from gloam.plots import style
-from gloam.plots.projection import PrincipalComponents
+from gloam.principal_components import PrincipalComponents
 
 # Points along each side of a raster, and how many are sent to the device at once.
 _SIDE = 300

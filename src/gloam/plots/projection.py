@@ -6,35 +6,10 @@ import numpy as np
 from jaxtyping import Float
 
 from gloam import checks
+from gloam.principal_components import PrincipalComponents
 
 Method = Literal["pca", "umap", "tsne"]
 METHODS: tuple[Method, ...] = ("pca", "umap", "tsne")
-
-# Points from which principal components are found; more would not turn them visibly.
-_SAMPLE = 1000
-
-
-class PrincipalComponents:
-    """The two directions in which points vary most.
-
-    Args:
-        points: ``(n, meas)`` points.
-    """
-
-    def __init__(self, points: Float[np.ndarray, "n meas"]):
-        self._origin = points.mean(axis=0)
-        self._axes = _principal_axes(points - self._origin)
-        total = max(float(points.var(axis=0).sum()), 1e-30)
-        shares = self.place(points).var(axis=0) / total
-        self.labels = (
-            f"principal component 1 ({shares[0]:.0%})",
-            f"principal component 2 ({shares[1]:.0%})",
-        )
-        """Names of the axes, with the share of the variance that each shows."""
-
-    def place(self, points: Float[np.ndarray, "n meas"]) -> Float[np.ndarray, "n 2"]:
-        """The places of points in the plane."""
-        return (points - self._origin) @ self._axes.T
 
 
 def project(
@@ -81,15 +56,3 @@ def _missing(method: str, package: str) -> str:
         f"method: expected the package {package} for '{method}', got none. "
         f"Install it: pip install {package}. Or use method='pca', which needs no package."
     )
-
-
-def _principal_axes(centered: Float[np.ndarray, "n meas"]) -> Float[np.ndarray, "2 meas"]:
-    # Drawn at random: cells of a grid in even steps would share a coordinate.
-    count = min(_SAMPLE, len(centered))
-    sample = np.random.default_rng(0).choice(len(centered), count, replace=False)
-    axes = np.zeros((2, centered.shape[1]))
-    found = np.linalg.svd(centered[sample], full_matrices=False)[2][:2]
-    # A component may point either way; its largest entry is positive here.
-    signs = np.sign(found[np.arange(len(found)), np.abs(found).argmax(axis=1)])
-    axes[: len(found)] = found * np.where(signs == 0, 1, signs)[:, None]
-    return axes
