@@ -84,6 +84,19 @@ def test_models_of_the_users_own_run_as_the_generators_page_has_them():
     assert len(names["result"].elites) > 0
 
 
+def test_the_python_of_the_elites_page_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "elites.md").read_text()
+    names: dict = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block.replace(" 50,", " 4,"), "elites.md", "exec"), names)
+    both, one, other = names["both"], names["elites"], names["other"].elites
+    assert both.coverage > max(one.coverage, other.coverage)
+    assert len(names["table"]) == len(one)
+    assert (tmp_path / "elites.csv").is_file()
+    assert capsys.readouterr().out.startswith("Elites(")
+
+
 PLOTS_SIZES = {
     "snapshots=[20, 150]": "snapshots=[1, 2]",
     "iteration=20": "iteration=1",
