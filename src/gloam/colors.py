@@ -1,5 +1,7 @@
 """Colours of figures and thumbnails, told apart with any colour vision."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Float, UInt8
 
@@ -37,7 +39,7 @@ def apart(number: int = 256) -> Float[np.ndarray, "number 3"]:
     return _between(_APART[::-1], number)
 
 
-def _between(anchors, number: int) -> Float[np.ndarray, "number 3"]:
+def _between(anchors: Sequence[str], number: int) -> Float[np.ndarray, "number 3"]:
     known = np.stack([rgb(anchor) for anchor in anchors]) / 255
     at, ends = np.linspace(0, 1, number), np.linspace(0, 1, len(known))
     return np.stack([np.interp(at, ends, channel) for channel in known.T], axis=1)

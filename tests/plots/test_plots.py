@@ -379,6 +379,21 @@ def test_the_discount_function_of_a_search_in_memory():
     np.testing.assert_allclose(image.get_array().ravel()[:5], expected, atol=1e-5)
 
 
+def test_panels_take_the_place_of_axes(run_2d):
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    assert discount_panels(run_2d, iterations=[1, 6], ax=left) is figure
+    figure.draw_without_rendering()
+    assert len(left.child_axes) == 5
+    assert len(left.get_legend().get_texts()) == 2
+    assert not right.has_data()
+    outer = left.get_window_extent()
+    for panel in left.child_axes:
+        box = panel.get_window_extent()
+        assert outer.x0 <= box.x0
+        assert box.x1 <= outer.x1
+
+
 def test_snapshots_can_be_chosen(run_2d):
     figure = discount_panels(run_2d, iterations=[6, 1])
     titles = [axes.get_title(loc="left") for axes in figure.axes[:4:2]]
@@ -391,6 +406,7 @@ def test_many_measures_are_drawn(run_3d):
     assert [path.name for path in plot_run(run_3d.path)] == [
         "curves.png",
         "archive.png",
+        "pairwise.png",
         "discount.png",
     ]
     figure = discount_panels(run_3d)

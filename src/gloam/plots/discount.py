@@ -108,8 +108,8 @@ def discount_panels(
         style.heading(above, f"iteration {moment.iteration:,}", f"QD score {gained.sum():,.0f}")
     style.color_bar(figure, scale, limits, "objective and discount", more=top > limits[1])
     _label(panels)
-    if trained and ax is None:
-        _legend(figure)
+    if trained:
+        _legend(figure if ax is None else ax)
     return figure
 
 
@@ -220,7 +220,7 @@ def _label(panels: list[tuple[Axes, Axes]]) -> None:
         )
 
 
-def _legend(figure: Figure) -> None:
+def _legend(where: Figure | Axes) -> None:
     """What the points are."""
     dot = Line2D(
         [],
@@ -233,7 +233,7 @@ def _legend(figure: Figure) -> None:
     )
     cross = Line2D([], [], linestyle="", marker="x", markersize=4.5, color=style.QUIET)
     names = ["solutions, coloured by target", "empty cells, trained to the minimum"]
-    figure.legend(
+    where.legend(
         [dot, cross],
         names,
         loc="lower center",
