@@ -17,15 +17,9 @@ from gloam.discounts import DiscountModel
 from gloam.formats import RunFolder
 from gloam.plots import style
 from gloam.plots.heatmap import draw_heatmap, function_map
-from gloam.plots.moments import (
-    Moment,
-    Searching,
-    Source,
-    algorithm_of,
-    moment_of_search,
-    moments_of,
-)
+from gloam.plots.moments import Moment, algorithm_of, moments_of
 from gloam.plots.plane import Plane, in_chunks
+from gloam.plots.searching import Searching, Source, moment_of_search
 
 
 def discount_function(

@@ -1,9 +1,8 @@
-"""The search of one seed at one iteration: archive, discount and what it was trained on."""
+"""Moments of a search: its elites and its discount after an iteration, read from a run folder."""
 
 import dataclasses
-import os
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,22 +17,6 @@ from gloam.formats.states import state_from
 
 # More columns of figures would be too narrow to read.
 _MOST = 5
-
-
-@runtime_checkable
-class Searching(Protocol):
-    """A search in memory, such as `gloam.Search`."""
-
-    algorithm: Algorithm
-    state: Any
-
-    def snapshot(self) -> dict[str, np.ndarray]:
-        """Arrays of the search after the last `tell`."""
-        ...
-
-
-Source = RunFolder | str | os.PathLike | Searching
-"""Where the discount function is taken from: a run folder, its path, or a search in memory."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,23 +43,23 @@ def moments_of(
     folder: RunFolder, algorithm: Algorithm, iterations: Sequence[int] | None
 ) -> list[Moment]:
     """Snapshots of a run folder, five of them or those named, or else the checkpoint."""
-    shapes = _shapes(algorithm)
     snapshots = folder.read_snapshots()
+    known = list(snapshots)
     if iterations is not None:
-        missing = [at for at in iterations if at not in snapshots]
+        missing = [at for at in iterations if at not in known]
         checks.expect(
             not missing,
             "iterations",
-            f"snapshots among {list(snapshots)}",
+            f"snapshots among {known}",
             missing,
             "Name them when you run: snapshots=[...].",
         )
-    elif snapshots:
-        known = list(snapshots)
+    elif known:
         chosen = np.linspace(0, len(known) - 1, min(len(known), _MOST)).round().astype(int)
         iterations = [known[i] for i in chosen]
     else:
-        return [_last_moment(folder, shapes)]
+        return [last_moment(folder, algorithm)]
+    shapes = _shapes(algorithm)
     moments = []
     for at in iterations:
         try:
@@ -87,12 +70,8 @@ def moments_of(
     return moments
 
 
-def moment_of_search(search: Searching) -> Moment:
-    """A search in memory, after its last `tell`."""
-    iteration = int(search.state.iteration)
-    fix = "Call ask() and tell() first."
-    checks.expect(iteration > 0, "search", "at least one finished iteration", "none", fix)
-    return _moment(iteration, search.snapshot(), _shapes(search.algorithm))
+def _shapes(algorithm: Algorithm) -> Any:
+    return jax.eval_shape(lambda key: step.init(algorithm, key), root_key(0))
 
 
 def _moment(iteration: int, arrays: dict[str, np.ndarray], shapes: Any) -> Moment:
@@ -117,7 +96,7 @@ def _moment(iteration: int, arrays: dict[str, np.ndarray], shapes: Any) -> Momen
     return Moment(iteration, discount=state_from(shapes.discount, learned), **plain)
 
 
-def _last_moment(folder: RunFolder, shapes: Any) -> Moment:
+def last_moment(folder: RunFolder, algorithm: Algorithm) -> Moment:
     """The first seed of the checkpoint; what it was trained on is not kept there."""
     checks.expect(
         folder.holds_checkpoint,
@@ -126,6 +105,7 @@ def _last_moment(folder: RunFolder, shapes: Any) -> Moment:
         f"none in '{folder.path}'",
         "Wait for the run's first checkpoint.",
     )
+    shapes = _shapes(algorithm)
     config = folder.read_config()
     # A checkpoint has all seeds along a first axis of everything but the iteration.
     iteration, seeds = shapes.iteration, len(config.seeds)
@@ -143,7 +123,3 @@ def _last_moment(folder: RunFolder, shapes: Any) -> Moment:
         np.zeros(0, np.float32),
         np.zeros(0, bool),
     )
-
-
-def _shapes(algorithm: Algorithm) -> Any:
-    return jax.eval_shape(lambda key: step.init(algorithm, key), root_key(0))
