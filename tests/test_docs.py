@@ -1,8 +1,11 @@
 """Links, file names and Python of the documentation are right."""
 
+import importlib.util
 import re
+import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +20,8 @@ from gloam.cli import main
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 SIZES = {"range(100)": "range(2)", "10_000": "4", "range(20)": "range(2)", "1000": "4"}
+SIZES |= {"iterations=200": "iterations=3", "iterations=400": "iterations=5", " 50,": " 4,"}
+SIZES |= {"iterations=10,": "iterations=2,", "algorithm, 100,": "algorithm, 2,"}
 
 
 def anchors(page: Path) -> set[str]:
@@ -48,7 +53,26 @@ def test_files_that_are_named_exist(page):
         assert any((place / name).exists() for place in (*places, *folders)), name
 
 
-def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
+# Other tests run them: `tests/test_tutorial.py`, which has the pictures, and the one for plots below.
+RUN_ELSEWHERE = {"docs/tutorials/your-data.md", "docs/plots.md"}
+NEEDED = {"docs/running-at-scale.md": "distributed", "docs/generators.md": "torch"}
+NEEDED |= {"docs/from-pyribs.md": "ribs"}
+# Code in a comment is run and not shown; a comment "not run" stands before code that is shown only.
+CODE = re.compile(
+    r"(?:<!-- not run: (?P<reason>[^>]+) -->\n)?```python\n(?P<shown>.*?)```"
+    r"|<!-- python\n(?P<hidden>.*?)-->",
+    re.DOTALL,
+)
+PYTHON_PAGES = [
+    page
+    for page in PAGES
+    if CODE.search(page.read_text()) and str(page.relative_to(ROOT)) not in RUN_ELSEWHERE
+]
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch):
+    """The current folder, with what the pages say that it has: pictures, and a function."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     # Another test imports a file of this name, too.
@@ -58,43 +82,133 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
     for number in range(6):
         pixels = np.random.default_rng(number).integers(0, 255, (9, 12), dtype=np.uint8)
         Image.fromarray(pixels).save(tmp_path / "pictures" / f"{number}.png")
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) == 3
-    names: dict = {}
-    for block in blocks:
+    yield tmp_path
+    pyplot.close("all")
+
+
+def names_after(page: str) -> dict:
+    """Run the blocks of a page in order, at small size; returns the variables that they leave."""
+    names: dict = {"__name__": "page"}
+    for match in CODE.finditer((ROOT / page).read_text()):
+        if match["reason"]:
+            continue
+        block = match["shown"] or match["hidden"]
         for large, small in SIZES.items():
             block = block.replace(large, small)
-        exec(compile(block, "README.md", "exec"), names)
-    pyplot.close("all")
+        exec(compile(block, page, "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("page", PYTHON_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_python_of_a_page_runs(page, workplace):
+    page = str(page.relative_to(ROOT))
+    if page in NEEDED:
+        pytest.importorskip(NEEDED[page], reason=f"{page} uses it")
+    names = names_after(page)
+    check = CHECKS.get(page)
+    if check:
+        check(names)
+
+
+def check_readme(names):
     assert names["result"].elites.coverage > 0
     assert names["search"].iteration == 2
 
 
-def test_models_of_the_users_own_run_as_the_generators_page_has_them():
-    pytest.importorskip("torch", reason="the page has a model in PyTorch")
-    text = (ROOT / "docs" / "generators.md").read_text()
-    section = text.partition("## Your own model")[2].partition("\n## ")[0]
-    blocks = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    assert len(blocks) == 2
-    names: dict = {"gloam": gloam}
-    for block in blocks:
-        exec(compile(block, "generators.md", "exec"), names)
+def check_generators(names):
     decoder = names["LinearDecoder"](jax.random.normal(jax.random.key(0), (8, 3 * 32 * 32)))
     assert decoder.images(decoder.map(jnp.ones((2, 8)))).shape == (2, 3, 32, 32)
     assert len(names["result"].elites) > 0
 
 
-def test_the_python_of_the_elites_page_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / "elites.md").read_text()
-    names: dict = {}
-    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        exec(compile(block.replace(" 50,", " 4,"), "elites.md", "exec"), names)
+def check_elites(names):
     both, one, other = names["both"], names["elites"], names["other"].elites
     assert both.coverage > max(one.coverage, other.coverage)
     assert len(names["table"]) == len(one)
-    assert (tmp_path / "elites.csv").is_file()
-    assert capsys.readouterr().out.startswith("Elites(")
+    assert Path("elites.csv").is_file()
+
+
+def check_extending(names):
+    # A solution that came again was not evaluated again, and every part was used.
+    assert 0 < len(names["evaluator"].known) <= 36
+    assert names["search"].metrics["loss"] >= 0
+    assert len(names["result"].elites) > 1
+
+
+def check_first_five_minutes(names):
+    assert names["result"].metrics["iteration"].iloc[-1] == 5
+    assert len(names["table"]) > 10
+
+
+CHECKS = {
+    "README.md": check_readme,
+    "docs/generators.md": check_generators,
+    "docs/elites.md": check_elites,
+    "docs/extending.md": check_extending,
+    "docs/first-five-minutes.md": check_first_five_minutes,
+}
+
+
+def test_examples_of_extensions_are_short():
+    text = (ROOT / "docs" / "extending.md").read_text()
+    blocks = [match["shown"] for match in CODE.finditer(text)]
+    assert len(blocks) >= 6
+    assert max(block.count("\n") for block in blocks) < 40
+
+
+def test_what_is_not_run_is_left_out_and_hidden_code_runs(tmp_path, monkeypatch):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "<!-- python\nx = 1\n-->\n\n```python\ny = x + 1\n```\n\n"
+        "<!-- not run: it needs a file -->\n```python\nraise RuntimeError\n```\n"
+    )
+    names = names_after(str(page))
+    assert (names["x"], names["y"]) == (1, 2)
+
+
+def reference() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("pages", ROOT / "scripts/reference_pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    pages = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pages)
+    return pages
+
+
+def test_every_public_name_is_in_the_reference():
+    pages = reference().reference_pages()
+    described = set(re.findall(r"^::: ([\w.]+)$", "\n".join(pages.values()), re.MULTILINE))
+    objects = {id(_found(name)) for name in described}
+    assert len(objects) == len(described), "something is described twice"
+    packages = [gloam, *(getattr(gloam, name) for name in dir(gloam) if not name.startswith("_"))]
+    # Rooms that are attributes of gloam only because something imports them.
+    public = {file.removeprefix("reference/").removesuffix(".md") for file in pages}
+    packages = [
+        package
+        for package in packages
+        if isinstance(package, ModuleType) and package.__name__.split(".")[-1] in public
+    ]
+    assert len(packages) >= 12
+    for package in packages:
+        for name, value in vars(package).items():
+            own = getattr(value, "__module__", "").startswith("gloam")
+            if own and not name.startswith("_") and callable(value):
+                assert id(value) in objects, f"{package.__name__}.{name}"
+
+
+def _found(name: str):
+    """The object of a dotted name."""
+    module, _, last = name.rpartition(".")
+    return getattr(importlib.import_module(module), last)
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_warnings(tmp_path):
+    pytest.importorskip("mkdocs", reason="`make docs` installs it")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "reference" / "gloam.html").is_file()
 
 
 PLOTS_SIZES = {
