@@ -73,4 +73,3 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"[{text}]({posixpath.relpath(target, posixpath.dirname(site) or '.')}{anchor})"
 
     return re.sub(r"\[([^\[\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)", linked, markdown)
-

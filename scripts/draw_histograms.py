@@ -1,10 +1,8 @@
-"""Draw docs/images/histograms.png: why histograms fail in high dimensions (the paper's figure 1).
-
-    python scripts/draw_histograms.py
-"""
+"""Draw docs/images/histograms.png: why histograms fail in high dimensions (figure 1 of the paper)."""
 
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +15,7 @@ from gloam.plots import line_colors, save, style
 from gloam.records import Batch
 
 IMAGE = Path(__file__).parents[1] / "docs" / "images" / "histograms.png"
-CELLS, BATCHES, SIZE = 8, 40, 36
+CELLS, BATCHES, SIZE = 8, 80, 36
 SOLUTIONS = np.array([0.51, 0.61])  # two measures in one cell
 SEEDS, ITERATIONS = 3, 300
 
@@ -37,8 +35,8 @@ def learned_discounts():
     """Two discounts as functions of one measure, after the same batches with objective 1."""
     archive = gloam.GridArchive((CELLS,), 0, 1)
     discounts = (
-        Thresholds(archive.num_cells, alpha=0.1),
-        DiscountModel([0.0], [1.0], alpha=0.1, f_min=0.0, f_max=1.0, num_empty_points=2),
+        Thresholds(archive.num_cells, alpha=0.005),
+        DiscountModel([0.0], [1.0], alpha=0.03, f_min=0.0, f_max=1.0, num_empty_points=2),
     )
     random = np.random.default_rng(0)
     states = [discount_start(discount, archive) for discount in discounts]
@@ -49,16 +47,20 @@ def learned_discounts():
         batch = Batch(measures, ones, measures, archive.index_of(measures), valid, {})
         empty = archive.centers_of(jnp.arange(CELLS - 2, CELLS))
         for place, discount in enumerate(discounts):
-            scored = discount.score(states[place], batch)
             centers = empty[: discount.num_empty_centers]
-            real = jnp.ones(len(centers), bool)
-            key = jax.random.key(number)
-            states[place], _ = discount.train(states[place], batch, scored, centers, real, key=key)
+            states[place] = after(discount, states[place], batch, centers, jax.random.key(number))
     thresholds, trained = states
     return (
         lambda points: np.asarray(thresholds[archive.index_of(points)]),
         lambda points: np.asarray(discounts[1].discount(trained, points)),
     )
+
+
+@eqx.filter_jit
+def after(discount, state, batch, centers, key):
+    """The state of a discount after it has learned from a batch."""
+    scored, real = discount.score(state, batch), jnp.ones(len(centers), bool)
+    return discount.train(state, batch, scored, centers, real, key=key)[0]
 
 
 def discount_start(discount, archive):
@@ -85,7 +87,7 @@ def draw_discount(axes: Axes, discount, title: str, algorithm: str) -> None:
         axes.plot(place, 1.0, "o", color=style.INK, markersize=5)
         axes.text(place, 1.05, str(number), ha="center", color=style.INK, fontsize=style.LABEL)
     first, second = 1 - values
-    axes.set(xlabel="measure", ylabel="discount", ylim=(-0.05, 1.2), xlim=(0, 1))
+    axes.set(xlabel="measure", ylabel="discount", ylim=(-0.05, 1.3), xlim=(0, 1))
     style.heading(axes, title, f"improvements {first:.2f} and {second:.2f}")
 
 
@@ -95,9 +97,7 @@ def draw_unique_cells(axes: Axes) -> None:
     for measures, color in ((2, "#009e73"), (10, "#cc79a7")):
         domain = gloam.domains.LinearProjection(measure_dim=measures)
         algorithm = paper_algorithm("cma-mae", domain)
-        result = gloam.run(
-            domain, algorithm, ITERATIONS, seeds=SEEDS, log_every=10, progress=False
-        )
+        result = gloam.run(domain, algorithm, ITERATIONS, seeds=SEEDS, log_every=10, progress=False)
         by_iteration = result.metrics.groupby("iteration")["unique_cells"]
         mean, low, high = by_iteration.mean(), by_iteration.min(), by_iteration.max()
         axes.plot(mean.index, mean, color=color, linewidth=2, label=f"{measures} measures")

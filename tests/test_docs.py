@@ -53,7 +53,7 @@ def test_files_that_are_named_exist(page):
         assert any((place / name).exists() for place in (*places, *folders)), name
 
 
-# Other tests run them: `tests/test_tutorial.py`, which has the pictures, and the one for plots below.
+# Other tests run these: `tests/test_tutorial.py`, and the one for plots below.
 RUN_ELSEWHERE = {"docs/tutorials/your-data.md", "docs/plots.md"}
 NEEDED = {"docs/running-at-scale.md": "distributed", "docs/generators.md": "torch"}
 NEEDED |= {"docs/from-pyribs.md": "ribs"}
