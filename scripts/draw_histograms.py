@@ -1,4 +1,4 @@
-"""Draw docs/images/histograms.png: why histograms fail in high dimensions (figure 1 of the paper)."""
+"""Draw docs/images/histograms.png, figure 1 of the paper: why histograms fail."""
 
 from pathlib import Path
 
