@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from gloam import archives as archives
+from gloam import callbacks as callbacks
 from gloam import datasets as datasets
 from gloam import discounts as discounts
 from gloam import domains as domains
