@@ -70,6 +70,20 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
     assert names["search"].iteration == 2
 
 
+# Pages whose every block of Python runs, in order, with the sizes that they have.
+RUNNABLE = ["docs/callbacks.md"]
+
+
+@pytest.mark.parametrize("page", RUNNABLE)
+def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    assert blocks
+    names: dict = {}
+    for block in blocks:
+        exec(compile(block, page, "exec"), names)
+
+
 def test_models_of_the_users_own_run_as_the_generators_page_has_them():
     pytest.importorskip("torch", reason="the page has a model in PyTorch")
     text = (ROOT / "docs" / "generators.md").read_text()
