@@ -33,8 +33,8 @@ def from_ribs(archive: Any) -> Elites:
     """The elites of a pyribs archive, each in the cell that it has there.
 
     ``archive.f_min`` is pyribs' ``qd_score_offset``, so that QD scores are the same. Numbers of 64
-    bits become float32 and int32. Thresholds of CMA-MAE, which guide a search and are no part of an
-    elite, are left out.
+    bits become float32 and int32, and solutions with a shape flat rows. Thresholds of CMA-MAE,
+    which guide a search and are no part of an elite, are left out.
 
     Args:
         archive: A ``ribs.archives.GridArchive`` or ``CVTArchive``, also with extra fields.
