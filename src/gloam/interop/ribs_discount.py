@@ -63,7 +63,8 @@ class DiscountModelManager:
         self.train_epochs = checks.integer("train_epochs", train_epochs, minimum=1)
         self.train_cutoff_loss = float(train_cutoff_loss)
         self.train_batch_size = checks.integer("train_batch_size", train_batch_size, minimum=1)
-        self.normalize_measures, self.normalize_discount = normalize_measures, normalize_discount
+        self.normalize_measures: Normalization = normalize_measures
+        self.normalize_discount: Normalization = normalize_discount
         low, high = _bounds("measures", normalize_measures, measures_low, measures_high)
         self.measures_low, self.measures_high = low, high
         low, high = _bounds("discount", normalize_discount, discount_low, discount_high)
