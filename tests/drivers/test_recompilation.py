@@ -54,7 +54,7 @@ def dds(number: float, array: np.ndarray) -> gloam.DDS:
 
 
 def map_elites_line(number: float, array: np.ndarray) -> gloam.MAPElitesLine:
-    archive = gloam.GridArchive((6, 6), -2.0, 2.0 + number)
+    archive = gloam.GridArchive((6, 6), -2.0, 2.0 + number, f_min=-100.0)
     return gloam.MAPElitesLine(archive, array, number, 2 * number, batch_size=12)
 
 
