@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -17,6 +18,8 @@ from gloam.records import Batch
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_add = jax.jit(add)
 
 
 def elites_to_arrays(elites: Elites) -> dict[str, np.ndarray]:
@@ -83,7 +86,7 @@ def elites_from_arrays(
         {name: jnp.asarray(values) for name, values in kept.items()},
     )
     store = empty_store(archive.num_cells, solutions.shape[1], archive.measure_dim, archive.fields)
-    return Elites(archive, add(store, batch)[0])
+    return Elites(archive, _add(store, batch)[0])
 
 
 def elites_from_pandas(archive: Archive, table: "pd.DataFrame") -> Elites:
