@@ -49,6 +49,23 @@ def locked(folder: Path) -> Iterator[None]:
             file.close()
 
 
+def holder(folder: Path) -> str | None:
+    """Who writes to ``folder`` now, as the lock says it, or ``None``. Nothing is written.
+
+    If nobody has the lock, this function has it for a moment: do not ask again before the file
+    has changed.
+    """
+    try:
+        descriptor = os.open(folder / NAME, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "r+b") as file:
+        if _try_lock(file):
+            return None
+        file.seek(0)
+        return file.read(200).decode(errors="replace") or "another process"
+
+
 def _opened(path: Path) -> IO[bytes]:
     """The lock file, opened and locked."""
     while True:

@@ -1,43 +1,25 @@
 """The discount function beside the archive over iterations, with what it was trained on."""
 
-import dataclasses
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import equinox as eqx
-import jax
 import numpy as np
-from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from gloam import checks, step
+from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.discounts import DiscountModel
-from gloam.draws import root_key
-from gloam.formats import DamagedFileError, RunFolder
-from gloam.formats.states import state_from
+from gloam.formats import RunFolder
 from gloam.plots import style
 from gloam.plots.heatmap import function_map, heatmap
+from gloam.plots.moments import Moment, algorithm_of, read_moments
 from gloam.plots.plane import Plane, in_chunks
 
 # More columns would be too narrow to read.
 _COLUMNS = 5
-
-
-@dataclasses.dataclass(frozen=True)
-class Moment:
-    """The search of one seed after one iteration."""
-
-    iteration: int
-    objectives: Float[np.ndarray, " cells"]
-    discount: Any
-    """State of the discount model."""
-    points: Float[np.ndarray, "rows meas"]
-    targets: Float[np.ndarray, " rows"]
-    real: Bool[np.ndarray, " rows"]
 
 
 def discount_panels(
@@ -63,7 +45,7 @@ def discount_panels(
     model = algorithm.discount
     checks.instance("discount", model, DiscountModel, "Only a model has a function to draw.")
     assert isinstance(model, DiscountModel)
-    moments = _moments(folder, algorithm, iterations)
+    moments = read_moments(folder, algorithm, iterations, most=_COLUMNS)
     limits = _limits(model, moments)
     plane = Plane(algorithm.archive)
     space = algorithm.archive.discount_space
@@ -97,13 +79,6 @@ def _limits(model: DiscountModel, moments: Sequence[Moment]) -> tuple[float, flo
     return low, high if high > low else low + 1.0
 
 
-def algorithm_of(folder: RunFolder, given: Algorithm | None = None) -> Algorithm:
-    """The algorithm of a run: the one given, or else built anew from the folder."""
-    algorithm = folder.read_part("algorithm") if given is None else given
-    checks.instance("algorithm", algorithm, Algorithm)
-    return algorithm
-
-
 def training_points(
     axes: Axes, moment: Moment, plane: Plane, batch: int, limits: tuple[float, float]
 ) -> None:
@@ -131,87 +106,6 @@ def training_points(
         edgecolors="white",
         linewidths=0.3,
         zorder=4,
-    )
-
-
-def _moments(
-    folder: RunFolder, algorithm: Algorithm, iterations: Sequence[int] | None
-) -> list[Moment]:
-    """The snapshots to show, or else the checkpoint."""
-    shapes = jax.eval_shape(lambda key: step.init(algorithm, key), root_key(0))
-    snapshots = folder.read_snapshots()
-    if iterations is not None:
-        missing = [at for at in iterations if at not in snapshots]
-        checks.expect(
-            not missing,
-            "iterations",
-            f"snapshots among {list(snapshots)}",
-            missing,
-            "Name them when you run: snapshots=[...].",
-        )
-    elif snapshots:
-        known = list(snapshots)
-        chosen = np.linspace(0, len(known) - 1, min(len(known), _COLUMNS)).round().astype(int)
-        iterations = [known[i] for i in chosen]
-    else:
-        return [_last_moment(folder, shapes)]
-    moments = []
-    for at in iterations:
-        try:
-            moments.append(_moment(at, snapshots[at], shapes))
-        except ValueError as error:
-            path = folder.path / "snapshots" / f"{at:07d}.npz"
-            raise DamagedFileError(path, str(error), "Delete it, or run again.") from None
-    return moments
-
-
-def _moment(iteration: int, arrays: dict[str, np.ndarray], shapes: Any) -> Moment:
-    """A snapshot, its arrays checked against the algorithm's."""
-    learned = {
-        name.removeprefix("discount "): array
-        for name, array in arrays.items()
-        if name.startswith("discount ")
-    }
-    rows = len(arrays["targets"]) if "targets" in arrays else 0
-    cells, measures = shapes.store.measures.shape
-    expected = {
-        "objectives": (np.float32, (cells,)),
-        "points": (np.float32, (rows, measures)),
-        "targets": (np.float32, (rows,)),
-        "real": (np.bool_, (rows,)),
-    }
-    plain = {name: array for name, array in arrays.items() if not name.startswith("discount ")}
-    found = {name: (array.dtype.type, array.shape) for name, array in plain.items()}
-    if found != expected:
-        raise ValueError("it was written for another algorithm")
-    return Moment(iteration, discount=state_from(shapes.discount, learned), **plain)
-
-
-def _last_moment(folder: RunFolder, shapes: Any) -> Moment:
-    """The first seed of the checkpoint; what it was trained on is not kept there."""
-    checks.expect(
-        folder.holds_checkpoint,
-        "run folder",
-        "snapshots or a checkpoint",
-        f"none in '{folder.path}'",
-        "Wait for the run's first checkpoint.",
-    )
-    config = folder.read_config()
-    # A checkpoint has all seeds along a first axis of everything but the iteration.
-    iteration, seeds = shapes.iteration, len(config.seeds)
-    shapes = jax.tree.map(lambda s: jax.ShapeDtypeStruct((seeds, *s.shape), s.dtype), shapes)
-    shapes = eqx.tree_at(lambda s: s.iteration, shapes, iteration)
-    state = folder.read_checkpoint(shapes).state
-    kept = state.store.objectives, state.discount
-    objectives, discount = jax.tree.map(lambda leaf: np.asarray(leaf)[0], kept)
-    nothing = np.zeros((0, state.store.measures.shape[-1]), np.float32)
-    return Moment(
-        int(state.iteration),
-        np.asarray(objectives),
-        discount,
-        nothing,
-        np.zeros(0, np.float32),
-        np.zeros(0, bool),
     )
 
 

@@ -9,7 +9,8 @@ from gloam.formats import ForeignError, RunFolder
 from gloam.plots import style
 from gloam.plots.archive import archive_figure
 from gloam.plots.curves import curves
-from gloam.plots.discount import algorithm_of, discount_panels
+from gloam.plots.discount import discount_panels
+from gloam.plots.moments import algorithm_of
 
 
 def plot_run(
