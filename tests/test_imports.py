@@ -50,7 +50,7 @@ ALLOWED = {
     "experiments": _CORE | {"domains", "datasets", "generators", "formats", "drivers", "plots"},
     "peers": _CORE | {"domains", "drivers", "experiments"},
     "interop": _CORE | {"drivers"},
-    "explorer": _CORE | {"domains", "datasets", "formats", "plots", "experiments"},
+    "explorer": _CORE | {"domains", "datasets", "formats", "plots", "gallery", "experiments"},
     "cli": _CORE
     | {"domains", "datasets", "generators", "formats", "drivers", "plots", "gallery", "experiments"}
     | {"explorer", "peers", "evaluators"},

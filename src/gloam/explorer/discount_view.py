@@ -1,0 +1,89 @@
+"""The discount model as the page draws it: its values over measure space and what it learned from."""
+
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from gloam.algorithms import Algorithm
+from gloam.discounts import DiscountModel
+from gloam.explorer.opened_run import OpenedRun
+from gloam.explorer.packing import packed
+from gloam.formats import ForeignError
+
+# Cells beyond which the model is not asked for every one of them.
+_MAX_CELLS = 200_000
+_MAX_POINTS = 2000
+
+
+def has_model(run: OpenedRun) -> bool:
+    """Whether the run has a discount model that can be drawn."""
+    content = run.config.algorithm
+    arguments = content.get("arguments") if isinstance(content, dict) else None
+    part = arguments.get("discount") if isinstance(arguments, dict) else None
+    is_model = isinstance(part, dict) and part.get("class") == "DiscountModel"
+    if not is_model or run.archive.num_cells > _MAX_CELLS and not run.is_plane_grid:
+        return False
+    try:
+        return _algorithm(run) is not None
+    except (ForeignError, ValueError):
+        return False
+
+
+def packed_discount(run: OpenedRun, at: int | None) -> bytes:
+    """Values of the model of the first seed, at a recorded iteration or now.
+
+    For two measures a raster over the bounds, row by row from below; else a value for each cell.
+    """
+    from gloam.plots.moments import last_moment, read_moments
+    from gloam.plots.plane import Plane, in_chunks
+
+    algorithm = _algorithm(run)
+    if algorithm is None:
+        raise ValueError("The run has no discount model.")
+    plane = run.kept("plane", run.config.identity, lambda: Plane(run.archive))
+    if at is None:
+        moment = last_moment(run.folder, algorithm)
+    else:
+        (moment,) = read_moments(run.folder, algorithm, [at], most=1)
+    values = in_chunks(partial(_function(run, algorithm), moment.discount), plane.sites)
+    real = np.flatnonzero(moment.real)[:_MAX_POINTS]
+    spots = plane.place(moment.points[real]) if len(real) else np.zeros((0, 2))
+    arrays = {
+        "values": np.asarray(values, np.float32),
+        "x": spots[:, 0].astype(np.float32),
+        "y": spots[:, 1].astype(np.float32),
+        "target": moment.targets[real],
+        "solution": (real < algorithm.emitter.num_solutions).astype(np.uint8),
+    }
+    raster = list(plane.raster_shape) if plane.whole else None
+    return packed(arrays, {"iteration": moment.iteration, "raster": raster})
+
+
+def discount_at(run: OpenedRun, seed: int, cell: int) -> float | None:
+    """The discount of an elite by the newest model of the first seed."""
+    from gloam.plots.moments import last_moment
+
+    algorithm, rows = _algorithm(run), run.elites(seed)
+    row = rows.row_of(cell)
+    if algorithm is None or row is None or seed != run.config.seeds[0]:
+        return None
+    moment = run.kept("moment", rows.version, lambda: last_moment(run.folder, algorithm))
+    point = jnp.asarray(rows.measures[row][None])
+    return float(_function(run, algorithm)(moment.discount, point)[0])
+
+
+def _algorithm(run: OpenedRun) -> Algorithm | None:
+    """The algorithm, if its discount is a model."""
+    found = run.kept("algorithm", run.config.identity, lambda: run.folder.read_part("algorithm"))
+    return found if isinstance(found.discount, DiscountModel) else None
+
+
+def _function(run: OpenedRun, algorithm: Algorithm) -> Any:
+    """The discount at measures, compiled once."""
+    model, space = algorithm.discount, algorithm.archive.discount_space
+    assert isinstance(model, DiscountModel)
+    made = eqx.filter_jit(lambda state, points: model.discount(state, space(points)))
+    return run.kept("function", run.config.identity, lambda: made)

@@ -1,0 +1,5 @@
+"""A report."""
+
+
+def write_html() -> None:
+    """Write."""

@@ -1,0 +1,122 @@
+// The discount model beside the archive: its values over measure space, and its training points.
+
+import { duskScale } from "gloam/colors";
+import { fill, h } from "gloam/dom";
+import { number } from "gloam/format";
+import { limitsOf } from "gloam/archive_map";
+import { note } from "gloam/parts";
+import { Plane } from "gloam/plane";
+import { PointsLayer } from "gloam/points_layer";
+import { RasterLayer } from "gloam/raster_layer";
+import { arrays } from "gloam/source";
+
+export class DiscountMap {
+  constructor(run, archiveMap) {
+    this.run = run;
+    this.archiveMap = archiveMap;
+    this.caption = h("figcaption", {}, "Discount model");
+    this.legend = h("div", { class: "legend" }, h("span", { class: "quiet" }, "being computed"));
+    this.problem = h("div", {});
+    this.isRaster = run.archive.measure_dim === 2;
+    this.layer = this.isRaster ? new RasterLayer() : new PointsLayer();
+    this.plane = new Plane({
+      label: "Discount model. Plus and minus enlarge and shrink.",
+      layer: this.layer,
+      describe: (place) => `discount ${number(this.values?.[place])}`,
+    });
+    this.element = h(
+      "figure",
+      { class: "map card" },
+      this.caption,
+      h("div", { class: "toolbar small" }, h("span", { class: "quiet" }, "● solutions in the colours of their targets  × empty cells")),
+      this.plane.element,
+      this.legend,
+      this.problem,
+    );
+  }
+
+  /** Show the model at a recorded iteration or now. */
+  async load(at, limits) {
+    const query = at === null ? "" : `?at=${at}`;
+    try {
+      const found = await arrays(`runs/${this.run.id}/discount${query}`);
+      fill(this.problem);
+      this.show(found, limits);
+    } catch (error) {
+      fill(this.legend);
+      fill(this.problem, note(error.message));
+    }
+  }
+
+  show(found, limits) {
+    this.values = found.values;
+    const own = limitsOf(found.values);
+    const scale = duskScale([limits[0], Math.max(limits[1], Math.min(own[1], limits[1]))]);
+    const { archive } = this.run;
+    if (this.isRaster) {
+      const [rows, columns] = found.about.raster;
+      const [x, y] = [0, 1].map((axis) => [archive.lower[axis], archive.upper[axis]]);
+      if (!this.layer.raster) this.plane.setExtent(x, y, ["measure 1", "measure 2"]);
+      this.layer.set({ values: found.values, columns, rows, x, y, scale });
+    } else {
+      const { x, y } = this.archiveMap.places;
+      if (!this.layer.points) this.plane.setExtent(this.archiveMap.plane.all.x, this.archiveMap.plane.all.y, this.archiveMap.plane.names);
+      this.layer.set({ x, y, values: found.values, scale });
+    }
+    this.plane.marks = (context, toPixels) => drawTraining(context, toPixels, found, scale);
+    this.plane.draw();
+    this.archiveMap.setDiscounts(this.perCell());
+    const points = found.x.length ? `, ${number(found.x.length)} training points` : "";
+    this.caption.textContent = `Discount model · iteration ${number(found.about.iteration)}${points}`;
+    fill(this.legend, h("span", { class: "quiet" }, `values from ${number(own[0])} to ${number(own[1])}, in the colours of objectives`));
+  }
+
+  /** The value of the model at each cell. */
+  perCell() {
+    if (!this.isRaster) return this.values;
+    const { archive } = this.run;
+    if (!archive.heatmap) return null;
+    const [across, up] = archive.shape;
+    const { columns, rows } = this.layer.raster;
+    const found = new Float32Array(archive.num_cells);
+    for (let i = 0; i < across; i++) {
+      for (let j = 0; j < up; j++) {
+        const column = Math.floor(((i + 0.5) * columns) / across);
+        const row = Math.floor(((j + 0.5) * rows) / up);
+        found[i * up + j] = this.values[row * columns + column];
+      }
+    }
+    return found;
+  }
+
+  close() {
+    this.layer.close();
+  }
+}
+
+function drawTraining(context, toPixels, { x, y, target, solution }, scale) {
+  const color = new Uint8ClampedArray(3);
+  for (const wanted of [0, 1]) {
+    for (let i = 0; i < x.length; i++) {
+      if (solution[i] !== wanted) continue;
+      const [left, top] = toPixels([x[i], y[i]]);
+      context.beginPath();
+      if (wanted) {
+        scale.write(target[i], color, 0);
+        context.fillStyle = `rgb(${color[0]} ${color[1]} ${color[2]})`;
+        context.strokeStyle = "rgb(255 255 255 / 80%)";
+        context.lineWidth = 0.7;
+        context.arc(left, top, 2.6, 0, 7);
+        context.fill();
+      } else {
+        context.strokeStyle = "rgb(255 255 255 / 75%)";
+        context.lineWidth = 1.2;
+        for (const sign of [1, -1]) {
+          context.moveTo(left - 3, top - 3 * sign);
+          context.lineTo(left + 3, top + 3 * sign);
+        }
+      }
+      context.stroke();
+    }
+  }
+}
