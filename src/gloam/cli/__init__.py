@@ -17,8 +17,9 @@ from gloam.cli.fill import Fill
 from gloam.cli.gallery import Gallery
 from gloam.cli.lsi import Lsi
 from gloam.cli.new import New
-from gloam.cli.paper import Paper, Report
+from gloam.cli.paper import Paper
 from gloam.cli.plot import Plot
+from gloam.cli.report import Report
 from gloam.cli.resume import Resume
 from gloam.cli.run import Run
 from gloam.drivers.signals import remembered_interrupt

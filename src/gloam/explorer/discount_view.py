@@ -1,5 +1,6 @@
-"""The discount model as the page draws it: its values over measure space and what it learned from."""
+"""The discount model as the page draws it: its values and its training points."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -24,7 +25,7 @@ def has_model(run: OpenedRun) -> bool:
     arguments = content.get("arguments") if isinstance(content, dict) else None
     part = arguments.get("discount") if isinstance(arguments, dict) else None
     is_model = isinstance(part, dict) and part.get("class") == "DiscountModel"
-    if not is_model or run.archive.num_cells > _MAX_CELLS and not run.is_plane_grid:
+    if not is_model or (run.archive.num_cells > _MAX_CELLS and not run.is_plane_grid):
         return False
     try:
         return _algorithm(run) is not None
@@ -32,10 +33,17 @@ def has_model(run: OpenedRun) -> bool:
         return False
 
 
-def packed_discount(run: OpenedRun, at: int | None) -> bytes:
+def packed_discount(
+    run: OpenedRun, at: int | None, shorten: Callable[[np.ndarray], np.ndarray] = np.asarray
+) -> bytes:
     """Values of the model of the first seed, at a recorded iteration or now.
 
     For two measures a raster over the bounds, row by row from below; else a value for each cell.
+
+    Args:
+        run: The run.
+        at: The iteration, or ``None`` for the newest checkpoint.
+        shorten: Applied to the values.
     """
     from gloam.plots.moments import last_moment, read_moments
     from gloam.plots.plane import Plane, in_chunks
@@ -52,7 +60,7 @@ def packed_discount(run: OpenedRun, at: int | None) -> bytes:
     real = np.flatnonzero(moment.real)[:_MAX_POINTS]
     spots = plane.place(moment.points[real]) if len(real) else np.zeros((0, 2))
     arrays = {
-        "values": np.asarray(values, np.float32),
+        "values": shorten(np.asarray(values, np.float32)),
         "x": spots[:, 0].astype(np.float32),
         "y": spots[:, 1].astype(np.float32),
         "target": moment.targets[real],

@@ -12,10 +12,10 @@ _ALIGNED = 8
 
 
 def json_bytes(content: Any) -> bytes:
-    """JSON in ASCII, whatever names are in it; NaN and infinities become ``null``.
+    r"""JSON in ASCII, whatever names are in it; NaN and infinities become ``null``.
 
-    >>> json_bytes({"a": [float("nan"), np.float32(0.5)], "b": "\\udc80"})
-    b'{"a":[null,0.5],"b":"\\\\udc80"}'
+    >>> json_bytes({"a": [float("nan"), np.float32(0.5)], "b": "\udc80"})
+    b'{"a":[null,0.5],"b":"\\udc80"}'
     """
     return json.dumps(_plain(content), allow_nan=False, separators=(",", ":")).encode()
 

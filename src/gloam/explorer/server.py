@@ -65,7 +65,8 @@ def _uvicorn() -> Any:
         import uvicorn
     except ImportError as error:
         raise ValueError(
-            f"The explorer needs the package {error.name}. Install it: pip install 'gloam[explorer]'"
+            f"The explorer needs the package {error.name}. "
+            "Install it: pip install 'gloam[explorer]'"
         ) from None
     return uvicorn
 

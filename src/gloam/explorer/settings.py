@@ -7,6 +7,8 @@ from gloam.formats.config import RunConfig
 
 _MAX_SETTINGS = 400
 _MAX_TEXT = 120
+# What networks begin with, which is no setting.
+_LEARNED = ("weights", "biases")
 
 
 def settings_of(config: RunConfig) -> dict[str, Any]:
@@ -42,6 +44,8 @@ def flatten(content: Any, name: str) -> dict[str, Any]:
         found: dict[str, Any] = {name: content["class"][:_MAX_TEXT]}
         arguments = content.get("arguments")
         for key, part in (arguments if isinstance(arguments, dict) else {}).items():
+            if key in _LEARNED:
+                continue
             found |= flatten(part, f"{name}.{key}")
         return found
     if isinstance(content.get("foreign"), str):

@@ -75,13 +75,13 @@ def index_page() -> tuple[bytes, str]:
 
 
 def _styles() -> str:
-    links = [
-        f'<link rel="stylesheet" href="/static/{name}">'
-        for name in style_names()
-    ]
+    links = [f'<link rel="stylesheet" href="/static/{name}">' for name in style_names()]
     return "\n".join([*links, '<link rel="icon" href="/static/icon.svg" type="image/svg+xml">'])
 
 
 def style_names() -> list[str]:
     """The style sheets, in their order."""
-    return ["vendor/uPlot.min.css", *sorted(n for n in static_files() if n.endswith(".css") and "/" not in n)]
+    return [
+        "vendor/uPlot.min.css",
+        *sorted(n for n in static_files() if n.endswith(".css") and "/" not in n),
+    ]

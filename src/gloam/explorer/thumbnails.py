@@ -13,6 +13,7 @@ MAX_TILES = 48
 """Pairs on one sheet."""
 THUMB = 64
 """Side of a small picture, in pixels."""
+_GAP = 4
 _LARGE = 512
 
 
@@ -34,7 +35,7 @@ def sheet(run: OpenedRun, seed: int, cells: Sequence[int]) -> bytes:
 
     A cell without an elite has an empty left side; a dataset without pictures an empty right one.
     """
-    tiles = np.zeros((MAX_TILES, THUMB, 2 * THUMB, 4), np.uint8)
+    tiles = np.zeros((MAX_TILES, THUMB, 2 * THUMB + _GAP, 4), np.uint8)
     rows, dataset = run.elites(seed), run.dataset
     pictures = run.pictures(rows)
     places = [(place, rows.row_of(cell)) for place, cell in enumerate(cells)]
@@ -47,8 +48,8 @@ def sheet(run: OpenedRun, seed: int, cells: Sequence[int]) -> bytes:
             tiles[place, :, :THUMB] = _fitted(one)
     items = None if dataset is None else item_pictures(dataset, np.asarray(cells, int))
     for place, one in enumerate([] if items is None else items):
-        tiles[place, :, THUMB:] = _fitted(one)
-    return _png(tiles[: len(cells)].reshape(-1, 2 * THUMB, 4))
+        tiles[place, :, THUMB + _GAP :] = _fitted(one)
+    return _png(tiles[: len(cells)].reshape(-1, 2 * THUMB + _GAP, 4))
 
 
 def _fitted(one: UInt8[np.ndarray, "h w *c"]) -> UInt8[np.ndarray, "64 64 4"]:

@@ -11,6 +11,8 @@ export async function cellDetails(run, seed, cell) {
   const path = `runs/${run.id}/rows?seed=${seed}`;
   const elites = await arrays(`runs/${run.id}/elites?seed=${seed}`);
   const row = elites.cell.indexOf(cell);
+  // In a picture of blocks, the cell of the best elite of the block.
+  cell = row >= 0 && elites.original ? elites.original[row] : cell;
   const found = { cell, seed, filled: row >= 0, ...(await item(run, seed, cell)) };
   if (row < 0) return found;
   Object.assign(found, {

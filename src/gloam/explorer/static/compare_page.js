@@ -123,7 +123,7 @@ export class Comparison {
 
   settingsTable() {
     const names = [...new Set(this.summaries.flatMap(({ runs }) => Object.keys(runs[0].settings ?? {})))];
-    const values = (name) => this.summaries.map(({ runs }) => setting((runs[0].settings ?? {})[name] ?? null));
+    const values = (name) => this.summaries.map(({ runs }) => name in (runs[0].settings ?? {}) ? setting(runs[0].settings[name]) : "–");
     const differing = names.filter((name) => new Set(values(name)).size > 1);
     if (!differing.length) return note("All settings are the same.");
     const rows = differing.map((name) =>

@@ -111,7 +111,7 @@ export class Chart {
     return {
       width,
       height: this.height,
-      padding: [8, 10, 0, 0],
+      padding: [8, 18, 0, 0],
       scales: { x: { time: false } },
       axes: [
         { ...axis, size: 24, gap: 3 },

@@ -1,6 +1,6 @@
 // The discount model beside the archive: its values over measure space, and its training points.
 
-import { duskScale } from "gloam/colors";
+import { duskGradient, duskScale } from "gloam/colors";
 import { fill, h } from "gloam/dom";
 import { number } from "gloam/format";
 import { limitsOf } from "gloam/archive_map";
@@ -17,6 +17,7 @@ export class DiscountMap {
     this.caption = h("figcaption", {}, "Discount model");
     this.legend = h("div", { class: "legend" }, h("span", { class: "quiet" }, "being computed"));
     this.problem = h("div", {});
+    this.points = h("span", { class: "quiet" });
     this.isRaster = run.archive.measure_dim === 2;
     this.layer = this.isRaster ? new RasterLayer() : new PointsLayer();
     this.plane = new Plane({
@@ -28,7 +29,7 @@ export class DiscountMap {
       "figure",
       { class: "map card" },
       this.caption,
-      h("div", { class: "toolbar small" }, h("span", { class: "quiet" }, "● solutions in the colours of their targets  × empty cells")),
+      h("div", { class: "toolbar small" }, this.points),
       this.plane.element,
       this.legend,
       this.problem,
@@ -51,7 +52,8 @@ export class DiscountMap {
   show(found, limits) {
     this.values = found.values;
     const own = limitsOf(found.values);
-    const scale = duskScale([limits[0], Math.max(limits[1], Math.min(own[1], limits[1]))]);
+    const shared = [Math.max(own[0], limits[0]), Math.min(own[1], limits[1])];
+    const scale = duskScale(shared[0] < shared[1] ? shared : own);
     const { archive } = this.run;
     if (this.isRaster) {
       const [rows, columns] = found.about.raster;
@@ -68,7 +70,12 @@ export class DiscountMap {
     this.archiveMap.setDiscounts(this.perCell());
     const points = found.x.length ? `, ${number(found.x.length)} training points` : "";
     this.caption.textContent = `Discount model · iteration ${number(found.about.iteration)}${points}`;
-    fill(this.legend, h("span", { class: "quiet" }, `values from ${number(own[0])} to ${number(own[1])}, in the colours of objectives`));
+    this.points.textContent = found.x.length ? "● solutions in the colours of their targets, × empty cells" : "";
+    const bar = h("span", { class: "bar", "aria-hidden": "true" });
+    bar.style.background = duskGradient();
+    const [low, high] = scale.limits;
+    const beyond = own[0] < low || own[1] > high ? ` (values from ${number(own[0])} to ${number(own[1])})` : "";
+    fill(this.legend, h("span", {}, number(low)), bar, h("span", {}, number(high)), h("span", { class: "quiet" }, `discount${beyond}`));
   }
 
   /** The value of the model at each cell. */

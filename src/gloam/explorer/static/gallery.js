@@ -6,7 +6,7 @@ import { note } from "gloam/parts";
 import { isReport, json } from "gloam/source";
 import { Thumbs } from "gloam/thumbs";
 
-const WIDE = 152;
+const WIDE = 156;
 const HIGH = 116;
 const HIGH_WITHOUT_PICTURES = 56;
 const ORDERS = [

@@ -77,5 +77,6 @@ export function note(text, kind = "") {
 
 /** A value with its standard error. */
 export function withError(value, error, format = number) {
-  return error === undefined || error === null ? format(value) : `${format(value)} ± ${format(error)}`;
+  if (!error) return format(value);
+  return `${format(value)} ± ${format(Number(error.toPrecision(2)))}`;
 }

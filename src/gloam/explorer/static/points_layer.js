@@ -12,7 +12,7 @@ export class PointsLayer {
   constructor() {
     this.canvas = document.createElement("canvas");
     // The library uses an extension of the first version of WebGL.
-    this.gl = this.canvas.getContext("webgl", { antialias: true, preserveDrawingBuffer: true });
+    this.gl = this.canvas.getContext("webgl", { antialias: true });
     this.points = null;
     this.index = null;
     if (this.gl) this.build();
@@ -28,7 +28,6 @@ export class PointsLayer {
     this.xScale = webglScaleLinear();
     this.yScale = webglScaleLinear();
     this.series = webglSeriesPoint()
-      .type(webglCirclePoint())
       .xScale(this.xScale)
       .yScale(this.yScale)
       .crossValueAttribute(this.across)
@@ -97,7 +96,8 @@ export class PointsLayer {
     this.gl.clear(this.gl.COLOR_BUFFER_BIT);
     this.xScale.domain(view.x);
     this.yScale.domain(view.y);
-    this.series(this.order.length);
+    // A new shader each time: the library writes the scales into it.
+    this.series.type(webglCirclePoint())(this.order.length);
   }
 
   /** The area of a point in pixels: the more points are in view, the smaller. */

@@ -87,7 +87,6 @@ class RunsPage {
   draw() {
     const title = this.element.querySelector("#folder");
     title.textContent = this.folder.folder || "Runs";
-    document.getElementById("place").textContent = this.folder.folder || "explorer";
     fill(
       this.studies,
       this.folder.studies.map((study) =>

@@ -30,7 +30,12 @@ export async function arrays(path) {
 /** The address of a picture; `null` where a report does not have it. */
 export function pictureAddress(path) {
   if (!isReport) return `/api/${path}`;
-  return report.pictures[path] ?? null;
+  if (!(path in report.pictures)) return null;
+  if (!kept.has(path)) {
+    const blob = new Blob([bytesOf(report.pictures[path])], { type: "image/png" });
+    kept.set(path, URL.createObjectURL(blob));
+  }
+  return kept.get(path);
 }
 
 /** Whether the data is there; on a server everything may be asked for. */
@@ -63,9 +68,12 @@ function embeddedJson(path) {
 async function unpackEmbedded(path) {
   const text = report.arrays[path];
   if (text === undefined) throw new SourceError("The report does not have this part.");
-  const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const stream = new Blob([bytesOf(text)]).stream().pipeThrough(new DecompressionStream("gzip"));
   return unpack(await new Response(stream).arrayBuffer());
+}
+
+function bytesOf(text) {
+  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 }
 
 const VIEWS = {
