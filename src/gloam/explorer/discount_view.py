@@ -12,6 +12,7 @@ from gloam.algorithms import Algorithm
 from gloam.discounts import DiscountModel
 from gloam.explorer.opened_run import OpenedRun
 from gloam.explorer.packing import packed
+from gloam.explorer.run_states import newest_checkpoint
 from gloam.formats import ForeignError
 
 # Cells beyond which the model is not asked for every one of them.
@@ -52,6 +53,9 @@ def packed_discount(
     if algorithm is None:
         raise ValueError("The run has no discount model.")
     plane = run.kept("plane", run.config.identity, lambda: Plane(run.archive))
+    reached = newest_checkpoint(run.folder.path)
+    if at is None and reached in run.folder.snapshot_iterations:
+        at = reached  # a snapshot also has the training points
     if at is None:
         moment = last_moment(run.folder, algorithm)
     else:

@@ -76,6 +76,8 @@ def index_page() -> tuple[bytes, str]:
 
 def _styles() -> str:
     links = [f'<link rel="stylesheet" href="/static/{name}">' for name in style_names()]
+    # All at once: modules that import modules would be found one after the other.
+    links += [f'<link rel="modulepreload" href="/static/{name}">' for name in modules().values()]
     return "\n".join([*links, '<link rel="icon" href="/static/icon.svg" type="image/svg+xml">'])
 
 

@@ -34,6 +34,8 @@ class _Known:
         self.tail: MetricsTail | None = None
         self.settled: dict[str, Any] = {}
         """What only the configuration says."""
+        self.scored: tuple[Any, dict[str, Any]] = (None, {})
+        """A table of metrics, and what it says."""
 
     def refresh(self) -> None:
         """Read the configuration again if it has changed."""
@@ -60,6 +62,14 @@ class _Known:
         self.config_stamp = now
 
 
+    def scores(self, table: "pd.DataFrame") -> dict[str, Any]:
+        """Results and sparkline of a table, which is the same object while nothing changes."""
+        if self.scored[0] is not table:
+            found = {"results": _results(table), "sparkline": _sparkline(table)}
+            self.scored = (table, found)
+        return self.scored[1]
+
+
 class RunSummaries:
     """Summaries of runs by their folders."""
 
@@ -83,7 +93,7 @@ class RunSummaries:
                 | _told(state)
                 | {"warnings": [f"{error.path.name}: {error.problem}." for error in errors]}
                 | _progress(table, state, known.config)
-                | {"results": _results(table), "sparkline": _sparkline(table)}
+                | known.scores(table)
             )
 
     def metrics(self, folder: Path) -> tuple["pd.DataFrame", RunConfig]:

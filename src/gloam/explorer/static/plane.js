@@ -58,20 +58,22 @@ export class Plane {
     return { ...this.view, all: this.all, width, height, ratio: Math.min(2, devicePixelRatio || 1) };
   }
 
-  /** Draw again, at the next frame. */
-  draw() {
+  /** Draw again, at the next frame; the layer only where it has changed. */
+  draw({ layer = true } = {}) {
+    this.stale ||= layer;
     if (this.waiting) return;
     this.waiting = requestAnimationFrame(() => {
       this.waiting = 0;
       if (!this.element.isConnected || !this.element.clientWidth) return;
-      this.layer.draw(this.frame);
+      if (this.stale) this.layer.draw(this.frame);
+      this.stale = false;
       this.drawOverlay();
     });
   }
 
   select(place, { tell = true } = {}) {
     this.selected = place;
-    this.draw();
+    this.draw({ layer: false });
     if (tell && place >= 0) this.onselect(place);
   }
 

@@ -57,6 +57,8 @@ export class PointsLayer {
     this.order = order;
     this.empties = low;
     this.paint();
+    // Before the first click needs it.
+    setTimeout(() => this.points === points && this.makeIndex(), 200);
   }
 
   /** Bring places and colours to the graphics card. */
@@ -124,17 +126,23 @@ export class PointsLayer {
     }
   }
 
+  /** An index of places, in units of the extent of all points. */
+  makeIndex() {
+    if (this.index) return;
+    const { x, y } = this.points;
+    this.all = [spanOf(x), spanOf(y)];
+    this.index = new KDBush(x.length, 64, Float32Array);
+    for (let i = 0; i < x.length; i++) this.index.add(x[i] / this.all[0], y[i] / this.all[1]);
+    this.index.finish();
+  }
+
   /** The nearest point to a place, if it is within a few pixels; -1 else. */
   pick(px, py, view) {
     if (!this.points?.x.length) return -1;
     const { x, y, values } = this.points;
     const [wide, high] = [view.x[1] - view.x[0], view.y[1] - view.y[0]];
-    const all = [view.all.x[1] - view.all.x[0], view.all.y[1] - view.all.y[0]];
-    if (!this.index) {
-      this.index = new KDBush(x.length, 64, Float32Array);
-      for (let i = 0; i < x.length; i++) this.index.add(x[i] / all[0], y[i] / all[1]);
-      this.index.finish();
-    }
+    this.makeIndex();
+    const { all } = this;
     const reach = (12 * Math.max(wide / all[0], high / all[1])) / Math.min(view.width, view.height);
     let best = -1;
     let least = Infinity;
@@ -172,6 +180,15 @@ export class PointsLayer {
   close() {
     this.gl?.getExtension("WEBGL_lose_context")?.loseContext();
   }
+}
+
+function spanOf(values) {
+  let [low, high] = [Infinity, -Infinity];
+  for (let i = 0; i < values.length; i++) {
+    if (values[i] < low) low = values[i];
+    if (values[i] > high) high = values[i];
+  }
+  return high > low ? high - low : 1;
 }
 
 function hexColor(text) {
