@@ -50,6 +50,7 @@ def explorer_app(library: Library, hosts: tuple[str, ...] = ()) -> ASGIApp:
         "/static/{name:path}": static,
         "/api/folder": answers.folder,
         run: answers.run,
+        f"{run}/parts": answers.parts,
         f"{run}/metrics": answers.metrics,
         f"{run}/elites": answers.elites,
         f"{run}/map": answers.map,
@@ -76,7 +77,12 @@ class _Answers:
 
     def run(self, request: Request) -> Response:
         Query(request, ())
-        content = views.run_view(self._library, self._entry(request))
+        content = views.run_summary(self._library, self._entry(request))
+        return _tagged(request, json_bytes(content), _JSON)
+
+    def parts(self, request: Request) -> Response:
+        Query(request, ())
+        content = views.parts_view(self._library, self._entry(request))
         return _tagged(request, json_bytes(content), _JSON)
 
     def metrics(self, request: Request) -> Response:

@@ -9,7 +9,7 @@ from gloam.archives import CVTArchive, GridArchive
 from gloam.datasets import Matches
 from gloam.explorer.opened_run import EliteRows, OpenedRun
 from gloam.explorer.packing import packed
-from gloam.explorer.projections import projections_for
+from gloam.explorer.projections import project, projections_for
 
 _MAX_LABELS = 200
 
@@ -47,7 +47,8 @@ def packed_elites(run: OpenedRun, seed: int, at: int | None = None) -> bytes:
         arrays = {"cell": cells.astype(np.int32), "objective": objectives[cells]}
         return packed(arrays, {"iteration": at, "seed": seed})
     rows = run.elites(seed)
-    arrays = {"cell": rows.cells.astype(np.int32), "objective": rows.objectives}
+    arrays: dict[str, np.ndarray] = {"cell": rows.cells.astype(np.int32)}
+    arrays["objective"] = rows.objectives
     distances = distances_of(run, rows)
     if distances is not None:
         arrays["distance"] = distances
@@ -97,10 +98,11 @@ def found_at(run: OpenedRun, seed: int, rows: EliteRows) -> Int[np.ndarray, " n"
 
 def packed_map(run: OpenedRun, projection: str, seed: int) -> bytes:
     """Where the cells lie on a map, by a projection that `described_archive` names."""
-    from gloam.explorer.projections import project
-
     spots, cells, about = project(run, projection, seed)
-    arrays = {"x": spots[:, 0].astype(np.float32), "y": spots[:, 1].astype(np.float32)}
+    arrays: dict[str, np.ndarray] = {
+        "x": spots[:, 0].astype(np.float32),
+        "y": spots[:, 1].astype(np.float32),
+    }
     if cells is not None:
         arrays["cell"] = cells.astype(np.int32)
     return packed(arrays, about)

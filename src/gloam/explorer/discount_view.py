@@ -13,7 +13,6 @@ from gloam.discounts import DiscountModel
 from gloam.explorer.opened_run import OpenedRun
 from gloam.explorer.packing import packed
 from gloam.explorer.run_states import newest_checkpoint
-from gloam.formats import ForeignError
 
 # Cells beyond which the model is not asked for every one of them.
 _MAX_CELLS = 200_000
@@ -25,13 +24,17 @@ def has_model(run: OpenedRun) -> bool:
     content = run.config.algorithm
     arguments = content.get("arguments") if isinstance(content, dict) else None
     part = arguments.get("discount") if isinstance(arguments, dict) else None
-    is_model = isinstance(part, dict) and part.get("class") == "DiscountModel"
-    if not is_model or (run.archive.num_cells > _MAX_CELLS and not run.is_plane_grid):
+    if not (isinstance(part, dict) and part.get("class") == "DiscountModel"):
         return False
-    try:
-        return _algorithm(run) is not None
-    except (ForeignError, ValueError):
-        return False
+    is_small = run.archive.num_cells <= _MAX_CELLS or run.is_plane_grid
+    return is_small and not _is_foreign(content)
+
+
+def _is_foreign(content: Any) -> bool:
+    """Whether a part can only be built by the user's program."""
+    if isinstance(content, dict):
+        return "foreign" in content or any(map(_is_foreign, content.values()))
+    return isinstance(content, list) and any(map(_is_foreign, content))
 
 
 def packed_discount(

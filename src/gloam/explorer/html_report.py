@@ -16,7 +16,7 @@ from gloam.explorer.static_files import (
     static_files,
     style_names,
 )
-from gloam.explorer.views import folder_view, metrics_view, run_view
+from gloam.explorer.views import folder_view, metrics_view, run_summary
 
 MAX_BYTES = 9_500_000
 """Largest size of a report."""
@@ -84,10 +84,9 @@ def _run_data(library: Library, root: Path, budget: int) -> dict[str, Any]:
     parts = Parts(budget)
     (entry,) = [one for one in library.look().runs.values() if one.path == library.root]
     parts.add_json("folder", folder_view(library))
-    content = run_view(library, entry)
-    if content.get("results") is not None:
+    if run_summary(library, entry).get("results") is not None:
         parts.add_arrays(f"runs/{entry.id}/metrics", metrics_view(library, entry))
-    add_run(parts, library.opened(entry), entry.id, content, str(root))
+    add_run(parts, library, entry, str(root))
     return parts.data | {"about": {"version": __version__}}
 
 
@@ -103,9 +102,7 @@ def _study_data(library: Library, budget: int) -> dict[str, Any]:
     for number, run_id in enumerate(readable):
         entry = runs[run_id]
         share = (parts.left - 200_000) // max(1, len(readable) - number)
-        content = run_view(library, entry)
-        path = os.path.relpath(entry.path, library.root)
-        add_run(parts.share(share), library.opened(entry), run_id, content, path)
+        add_run(parts.share(share), library, entry, os.path.relpath(entry.path, library.root))
     return parts.data | {"about": {"version": __version__}}
 
 

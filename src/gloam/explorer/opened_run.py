@@ -1,6 +1,7 @@
 """A run that is looked at: its archive, elites, dataset and pictures, read once and kept."""
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -116,9 +117,7 @@ class OpenedRun:
 
     def version(self, seed: int) -> str:
         """A text that changes when the elites of a seed do."""
-        alone = len(self.config.seeds) == 1
-        name = "archive.npz" if alone else f"archive-{seed}.npz"
-        return f"{seed}-{stamp(self.folder.path / name)}-{newest_checkpoint(self.folder.path)}"
+        return f"{seed}-{elites_version(self.folder.path, self.config.seeds)}"
 
     def pictures(self, rows: EliteRows) -> Pictures | None:
         """What the elites look like, or ``None`` where nothing can show them."""
@@ -171,3 +170,10 @@ class OpenedRun:
         if not isinstance(archive, Archive):
             raise DamagedFileError(self.folder.path / "config.json", "it has no archive", _FIX)
         return archive
+
+
+def elites_version(folder: Path, seeds: Sequence[int]) -> str:
+    """A text that changes when the elites of a run do; files are not read."""
+    last = "archive.npz" if len(seeds) == 1 else f"archive-{seeds[-1]}.npz"
+    found = stamp(folder / last)
+    return f"{newest_checkpoint(folder)}-{found[2] if found else 0}"

@@ -11,10 +11,11 @@ from gloam.explorer.archive_view import packed_elites, packed_map
 from gloam.explorer.cell_view import python_lines
 from gloam.explorer.coarse_archive import LARGE, add_coarse_archive
 from gloam.explorer.discount_view import packed_discount
+from gloam.explorer.library import Entry, Library
 from gloam.explorer.opened_run import OpenedRun
 from gloam.explorer.packing import json_bytes, packed
 from gloam.explorer.thumbnails import MAX_TILES, sheet
-from gloam.explorer.views import READ_ERRORS, pairs_view
+from gloam.explorer.views import READ_ERRORS, pairs_view, parts_view, run_summary
 
 _MAX_MOMENTS = 8
 
@@ -64,41 +65,37 @@ class Parts:
             self._parent._take(size)
 
 
-def add_run(parts: Parts, run: OpenedRun, run_id: str, content: dict[str, Any], path: str) -> None:
-    """Add the archive, the discount model, the cells and the pictures of a run.
+def add_run(parts: Parts, library: Library, entry: Entry, path: str) -> None:
+    """Add a run: its summary, archive, discount model, cells and pictures.
 
     Args:
         parts: Where to add them.
-        run: The run.
-        run_id: Its id.
-        content: The answer of `gloam.explorer.views.run_view` about it.
+        library: The library of the run.
+        entry: The run.
         path: The path that lines of Python name.
     """
-    address = f"runs/{run_id}"
-    content = content | {"python": _page_template(path)}
-    if content.get("archive") is None:
-        parts.add_json(address, content)
-        return
-    seed = run.config.seeds[0]
+    address = f"runs/{entry.id}"
+    parts.add_json(address, run_summary(library, entry) | {"python": _page_template(path)})
     try:
+        content = parts_view(library, entry)
+        run = library.opened(entry)
         if run.archive.num_cells > LARGE:
             content |= {"archive": add_coarse_archive(parts, run, address, content["archive"])}
-            content |= {"moments": [], "model": False, "dataset": False}
+            content |= {"moments": [], "model": False, "pictures": None}
         else:
-            _add_archive(parts, run, address, content, seed)
-    except READ_ERRORS as error:
-        content |= {"archive": None, "archive_problem": str(error)}
-    parts.add_json(address, content)
+            _add_archive(parts, run, address, content)
+    except READ_ERRORS as error:  # the page says so in place of the archive
+        content = {"error": str(error)}
+    parts.add_json(f"{address}/parts", content)
 
 
-def _add_archive(
-    parts: Parts, run: OpenedRun, address: str, content: dict[str, Any], seed: int
-) -> None:
+def _add_archive(parts: Parts, run: OpenedRun, address: str, content: dict[str, Any]) -> None:
+    seed = run.config.seeds[0]
     parts.add_arrays(f"{address}/elites?seed={seed}", packed_elites(run, seed))
     if not run.is_plane_grid:
         by = content["archive"]["projections"][0]["name"]
         parts.add_arrays(f"{address}/map?by={by}", packed_map(run, by, seed))
-    if content.get("dataset"):
+    if run.dataset is not None:
         parts.add_json(f"{address}/pairs?seed={seed}", pairs_view(run, seed))
     _add_rows(parts, run, address, seed)
     if content.get("model"):
@@ -107,7 +104,7 @@ def _add_archive(
         then = f"{address}/elites?seed={seed}&at={at}"
         if parts.add_arrays(then, packed_elites(run, seed, at)) and content.get("model"):
             parts.add_arrays(f"{address}/discount?at={at}", _discount(run, at))
-    if content.get("dataset") and any(content["pictures"].values()):
+    if run.dataset is not None and any(content["pictures"].values()):
         _add_sheets(parts, run, address, seed)
 
 

@@ -61,7 +61,6 @@ class _Known:
             }
         self.config_stamp = now
 
-
     def scores(self, table: "pd.DataFrame") -> dict[str, Any]:
         """Results and sparkline of a table, which is the same object while nothing changes."""
         if self.scored[0] is not table:
@@ -123,8 +122,9 @@ def _progress(table: "pd.DataFrame", state: RunState, config: RunConfig) -> dict
     rows = len(table)
     if not rows or not {"iteration", "seconds"} <= set(table.columns):
         return {"iteration": state.iteration or 0, "seconds_left": None, "rows": rows}
-    of_seed = table[table["seed"] == table["seed"].iloc[-1]] if "seed" in table else table
-    iterations, seconds = of_seed["iteration"].to_numpy(), of_seed["seconds"].to_numpy()
+    seeds = np.asarray(table["seed"]) if "seed" in table else np.zeros(rows)
+    own = np.flatnonzero(seeds == seeds[-1])
+    iterations, seconds = np.asarray(table["iteration"])[own], np.asarray(table["seconds"])[own]
     reached = max(int(iterations[-1]), state.iteration or 0)
     planned, left = config.plan.get("iterations"), None
     if state.state == "running" and isinstance(planned, int) and len(iterations) > 1:
@@ -152,7 +152,7 @@ def _sparkline(table: "pd.DataFrame") -> list[float]:
     """The mean QD score over iterations, at a few of them."""
     if not len(table) or not {"iteration", "qd_score"} <= set(table.columns):
         return []
-    means = table.groupby("iteration")["qd_score"].mean().to_numpy()
+    means = np.asarray(table.groupby("iteration")["qd_score"].mean(), float)
     chosen = np.linspace(0, len(means) - 1, min(len(means), _SPARKLINE)).round().astype(int)
     return [float(f"{value:.5g}") for value in means[chosen]]
 

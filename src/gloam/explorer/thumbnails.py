@@ -25,8 +25,9 @@ def picture(run: OpenedRun, seed: int, cell: int, side: str) -> bytes | None:
     else:
         rows = run.elites(seed)
         pictures, row = run.pictures(rows), rows.row_of(cell)
-        is_shown = pictures is not None and row is not None
-        found = made_pictures(pictures, np.array([row])) if is_shown else None
+        if pictures is None or row is None:
+            return None
+        found = made_pictures(pictures, np.array([row]))
     return None if found is None else _png(_enlarged(found[0], _LARGE))
 
 
@@ -62,7 +63,7 @@ def _fitted(one: UInt8[np.ndarray, "h w *c"]) -> UInt8[np.ndarray, "64 64 4"]:
         scale, how = int(scale), Image.Resampling.NEAREST
     else:
         how = Image.Resampling.LANCZOS
-    size = tuple(max(1, round(scale * side)) for side in image.size)
+    size = (max(1, round(scale * image.width)), max(1, round(scale * image.height)))
     square = Image.new("RGBA", (THUMB, THUMB))
     square.paste(image.resize(size, how), ((THUMB - size[0]) // 2, (THUMB - size[1]) // 2))
     return np.asarray(square)

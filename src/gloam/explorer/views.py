@@ -8,8 +8,9 @@ from gloam.datasets import Matches
 from gloam.explorer.archive_view import described_archive, distances_of, moments_of
 from gloam.explorer.discount_view import has_model
 from gloam.explorer.library import Entry, Library, read_study
-from gloam.explorer.opened_run import OpenedRun
+from gloam.explorer.opened_run import OpenedRun, elites_version
 from gloam.explorer.packing import packed
+from gloam.explorer.run_states import has_elites
 from gloam.formats import DamagedFileError
 
 READ_ERRORS = (ValueError, OSError, MemoryError)
@@ -33,24 +34,26 @@ def run_summary(library: Library, entry: Entry) -> dict[str, Any]:
     """The summary of a run; of one that cannot be read, its state and the reason."""
     about = {"id": entry.id, "name": entry.name}
     try:
-        return about | library.summaries.summary(entry.path)
+        found = library.summaries.summary(entry.path)
+        version = elites_version(entry.path, found["seeds"]) if "seeds" in found else None
+        return about | found | {"version": version, "elites": has_elites(entry.path)}
     except READ_ERRORS as error:
         return about | {"state": "damaged", "reason": str(error)}
 
 
-def run_view(library: Library, entry: Entry) -> dict[str, Any]:
-    """The summary of a run, and what can be looked at."""
-    found = run_summary(library, entry)
-    if found["state"] in ("damaged", "newer"):
-        return found
+def parts_view(library: Library, entry: Entry) -> dict[str, Any]:
+    """What can be looked at of a run: its archive, recorded iterations, model and pictures.
+
+    Raises:
+        ValueError, OSError: The folder cannot be read.
+    """
     run = library.opened(entry)
-    try:
-        found |= {"archive": described_archive(run), "moments": moments_of(run)}
-        found |= {"model": has_model(run), "version": run.version(run.config.seeds[0])}
-        found |= {"pictures": _picture_sides(run)}
-    except READ_ERRORS as error:
-        found |= {"archive": None, "archive_problem": str(error)}
-    return found
+    return {
+        "archive": described_archive(run),
+        "moments": moments_of(run),
+        "model": has_model(run),
+        "pictures": _picture_sides(run),
+    }
 
 
 def metrics_view(library: Library, entry: Entry) -> bytes:

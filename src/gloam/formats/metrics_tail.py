@@ -52,7 +52,7 @@ class MetricsTail:
         (table, log), (old_table, old_log) = stamps, self._stamps
         if table != old_table or log is None or old_log is None:
             return False
-        return log[0] == old_log[0] and log[1] >= self._offset
+        return log[0] == old_log[0] and log[1] > old_log[1]
 
     def _append(self) -> bool:
         """Add the rows behind the known ones; false when they cannot be read."""

@@ -82,6 +82,7 @@ export class ArchiveMap {
   /** Values of the discount model for each cell, once they are known. */
   setDiscounts(values) {
     this.discounts = values;
+    if (!this.elites) return;
     this.drawControls();
     if (this.color === "discount") this.draw();
   }

@@ -27,7 +27,7 @@ export function stateMark({ state, reason }) {
 export function progress(run) {
   const total = run.iterations ?? 0;
   const share = total ? Math.min(1, (run.iteration ?? 0) / total) : 0;
-  const left = run.state === "running" ? `, ${duration(run.seconds_left)} left` : "";
+  const left = run.state === "running" ? leftText(run.seconds_left) : "";
   const words = `${number(run.iteration ?? 0)} of ${number(total)} iterations${left}`;
   return h(
     "div",
@@ -35,6 +35,10 @@ export function progress(run) {
     h("progress", { max: 1, value: share, "aria-label": "Progress" }),
     h("span", { class: "quiet" }, words),
   );
+}
+
+function leftText(seconds) {
+  return seconds === null || seconds === undefined ? "" : `, ${duration(seconds)} left`;
 }
 
 /** A small curve without axes. */

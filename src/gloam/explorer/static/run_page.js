@@ -10,7 +10,7 @@ import { Gallery } from "gloam/gallery";
 import { setPageKeys } from "gloam/keys";
 import { poll } from "gloam/live";
 import { note, progress, stateMark, tile, withError } from "gloam/parts";
-import { arrays, has, isReport, json } from "gloam/source";
+import { arrays, has, isReport, json, SourceError } from "gloam/source";
 
 // Charts in this order; others of the metrics follow.
 const FIRST = ["qd_score", "coverage", "best_objective", "loss", "rank_correlation", "empty_discount", "unique_cells", "restarts"];
@@ -38,6 +38,7 @@ class RunPage {
     this.head = h("div", { class: "run-head" });
     this.tiles = h("dl", { class: "tiles-row" });
     this.problem = h("div", {});
+    this.partsProblem = h("div", {});
     this.moments = h("div", { class: "toolbar" });
     this.maps = h("div", { class: "maps" });
     this.chartsPlace = h("div", { class: "charts small" });
@@ -53,6 +54,7 @@ class RunPage {
       this.problem,
       this.tiles,
       this.moments,
+      this.partsProblem,
       this.maps,
       h("h2", {}, "Progress and diagnostics"),
       this.chartsPlace,
@@ -75,15 +77,14 @@ class RunPage {
       const { content, tag } = await json(`runs/${this.id}`);
       if (tag === this.tag) return;
       const before = this.run;
-      this.run = content;
+      this.run = { ...this.parts, ...content };
       this.tag = tag;
       this.seed ??= content.seeds?.[0] ?? null;
       this.drawHead();
       if (!content.seeds) return;
       if (before?.rows !== content.rows) await this.loadMetrics();
-      if (content.archive && (!before?.archive || before.version !== content.version)) await this.loadArchive();
       if (!before) this.drawSettings();
-      else if (String(before.moments) !== String(content.moments)) this.drawMoments();
+      if (!this.parts || before.version !== content.version) await this.loadParts();
     } catch (error) {
       fill(this.problem, note(error.message, "bad"));
     }
@@ -101,7 +102,6 @@ class RunPage {
     );
     const problems = [...(run.warnings ?? [])];
     if (run.reason && run.state !== "running") problems.push(run.reason);
-    if (run.archive_problem) problems.push(run.archive_problem);
     fill(this.problem, problems.map((text) => note(text, run.results ? "" : "bad")));
     const results = run.results ?? {};
     const error = (name) => results[`${name}_error`];
@@ -136,6 +136,26 @@ class RunPage {
       chart.set([curve]);
     }
     this.more.hidden = !this.more.lastElementChild.childElementCount;
+  }
+
+  /** The archive and what belongs to it; before the first checkpoint there is none. */
+  async loadParts() {
+    if (!this.run.elites) {
+      const when = this.run.state === "running" ? "The archive is shown after the first checkpoint." : "The run has no checkpoint.";
+      fill(this.partsProblem, note(when));
+      return;
+    }
+    try {
+      const { content } = await json(`runs/${this.id}/parts`);
+      if (content.error) throw new SourceError(content.error);
+      this.parts = content;
+      Object.assign(this.run, content);
+      fill(this.partsProblem);
+      await this.loadArchive();
+    } catch (error) {
+      if (!(error instanceof SourceError)) throw error;
+      fill(this.partsProblem, note(error.message, this.run.state === "running" ? "" : "bad"));
+    }
   }
 
   async loadArchive() {
