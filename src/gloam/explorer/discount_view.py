@@ -57,8 +57,9 @@ def packed_discount(
         raise ValueError("The run has no discount model.")
     plane = run.kept("plane", run.config.identity, lambda: Plane(run.archive))
     reached = newest_checkpoint(run.folder.path)
-    if at is None and reached in run.folder.snapshot_iterations:
-        at = reached  # a snapshot also has the training points
+    moments = run.folder.snapshot_iterations
+    if at is None and moments and reached in (None, moments[-1]):
+        at = moments[-1]  # a snapshot also has the training points
     if at is None:
         moment = last_moment(run.folder, algorithm)
     else:

@@ -45,7 +45,7 @@ class Parts:
 
     def add_arrays(self, name: str, content: bytes) -> bool:
         """Add packed arrays if there is room."""
-        return self._add("arrays", name, gzip.compress(content, 6))
+        return self._add("arrays", name, gzip.compress(content, 6, mtime=0))
 
     def add_picture(self, name: str, content: bytes) -> bool:
         """Add a picture if there is room."""

@@ -64,21 +64,17 @@ def script_digest(text: str) -> str:
 
 def index_page() -> tuple[bytes, str]:
     """The page of the explorer, and the digest of the one inline script in it."""
-    imports = import_map({name: f"/static/{file}" for name, file in modules().items()})
+    places = {name: f"/static/{file}" for name, file in modules().items()}
+    imports = import_map(places)
+    head = [f'<link rel="stylesheet" href="/static/{name}">' for name in style_names()]
+    head.append('<link rel="icon" href="/static/icon.svg" type="image/svg+xml">')
+    head.append(f'<script type="importmap">{imports}</script>')
+    # All at once, where they would be found one after the other; below the map, which they need.
+    head += [f'<link rel="modulepreload" href="{place}">' for place in places.values()]
+    start = '<script type="module" src="/static/main.js"></script>'
     text = static_files()["index.html"].content.decode()
-    page = text.replace("<!--styles-->", _styles()).replace(
-        "<!--scripts-->",
-        f'<script type="importmap">{imports}</script>\n'
-        '<script type="module" src="/static/main.js"></script>',
-    )
+    page = text.replace("<!--styles-->", "\n".join(head)).replace("<!--scripts-->", start)
     return page.encode(), script_digest(imports)
-
-
-def _styles() -> str:
-    links = [f'<link rel="stylesheet" href="/static/{name}">' for name in style_names()]
-    # All at once: modules that import modules would be found one after the other.
-    links += [f'<link rel="modulepreload" href="/static/{name}">' for name in modules().values()]
-    return "\n".join([*links, '<link rel="icon" href="/static/icon.svg" type="image/svg+xml">'])
 
 
 def style_names() -> list[str]:

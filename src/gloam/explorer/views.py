@@ -10,7 +10,7 @@ from gloam.explorer.discount_view import has_model
 from gloam.explorer.library import Entry, Library, read_study
 from gloam.explorer.opened_run import OpenedRun, elites_version
 from gloam.explorer.packing import packed
-from gloam.explorer.run_states import has_elites
+from gloam.explorer.run_states import has_elites, newest_checkpoint
 from gloam.formats import DamagedFileError
 
 READ_ERRORS = (ValueError, OSError, MemoryError)
@@ -48,10 +48,12 @@ def parts_view(library: Library, entry: Entry) -> dict[str, Any]:
         ValueError, OSError: The folder cannot be read.
     """
     run = library.opened(entry)
+    moments = moments_of(run)
+    recorded = bool(moments) or newest_checkpoint(entry.path) is not None
     return {
         "archive": described_archive(run),
-        "moments": moments_of(run),
-        "model": has_model(run),
+        "moments": moments,
+        "model": recorded and has_model(run),
         "pictures": _picture_sides(run),
     }
 
