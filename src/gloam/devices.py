@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 _Carry = TypeVar("_Carry")
-_MANY_COMPARISONS = 10**7
+_MANY_COMPARISONS = 10**6
 _CONFIG: Any = jax.config  # its options are not declared
 
 
@@ -76,9 +76,10 @@ def place_of_ranks(counts: Int[Array, " n"], ranks: Int[Array, " m"]) -> Int[Arr
     >>> place_of_ranks(jnp.array([0, 1, 1, 2]), jnp.array([0, 1])).tolist()
     [1, 3]
     """
-    # A GPU compares with all counts in the time of one or two steps of a binary search.
-    quick = not runs_on_cpu() and ranks.size * counts.size <= _MANY_COMPARISONS
-    method = "compare_all" if quick else "scan"
+    # A GPU compares a few ranks with all counts in the time of one or two steps of a binary search.
+    # For many, the steps are written out, so that they are one program of the GPU.
+    few = ranks.size * counts.size <= _MANY_COMPARISONS
+    method = "scan" if runs_on_cpu() else "compare_all" if few else "scan_unrolled"
     return jnp.searchsorted(counts, ranks, side="right", method=method)
 
 

@@ -30,9 +30,9 @@ def numbers(found):
 
 def test_known_answers():
     # Mean 3, mean deviation 1, highest 4.
-    assert numbers(estimated_units(elites(2, 4))) == (-17.0, 21.0, True)
+    assert numbers(estimated_units(elites(2, 4))) == (-7.0, 11.0, True)
     assert numbers(estimated_units(elites(2, 4), f_min=0.0)) == (0.0, 4.0, True)
-    assert numbers(estimated_units(elites(2, 4), f_max=11.0)) == (-17.0, 28.0, True)
+    assert numbers(estimated_units(elites(2, 4), f_max=11.0)) == (-7.0, 18.0, True)
 
 
 @pytest.mark.parametrize(("objective", "low"), [(5, 0), (-5, -10), (0, -1)])
@@ -45,37 +45,42 @@ def test_without_elites_nothing_is_known():
     assert numbers(estimated_units(elites())) == (-1.0, 1.0, False)
 
 
-def test_the_range_grows_in_steps():
+def test_the_range_grows_downwards_in_steps():
     old = units(0, 10)
-    # A smaller range, equal elites, and a step that is too small: from -0.5 to 10.
-    for found in (elites(5, 5.1), elites(40, 40), elites(9, 10)):
+    # A smaller range, better elites, equal ones, and a step that is too small: to -1.
+    for found in (elites(5, 5.1), elites(40, 41), elites(-40, -40), elites(9, 11.25)):
         assert numbers(grown(old, found)) == (0, 10, True)
-    assert numbers(grown(old, elites(2, 4))) == (-17, 27, True)
-    assert numbers(grown(units(-20, 21), elites(10, 11))) == (-20, 31, True)
+    # To -7; the best elite, 4, had the height 0.4 and keeps it: 11 / 0.4.
+    assert numbers(grown(old, elites(2, 4))) == pytest.approx((-7, 27.5, True))
+    # All elites are below the floor, and none has a height.
+    assert numbers(grown(old, elites(-4, -2))) == (-13, 11, True)
 
 
-def test_the_first_range_is_taken_five_times():
-    assert numbers(grown(first_units(), elites(2, 4))) == (-101, 105, True)
+def test_the_first_range_is_taken_ten_times():
+    assert numbers(grown(first_units(), elites(2, 4))) == (-106, 110, True)
     assert numbers(grown(first_units(), elites(3, 3))) == (0, 3, False)  # still a guess
-    assert numbers(grown(units(0, 3, known=False), elites(2, 4))) == (-101, 105, True)
+    assert numbers(grown(units(0, 3, known=False), elites(2, 4))) == (-106, 110, True)
 
 
 def test_what_is_given_stays():
-    for old in (first_units(), units(0, 1)):
+    for old in (first_units(), units(0, 4)):
         assert numbers(grown(old, elites(2, 4), f_min=0.0)) == (0, 4, True)
     low, scale, _ = numbers(grown(first_units(), elites(2, 4), f_max=10.0))
-    assert low + scale == 10
+    assert (low, low + scale) == (-106, 10)
 
 
 @given(st.lists(st.lists(NUMBERS, min_size=2, max_size=4), min_size=1, max_size=6))
-def test_no_range_leaves_the_one_before(found):
+def test_nothing_looks_better_covered_when_the_range_grows(found):
     now = first_units()
+    heights = jnp.linspace(0, 1)
     for objectives in found:
         before, now = now, grown(now, elites(*objectives))
-        if before.is_known:
+        height = before.normalised(jnp.max(jnp.asarray(objectives, jnp.float32)))
+        if before.is_known and height > 0:
             slack = 1e-4 * float(now.scale)
             assert now.low <= before.low + slack
-            assert now.low + now.scale >= before.low + before.scale - slack
+            covered = heights * height  # of the elites
+            assert jnp.all(now.raw(covered) <= before.raw(covered) + slack)
 
 
 def test_improvements_and_discounts_are_in_their_units():
@@ -141,7 +146,7 @@ def test_the_health_of_the_model_is_judged_in_its_units():
     model = DiscountModel([-1.0] * 2, [1.0] * 2, f_min=None, f_max=None, num_init_points=4)
     state = model.init(jnp.zeros((4, 2)), jnp.ones(4, bool), key=jax.random.key(0))
     state = model.in_units_of(state, elites(2, 4))
-    assert model.floor(state, 0.0) == state.units.low == -101
+    assert model.floor(state, 0.0) == state.units.low == -106
     paper = DiscountModel([-1.0] * 2, [1.0] * 2, num_init_points=4)
     state = paper.init(jnp.zeros((4, 2)), jnp.ones(4, bool), key=jax.random.key(0))
     assert paper.floor(state, -7.0) == -7.0

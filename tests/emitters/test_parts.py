@@ -40,7 +40,7 @@ def feedback(iteration: int, seed: int = 0) -> Feedback:
     "settings",
     [
         {"strategy": CMAES(), "restart": RestartEvery(2)},
-        {"strategy": CMAES(), "restart": RestartWhenIdle((1, 2))},
+        {"strategy": CMAES(), "restart": RestartWhenIdle(1e-9, memory=1e30)},
         {"strategy": SepCMAES(), "restart": RestartWithoutImprovement()},
         {"strategy": LMMAES(), "selection": FilterSelection(), "lower": -3.0, "upper": 3.0},
     ],

@@ -9,37 +9,52 @@ from gloam.emitters.restart_rules import Progress
 from tests.helpers import refused
 
 
-def restarts(rule, improved):
-    """Which emitters restart after each iteration, given their improvements."""
+def restarts(rule, improved, filled):
+    """Which emitters restart after each iteration, given what they bring."""
     state, found = rule.init(len(improved[0])), []
-    for iteration, row in enumerate(improved, 1):
-        due, state = rule.due(state, Progress(jnp.asarray(iteration), jnp.asarray(row)))
+    for iteration, rows in enumerate(zip(improved, filled, strict=True), 1):
+        progress = Progress(jnp.asarray(iteration), *(jnp.asarray(row) for row in rows))
+        due, state = rule.due(state, progress)
         state = rule.restarted(state, due)
         found.append(due.tolist())
-    return found
+    return found, state
 
 
-def test_emitters_restart_when_their_patience_is_over():
-    improved = [[1, 0], [0, 0], [0, 5], [0, 0], [0, 0]]
-    found = restarts(RestartWhenIdle((2, 3)), improved)
-    assert [row[0] for row in found] == [False, False, True, False, True]
-    assert [row[1] for row in found] == [False, False, False, False, False]
+def test_the_wait_is_what_restarts_take_to_pay():
+    # The first emitter fills a cell in iteration 10, the second in iteration 30. With the first
+    # guess, 20 iterations and one cell: (20 + 10 + 30) / 3 = 20.
+    filled = [[int(i == 10), int(i == 30)] for i in range(1, 71)]
+    improved = [[1, 1]] * 30 + [[0, 1]] * 40
+    found, state = restarts(RestartWhenIdle(memory=1e30), improved, filled)
+    assert (state.waited.item(), state.paid.item()) == (20 + 10 + 30 + 20, 3)  # 20 of a new wait
+    # Idle since iteration 30; it restarts 20 iterations later, and then waits for a cell itself.
+    assert [i for i, row in enumerate(found, 1) if row[0]] == [50]
+    assert not any(row[1] for row in found)
 
 
-@given(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=1, max_size=30))
+def test_the_estimate_forgets():
+    rule = RestartWhenIdle(memory=10.0)
+    _, state = restarts(rule, [[1]] * 200, [[1]] + [[0]] * 199)
+    assert state.paid.item() < 1e-6  # nothing is waited for, nothing is found
+    _, state = restarts(rule, [[1]] * 200, [[0]] * 200)
+    assert state.waited.item() / max(state.paid.item(), 1e-6) > 1e6  # nothing pays: a long wait
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=2, max_size=2), min_size=1, max_size=40))
 def test_an_emitter_restarts_exactly_when_it_was_idle_for_long(improved):
-    patience = (1, 3, 4)
-    found = restarts(RestartWhenIdle(patience), [[int(one) for one in row] for row in improved])
-    for emitter, limit in enumerate(patience):
+    numbers = [[int(one) for one in row] for row in improved]
+    # With so small a factor every wait is the shortest: five iterations.
+    found, _ = restarts(RestartWhenIdle(1e-9), numbers, numbers)
+    for emitter in range(2):
         idle = 0
         for row, due in zip(improved, found, strict=True):
             idle = 0 if row[emitter] else idle + 1
-            assert due[emitter] == (idle == limit)
+            assert due[emitter] == (idle == 5)
             idle = 0 if due[emitter] else idle
 
 
-def test_wrong_patience_is_refused():
-    with refused("patience: expected a whole number >= 1"):
-        RestartWhenIdle((30, 0))
-    with refused("patience: expected at least one number"):
-        RestartWhenIdle(())
+def test_wrong_settings_are_refused():
+    with refused("factor: expected a finite number > 0"):
+        RestartWhenIdle(0.0)
+    with refused("memory: expected a finite number > 1"):
+        RestartWhenIdle(memory=1.0)

@@ -45,7 +45,7 @@ class Demo:
     def _digits(self) -> None:
         data = digits()
         domain = Triangles(data.items, num_triangles=20, canvas=(8, 8), name="digits")
-        algorithm = DMS(domain.archive(), domain.x0, 0.2, num_emitters=3, batch_size=40)
+        algorithm = DMS(domain.archive(), domain.x0, 0.2, batch_size=12)
         result = run(
             domain,
             algorithm,

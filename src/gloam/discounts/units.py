@@ -4,10 +4,10 @@ A network learns numbers around one. Objectives may be thousands or thousandths,
 knows their range before a search. The model therefore learns heights ``(f - low) / scale``, and
 both are estimated as the search runs.
 
-When the range grows, the network stays as it is: what it learned are heights, 0 for what is empty
-and near 1 for what is well covered, and both mean the same in the new units. With a last layer that
-is changed so that the network says the same objectives as before (PopArt), empty regions would lie
-above the new floor; `docs/research/default-search.md` compares both.
+When the range grows downwards, the network stays as it is and says less of covered regions than
+before, except of the best: nothing looks better covered than it is, and empty regions stay at 0.
+With a last layer that is changed so that the network says the same objectives as before (PopArt),
+empty regions would lie above the new floor; `docs/research/default-search.md` compares both.
 """
 
 import equinox as eqx
@@ -18,11 +18,11 @@ from jaxtyping import Array, Bool, Float
 # `low` is so many mean deviations below the mean objective of the elites: an empty cell is then
 # worth more than a better solution in a covered one, whatever can be reached there. Few elites far
 # below the others move a mean deviation less than a standard deviation.
-_DEVIATIONS = 20.0
+_DEVIATIONS = 10.0
 # The range grows in steps of at least this factor, so that the floor of the model moves seldom.
 _STEP = 1.2
-# The first elites are all near the start, and their range is far too small: it is taken five times.
-_FIRST = 5.0
+# The first elites are all near the start, and their range is far too small: it is taken ten times.
+_FIRST = 10.0
 # Objectives that differ by less than their rounding are equal.
 _ROUNDING = 2.0 * float(np.finfo(np.float32).eps)
 
@@ -66,7 +66,7 @@ def estimated_units(
 
     >>> units = estimated_units(jnp.asarray([2.0, 4.0, -jnp.inf]))
     >>> units.low.item(), units.scale.item()  # mean 3, mean deviation 1, highest 4
-    (-17.0, 21.0)
+    (-7.0, 11.0)
     """
     occupied = objectives > -jnp.inf
     number = jnp.maximum(jnp.sum(occupied, dtype=jnp.float32), 1.0)
@@ -79,8 +79,8 @@ def estimated_units(
     size = jnp.where(highest == 0, 1.0, jnp.abs(highest))
     high = highest if f_max is None else jnp.asarray(f_max, jnp.float32)
     if f_min is None:
-        length = stretch * (high - (mean - _DEVIATIONS * deviation))
-        low = jnp.where(is_known, high - length, highest - size)
+        length = stretch * (highest - mean + _DEVIATIONS * deviation)
+        low = highest - jnp.where(is_known, length, size)
     else:
         low = jnp.asarray(f_min, jnp.float32)
     return Units(low, jnp.where(high > low, high - low, size), is_known)
@@ -100,12 +100,14 @@ def grown(
     """
     stretch = jnp.where(old.is_known, 1.0, _FIRST)
     found = estimated_units(objectives, f_min, f_max, stretch=stretch)
-    low = jnp.minimum(old.low, found.low)
-    scale = jnp.maximum(old.low + old.scale, found.low + found.scale) - low
-    keep = old.is_known & (~found.is_known | (scale < _STEP * old.scale))
+    length = old.low - found.low
+    keep = old.is_known & (~found.is_known | (length < (_STEP - 1.0) * old.scale))
+    # The best elite keeps its height.
+    height = (jnp.max(objectives) - old.low) / old.scale
+    longer = jnp.where(height > 0, old.scale + length / height, found.scale)
     # What was there before the first estimate was a guess, and leaves no trace.
     return Units(
-        jnp.where(keep, old.low, jnp.where(old.is_known, low, found.low)),
-        jnp.where(keep, old.scale, jnp.where(old.is_known, scale, found.scale)),
+        jnp.where(keep, old.low, found.low),
+        jnp.where(keep, old.scale, jnp.where(old.is_known, longer, found.scale)),
         old.is_known | found.is_known,
     )

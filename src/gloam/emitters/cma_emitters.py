@@ -215,7 +215,8 @@ class CmaEmitters(Emitter):
         lowest = jnp.min(jnp.where(valid, values, jnp.inf), axis=1)
         flat = ~(jnp.max(values, axis=1) - lowest >= _FLAT)  # also when no row is valid
         stop = flat | jax.vmap(self.strategy.degenerate)(gaussians)
-        progress = Progress(feedback.iteration, number_improved)
+        number_filled = jnp.sum(feedback.filled.reshape(by_emitter), axis=1, dtype=jnp.int32)
+        progress = Progress(feedback.iteration, number_improved, number_filled)
         due, rule = self.restart.due(state.rule, progress)
         stop |= due
         rule = self.restart.restarted(rule, stop)
@@ -259,9 +260,10 @@ class CmaEmitters(Emitter):
         )
 
     def part_state(self, state: CmaEmittersState, index: Int[Array, ""]) -> CmaEmittersState:
-        """One Gaussian, and the restarts of all."""
+        """One Gaussian, and what is counted of all."""
         gaussians, rule = jax.tree.map(
-            lambda all_: jax.lax.dynamic_slice_in_dim(all_, index, 1), (state.gaussians, state.rule)
+            lambda all_: jax.lax.dynamic_slice_in_dim(all_, index, 1) if all_.ndim else all_,
+            (state.gaussians, state.rule),
         )
         return CmaEmittersState(gaussians, rule, state.restarts)
 
@@ -270,7 +272,7 @@ class CmaEmitters(Emitter):
     ) -> CmaEmittersState:
         """The Gaussians with another one in its place."""
         gaussians, rule = jax.tree.map(
-            lambda all_, one: jax.lax.dynamic_update_slice_in_dim(all_, one, index, 0),
+            lambda all_, one: _with_part(all_, one, index) if all_.ndim else one,
             (state.gaussians, state.rule),
             (part_state.gaussians, part_state.rule),
         )
@@ -278,6 +280,10 @@ class CmaEmitters(Emitter):
 
     def _fresh(self, means: Float[Array, "emitters sol"]) -> Any:
         return jax.vmap(lambda mean: self.strategy.start(mean, self.sigma0))(means)
+
+
+def _with_part(all_: Array, one: Array, index: Int[Array, ""]) -> Array:
+    return jax.lax.dynamic_update_slice_in_dim(all_, one, index, 0)
 
 
 def _default_step(lower: np.ndarray | None, upper: np.ndarray | None) -> float:

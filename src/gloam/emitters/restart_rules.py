@@ -1,14 +1,19 @@
 """Restart rules: when an emitter restarts."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from gloam import checks
+
+# Of `RestartWhenIdle`, in iterations: how long a restart takes to pay before one has, and the least
+# that an emitter waits, because CMA-ES needs a few iterations to adapt at all.
+_FIRST_WAIT, _SHORTEST_WAIT = 20.0, 5.0
+# Where restarts do not pay any more, the wait is long but finite.
+_FEWEST = 1e-6
 
 
 class Progress(eqx.Module):
@@ -18,6 +23,8 @@ class Progress(eqx.Module):
     """Iterations of the search finished, this one included."""
     improved: Int[Array, " emitters"]
     """Number of solutions that improved the archive."""
+    filled: Int[Array, " emitters"]
+    """Number of solutions that landed in an empty cell."""
 
 
 class RestartRule(eqx.Module):
@@ -66,43 +73,57 @@ class RestartWithoutImprovement(RestartRule):
 
 
 class RestartWhenIdle(RestartRule):
-    """Also when none of the emitter's solutions improved the archive for many iterations.
+    """Also when an emitter improves nothing for as long as a restart takes to pay.
+
+    A restart pays when the emitter fills its first empty cell. How long that takes is estimated
+    from all emitters as the search runs: the iterations that they spent before their first cell,
+    divided by the number of first cells, of late. It is short where every elite has empty
+    neighbours, and then emitters restart soon. Where little is left to find it is long, and they
+    stay to refine what they have found.
 
     Args:
-        patience: Iterations without an improvement after which an emitter restarts; several
-            numbers are given to the emitters in turn. Little patience opens new regions where
-            all objectives are alike, and much of it refines what is found.
-
-    Example:
-        >>> RestartWhenIdle((30, 30, 320)).init(4).patience.tolist()
-        [30, 30, 320, 30]
+        factor: How many times as long an idle emitter waits.
+        memory: Number of iterations over which the estimate is taken, those of all emitters
+            counted: 3,000 are 300 iterations of ten emitters.
     """
 
-    patience: tuple[int, ...]
+    factor: float
+    memory: float
 
-    def __init__(self, patience: int | Sequence[int] = (30, 30, 320)):
-        given = (patience,) if isinstance(patience, int) else patience
-        self.patience = checks.integers("patience", given, minimum=1)
-        checks.expect(len(self.patience) > 0, "patience", "at least one number", patience)
+    def __init__(self, factor: float = 1.0, *, memory: float = 3000.0):
+        self.factor = checks.number("factor", factor, above=0.0)
+        self.memory = checks.number("memory", memory, above=1.0)
 
     def init(self, num_emitters: int) -> "Idle":
-        """The patience of each emitter, none of which was idle."""
-        patience = [self.patience[i % len(self.patience)] for i in range(num_emitters)]
-        return Idle(jnp.asarray(patience, jnp.int32), jnp.zeros(num_emitters, jnp.int32))
+        """No emitter was idle, and none has filled a cell."""
+        waits = jnp.asarray(_FIRST_WAIT), jnp.ones(())
+        return Idle(jnp.zeros(num_emitters, jnp.int32), jnp.ones(num_emitters, bool), *waits)
 
     def due(self, state: "Idle", progress: Progress) -> tuple[Bool[Array, " emitters"], "Idle"]:
-        """When the emitter was idle for as long as its patience."""
-        iterations = jnp.where(progress.improved > 0, 0, state.iterations + 1)
-        return iterations >= state.patience, Idle(state.patience, iterations)
+        """When the emitter was idle for long enough."""
+        has_filled = progress.filled > 0
+        kept = (1.0 - 1.0 / self.memory) ** has_filled.shape[0]
+        waited = kept * state.waited + jnp.sum(state.is_waiting, dtype=jnp.float32)
+        paid = kept * state.paid + jnp.sum(state.is_waiting & has_filled, dtype=jnp.float32)
+        idle = jnp.where(progress.improved > 0, 0, state.idle + 1)
+        wait = self.factor * waited / jnp.maximum(paid, _FEWEST)
+        due = idle >= jnp.maximum(wait, _SHORTEST_WAIT)
+        return due, Idle(idle, state.is_waiting & ~has_filled, waited, paid)
 
     def restarted(self, state: "Idle", which: Bool[Array, " emitters"]) -> "Idle":
-        """Emitters that restart begin with full patience."""
-        return Idle(state.patience, jnp.where(which, 0, state.iterations))
+        """Emitters that restart wait for their first cell again."""
+        idle = jnp.where(which, 0, state.idle)
+        return Idle(idle, state.is_waiting | which, state.waited, state.paid)
 
 
 class Idle(eqx.Module):
-    """What `RestartWhenIdle` remembers."""
+    """What `RestartWhenIdle` remembers, of each emitter and of all."""
 
-    patience: Int[Array, " emitters"]
-    iterations: Int[Array, " emitters"]
-    """Iterations since the last improvement or restart."""
+    idle: Int[Array, " emitters"]
+    """Iterations since its last improvement or restart."""
+    is_waiting: Bool[Array, " emitters"]
+    """Whether it has filled no cell since its restart."""
+    waited: Float[Array, ""]
+    """Iterations that emitters spent waiting, of late."""
+    paid: Float[Array, ""]
+    """Restarts after which an emitter filled a cell, of late."""

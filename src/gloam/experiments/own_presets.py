@@ -13,7 +13,7 @@ _CMA = {"num_emitters": 5, "restart": RestartEvery(25)}
 # By algorithm: what the constructor takes besides archive and x0. How they were chosen:
 # docs/results/README.md.
 LATENT_DIGITS: dict[str, dict[str, Any]] = {
-    "dms-default": {"sigma0": 0.5, "num_emitters": 3, "batch_size": 40},
+    "dms-default": {"sigma0": 0.5, "batch_size": 12},
     "dms": {**_CMA, "sigma0": 0.5, "alpha": 0.01},
     "cma-mae": {**_CMA, "sigma0": 1.0, "alpha": 0.1},
     "map-elites-line": {"sigma": 0.1, "line_sigma": 0.5, "batch_size": 180},

@@ -26,8 +26,8 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "20d-lp": {"sigma0": 0.5},
         "50d-lp": {"sigma0": 0.5},
         "arm": {"sigma0": 0.2},
-        "ta-mnist": {"sigma0": 0.1, "num_emitters": 3, "batch_size": 40},
-        "ta-fashion-mnist": {"sigma0": 0.1, "num_emitters": 3, "batch_size": 40},
+        "ta-mnist": {"sigma0": 0.1, "batch_size": 12},
+        "ta-fashion-mnist": {"sigma0": 0.1, "batch_size": 12},
         "lsi": {"sigma0": 0.02, "num_emitters": 1, "batch_size": 24},
     },
     "dms": {
