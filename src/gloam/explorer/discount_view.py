@@ -49,7 +49,7 @@ def packed_discount(
         at: The iteration, or ``None`` for the newest checkpoint.
         shorten: Applied to the values.
     """
-    from gloam.plots.moments import last_moment, read_moments
+    from gloam.plots.moments import last_moment, moments_of
     from gloam.plots.plane import Plane, in_chunks
 
     algorithm = _algorithm(run)
@@ -63,7 +63,7 @@ def packed_discount(
     if at is None:
         moment = last_moment(run.folder, algorithm)
     else:
-        (moment,) = read_moments(run.folder, algorithm, [at], most=1)
+        (moment,) = moments_of(run.folder, algorithm, [at])
     values = in_chunks(partial(_function(run, algorithm), moment.discount), plane.sites)
     real = np.flatnonzero(moment.real)[:_MAX_POINTS]
     spots = plane.place(moment.points[real]) if len(real) else np.zeros((0, 2))

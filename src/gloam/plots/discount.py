@@ -15,11 +15,8 @@ from gloam.discounts import DiscountModel
 from gloam.formats import RunFolder
 from gloam.plots import style
 from gloam.plots.heatmap import function_map, heatmap
-from gloam.plots.moments import Moment, algorithm_of, read_moments
+from gloam.plots.moments import Moment, algorithm_of, moments_of
 from gloam.plots.plane import Plane, in_chunks
-
-# More columns would be too narrow to read.
-_COLUMNS = 5
 
 
 def discount_panels(
@@ -45,7 +42,7 @@ def discount_panels(
     model = algorithm.discount
     checks.instance("discount", model, DiscountModel, "Only a model has a function to draw.")
     assert isinstance(model, DiscountModel)
-    moments = read_moments(folder, algorithm, iterations, most=_COLUMNS)
+    moments = moments_of(folder, algorithm, iterations)
     limits = _limits(model, moments)
     plane = Plane(algorithm.archive)
     space = algorithm.archive.discount_space

@@ -15,6 +15,9 @@ from gloam.draws import root_key
 from gloam.formats import DamagedFileError, RunFolder
 from gloam.formats.states import state_from
 
+# More columns of figures would be too narrow to read.
+_MOST = 5
+
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
@@ -36,17 +39,10 @@ def algorithm_of(folder: RunFolder, given: Algorithm | None = None) -> Algorithm
     return algorithm
 
 
-def read_moments(
-    folder: RunFolder, algorithm: Algorithm, iterations: Sequence[int] | None, *, most: int
+def moments_of(
+    folder: RunFolder, algorithm: Algorithm, iterations: Sequence[int] | None
 ) -> list[Moment]:
-    """Snapshots of a run, or its checkpoint where there are none.
-
-    Args:
-        folder: The run folder.
-        algorithm: The algorithm of the run.
-        iterations: Which snapshots; by default all, or ``most`` spread evenly over them.
-        most: Largest number of snapshots by default.
-    """
+    """Snapshots of a run folder, five of them or those named, or else the checkpoint."""
     known = folder.snapshot_iterations
     if iterations is not None:
         missing = [at for at in iterations if at not in known]
@@ -58,11 +54,11 @@ def read_moments(
             "Name them when you run: snapshots=[...].",
         )
     elif known:
-        chosen = np.linspace(0, len(known) - 1, min(len(known), most)).round().astype(int)
+        chosen = np.linspace(0, len(known) - 1, min(len(known), _MOST)).round().astype(int)
         iterations = [known[i] for i in chosen]
     else:
         return [last_moment(folder, algorithm)]
-    shapes = _state_shapes(algorithm)
+    shapes = _shapes(algorithm)
     moments = []
     for at in iterations:
         arrays = folder.read_snapshot(at)
@@ -74,7 +70,7 @@ def read_moments(
     return moments
 
 
-def _state_shapes(algorithm: Algorithm) -> Any:
+def _shapes(algorithm: Algorithm) -> Any:
     return jax.eval_shape(lambda key: step.init(algorithm, key), root_key(0))
 
 
@@ -109,7 +105,7 @@ def last_moment(folder: RunFolder, algorithm: Algorithm) -> Moment:
         f"none in '{folder.path}'",
         "Wait for the run's first checkpoint.",
     )
-    shapes = _state_shapes(algorithm)
+    shapes = _shapes(algorithm)
     config = folder.read_config()
     # A checkpoint has all seeds along a first axis of everything but the iteration.
     iteration, seeds = shapes.iteration, len(config.seeds)
