@@ -66,11 +66,14 @@ def _plane(run: "OpenedRun") -> tuple[np.ndarray, None, dict[str, Any]]:
 
 def _tsne(measures: Float[np.ndarray, "n meas"]) -> Float[np.ndarray, "n 2"]:
     from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
 
     if len(measures) < 4:
         return np.zeros((len(measures), 2), np.float32)
     perplexity = min(30.0, (len(measures) - 1) / 3)
-    return TSNE(2, perplexity=perplexity, init="pca", random_state=0).fit_transform(measures)
+    # On one core, because the others may be busy with the run that is looked at.
+    with threadpool_limits(1):
+        return TSNE(2, perplexity=perplexity, init="pca", random_state=0).fit_transform(measures)
 
 
 def _umap(measures: Float[np.ndarray, "n meas"]) -> Float[np.ndarray, "n 2"]:

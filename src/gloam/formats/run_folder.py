@@ -8,7 +8,7 @@ archive.npz                the elites of a finished run (archive-SEED.npz with s
 dataset.npz                the items that the cells are, where a dataset was given
 checkpoint/NNNNNNN.npz     everything needed to go on after iteration NNNNNNN: the last two
 snapshots/NNNNNNN.npz      discount and elites of the first seed at chosen iterations
-figures/, gallery.html     pictures
+figures/, gallery.html     pictures; report.html has all views
 
 Every file carries digests of its content and the identity of its run, and is checked when it is
 read. Nothing that a file says is imported or called.

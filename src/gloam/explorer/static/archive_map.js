@@ -73,9 +73,9 @@ export class ArchiveMap {
     if (this.places?.address === address) return;
     this.places = { ...(await arrays(address)), address };
     this.shownCells = null;
-    const margin = ([low, high]) => [low - 0.03 * (high - low) - 1e-9, high + 0.03 * (high - low) + 1e-9];
-    const { about } = this.places;
-    this.plane.setExtent(margin(limitsOf(this.places.x)), margin(limitsOf(this.places.y)), [about.x, about.y]);
+    if (!this.places.cell) this.allPlaces = this.places;
+    const { about, x, y } = this.places;
+    this.plane.setExtent(withMargin(limitsOf(x)), withMargin(limitsOf(y)), [about.x, about.y]);
     this.plane.selected = -1;
   }
 
@@ -242,6 +242,11 @@ export class ArchiveMap {
   close() {
     this.layer.close();
   }
+}
+
+/** Limits with some room beside the outermost points. */
+export function withMargin([low, high]) {
+  return [low - 0.03 * (high - low), high + 0.03 * (high - low)];
 }
 
 /** The lowest and the highest number that is not NaN. */

@@ -166,8 +166,9 @@ function meanAndError(values) {
 export function sortableTable(head, rows, caption) {
   const body = h("tbody", {}, rows);
   let sorted = { column: -1, sign: 1 };
+  const isNumeric = (column) => rows[0]?.children[column]?.classList.contains("number");
   const heads = head.map((title, column) =>
-    h("th", { scope: "col" }, h("button", { class: "plain", onclick: () => sortBy(column) }, title)),
+    h("th", { scope: "col", class: isNumeric(column) && "number" }, h("button", { class: "plain", onclick: () => sortBy(column) }, title)),
   );
   const sortBy = (column) => {
     sorted = { column, sign: sorted.column === column ? -sorted.sign : 1 };

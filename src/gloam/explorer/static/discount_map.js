@@ -3,7 +3,7 @@
 import { duskGradient, duskScale } from "gloam/colors";
 import { fill, h } from "gloam/dom";
 import { number } from "gloam/format";
-import { limitsOf } from "gloam/archive_map";
+import { limitsOf, withMargin } from "gloam/archive_map";
 import { note } from "gloam/parts";
 import { Plane } from "gloam/plane";
 import { PointsLayer } from "gloam/points_layer";
@@ -53,7 +53,9 @@ export class DiscountMap {
     this.values = found.values;
     const own = limitsOf(found.values);
     const shared = [Math.max(own[0], limits[0]), Math.min(own[1], limits[1])];
-    const scale = duskScale(shared[0] < shared[1] ? shared : own);
+    // The colours of the archive, unless they would show little of the model.
+    const tells = shared[1] - shared[0] > 0.3 * (own[1] - own[0]);
+    const scale = duskScale(tells ? shared : own);
     const { archive } = this.run;
     if (this.isRaster) {
       const [rows, columns] = found.about.raster;
@@ -61,8 +63,9 @@ export class DiscountMap {
       if (!this.layer.raster) this.plane.setExtent(x, y, ["measure 1", "measure 2"]);
       this.layer.set({ values: found.values, columns, rows, x, y, scale });
     } else {
-      const { x, y } = this.archiveMap.places;
-      if (!this.layer.points) this.plane.setExtent(this.archiveMap.plane.all.x, this.archiveMap.plane.all.y, this.archiveMap.plane.names);
+      // All cells, whatever the archive shows now.
+      const { x, y, about } = this.archiveMap.allPlaces;
+      if (!this.layer.points) this.plane.setExtent(withMargin(limitsOf(x)), withMargin(limitsOf(y)), [about.x, about.y]);
       this.layer.set({ x, y, values: found.values, scale });
     }
     this.plane.marks = (context, toPixels) => drawTraining(context, toPixels, found, scale);

@@ -6,7 +6,7 @@ export function number(value) {
   if (value === 0) return "0";
   const size = Math.abs(value);
   if (Number.isInteger(value) && size < 1e9) return value.toLocaleString("en");
-  if (size >= 1e7 || size < 1e-3) return value.toExponential(2);
+  if (size >= 1e7 || size < 1e-4) return value.toExponential(2);
   if (size >= 1000) return Math.round(value).toLocaleString("en");
   return String(Number(value.toPrecision(4)));
 }

@@ -45,9 +45,9 @@ export class Plane {
 
   /** Set the extent of the plane and the names of its axes. */
   setExtent(x, y, names) {
-    this.all = { x, y };
+    this.all = { x: widened(x), y: widened(y) };
     this.names = names;
-    this.view = { x: [...x], y: [...y] };
+    this.showAll();
   }
 
   /** Where the layer is, in pixels, and what it shows. */
@@ -124,6 +124,7 @@ export class Plane {
       if (at < low || at > high) this.view[axis] = [at - (high - low) / 2, at + (high - low) / 2];
     }
     this.keepInside();
+    this.draw();
     this.select(next);
   }
 
@@ -255,6 +256,10 @@ export class Plane {
 
 function mean([low, high]) {
   return (low + high) / 2;
+}
+
+function widened([low, high]) {
+  return high > low ? [low, high] : [low - 0.5, high + 0.5];
 }
 
 /** Round numbers between two limits. */
