@@ -15,7 +15,7 @@ class Explore:
     'gloam[explorer]'`. On another machine, forward a port: ssh -L 8400:localhost:8400 MACHINE
     """
 
-    folder: Annotated[Path, tyro.conf.Positional] = Path("runs")
+    runs: Annotated[Path, tyro.conf.Positional] = Path("runs")
     """Folder with runs and studies in it, or the folder of one."""
     port: int | None = None
     """Port of the server. Default: the first free port from 8400."""
@@ -28,4 +28,4 @@ class Explore:
         """Serve until Ctrl-C."""
         from gloam.explorer.server import explore
 
-        explore(self.folder, port=self.port, host=self.host, browser=self.browser)
+        explore(self.runs, port=self.port, host=self.host, browser=self.browser)

@@ -18,7 +18,7 @@ class Report:
     the paper, statistics (Markdown, CSV, LaTeX) and figures.
     """
 
-    folder: Annotated[Path, tyro.conf.Positional]
+    run_or_study: Annotated[Path, tyro.conf.Positional]
     """Run folder or study folder."""
     figures: bool = True
     """Draw the figures of a study."""
@@ -32,8 +32,8 @@ class Report:
         from gloam.explorer.html_report import write_html
 
         written = []
-        if (self.folder / "study.json").is_file():
-            written = write_report(self.folder, figures=self.figures, pdf=self.pdf)
+        if (self.run_or_study / "study.json").is_file():
+            written = write_report(self.run_or_study, figures=self.figures, pdf=self.pdf)
             print(written[0].read_text())
-        for path in [*written, write_html(self.folder, self.out)]:
+        for path in [*written, write_html(self.run_or_study, self.out)]:
             print(path)
