@@ -12,11 +12,15 @@ from gloam.explorer.packing import packed
 from gloam.explorer.projections import project, projections_for
 
 _MAX_LABELS = 200
+# A page holds an array of all cells.
+_MAX_CELLS = 20_000_000
 
 
 def described_archive(run: OpenedRun) -> dict[str, Any]:
     """What the page has to know of the archive before it draws it."""
     archive, dataset = run.archive, run.dataset
+    if archive.num_cells > _MAX_CELLS:
+        raise ValueError(f"The archive has {archive.num_cells:,} cells, too many to be drawn.")
     labels = sorted(set(dataset.labels)) if dataset is not None and dataset.labels else []
     is_flat = archive.measure_dim <= 16
     return {

@@ -38,10 +38,14 @@ class Parts:
         part._parent = self
         return part
 
-    def add_json(self, name: str, content: Any) -> None:
-        """Add a JSON value, whatever its size: they are small."""
+    def add_json(self, name: str, content: Any, *, most: int | None = None) -> bool:
+        """Add a JSON value, if it has ``most`` bytes; by default whatever its size."""
+        size = len(json_bytes(content)) + len(name) + 8
+        if most is not None and size > most:
+            return False
         self.data["json"][name] = content
-        self._take(len(json_bytes(content)) + len(name) + 8)
+        self._take(size)
+        return True
 
     def add_arrays(self, name: str, content: bytes) -> bool:
         """Add packed arrays if there is room."""
@@ -96,7 +100,8 @@ def _add_archive(parts: Parts, run: OpenedRun, address: str, content: dict[str, 
         by = content["archive"]["projections"][0]["name"]
         parts.add_arrays(f"{address}/map?by={by}", packed_map(run, by, seed))
     if run.dataset is not None:
-        parts.add_json(f"{address}/pairs?seed={seed}", pairs_view(run, seed))
+        pairs = pairs_view(run, seed)
+        parts.add_json(f"{address}/pairs?seed={seed}", pairs, most=parts.left // 2)
     _add_rows(parts, run, address, seed)
     if content.get("model"):
         parts.add_arrays(f"{address}/discount", _discount(run, None))

@@ -55,11 +55,13 @@ def holder(folder: Path) -> str | None:
     If nobody has the lock, this function has it for a moment: do not ask again before the file
     has changed.
     """
+    # For reading, because the folder may be somebody else's; a pipe of that name does not block.
+    flags = os.O_RDWR if sys.platform == "win32" else os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        descriptor = os.open(folder / NAME, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+        descriptor = os.open(folder / NAME, flags)
     except OSError:
         return None
-    with os.fdopen(descriptor, "r+b") as file:
+    with os.fdopen(descriptor, "rb") as file:
         if _try_lock(file):
             return None
         file.seek(0)
