@@ -80,7 +80,7 @@ def test_the_details_of_a_cell_and_its_neighbours(made_runs, name):
     apart[row] = np.inf
     expected = np.sort(apart)[: min(8, len(apart) - 1)]
     distances = [one["distance"] for one in found["neighbours"]]
-    np.testing.assert_allclose(distances, expected, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(distances, expected, rtol=1e-5)
     names: dict = {}
     exec(found["python"], names)
     np.testing.assert_array_equal(names["solution"], rows.solutions[row])

@@ -74,29 +74,42 @@ def _found(run: OpenedRun, seed: int, rows: EliteRows, row: int) -> dict[str, in
 
 def _neighbours(run: OpenedRun, rows: EliteRows, row: int) -> list[dict[str, Any]]:
     """The nearest other elites in measure space."""
-    distances = _distances_to(run, rows, row)
-    distances[row] = np.inf
-    count = min(_NEIGHBOURS, len(distances) - 1)
+    farness = _farness(run, rows, row)
+    farness[row] = np.inf
+    # More than are shown: products of float32 do not tell the nearest apart exactly.
+    count = min(4 * _NEIGHBOURS, len(farness) - 1)
     if count < 1:
         return []
-    nearest = np.argpartition(distances, count - 1)[:count]
-    nearest = nearest[np.argsort(distances[nearest], kind="stable")]
+    near = np.argpartition(farness, count - 1)[:count]
+    distances = _distances(run.metric, rows.measures[near], rows.measures[row])
+    order = np.argsort(distances, kind="stable")[:_NEIGHBOURS]
     return [
         {
-            "cell": rows.cells[other],
-            "objective": rows.objectives[other],
-            "distance": distances[other],
+            "cell": rows.cells[near[place]],
+            "objective": rows.objectives[near[place]],
+            "distance": distances[place],
         }
-        for other in nearest
+        for place in order
     ]
 
 
-def _distances_to(run: OpenedRun, rows: EliteRows, row: int) -> Float[np.ndarray, " n"]:
+def _farness(run: OpenedRun, rows: EliteRows, row: int) -> Float[np.ndarray, " n"]:
+    """A number for each elite that is lower for nearer ones."""
     lengths = run.kept(
         "lengths", rows.version, lambda: np.einsum("ij,ij->i", rows.measures, rows.measures)
     )
     products = rows.measures @ rows.measures[row]
     if run.metric == "cosine":
-        scale = np.sqrt(lengths * lengths[row])
-        return 1 - np.divide(products, scale, out=np.zeros_like(products), where=scale > 0)
-    return np.sqrt(np.maximum(lengths - 2 * products + lengths[row], 0.0))
+        return -products / np.sqrt(np.maximum(lengths, 1e-30))
+    products *= -2
+    products += lengths
+    return products
+
+
+def _distances(
+    metric: str, measures: Float[np.ndarray, "n meas"], point: Float[np.ndarray, " meas"]
+) -> Float[np.ndarray, " n"]:
+    if metric == "euclidean":
+        return np.linalg.norm(measures - point, axis=1)
+    scale = np.linalg.norm(measures, axis=1) * np.linalg.norm(point)
+    return 1 - np.divide(measures @ point, scale, out=np.zeros_like(scale), where=scale > 0)
