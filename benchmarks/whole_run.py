@@ -1,4 +1,4 @@
-"""The wallclock of whole searches: the paper's DMS on LP Sphere, all seeds at once."""
+"""The wallclock of whole searches: DMS on LP Sphere, all seeds at once."""
 
 import argparse
 import sys
@@ -8,6 +8,7 @@ from pathlib import Path
 import jax
 
 import gloam
+from gloam.experiments import paper_algorithm
 from gloam.peers.problem import Problem
 
 
@@ -18,6 +19,12 @@ def main() -> int:
         "of the run to the last iteration; both with compilation, which nothing keeps: "
         "there is no cache of programs here. Loading JAX and its device is not counted.",
         epilog="Example: whole_run.py --measures 10 --centroids-dir DIR --seeds 20",
+    )
+    parser.add_argument(
+        "--algorithm",
+        choices=("dms", "dms-default"),
+        default="dms",
+        help="the paper's form, or gloam's default (dms)",
     )
     parser.add_argument("--measures", type=int, default=2, metavar="K", help="measures (2)")
     parser.add_argument("--centroids-dir", type=Path, metavar="DIR", help="folder with lp_{K}d.npy")
@@ -39,7 +46,7 @@ def main() -> int:
     problem = Problem("dms", options.measures, options.centroids_dir)
     result = gloam.run(
         problem.domain,
-        problem.ours,
+        paper_algorithm(options.algorithm, problem.domain),
         seeds=options.seeds,
         iterations=options.iterations,
         log_every=options.log_every,
