@@ -62,10 +62,11 @@ class Page:
         )
         return self._driver.execute_script(shorthand + script)
 
-    def wait(self, condition, seconds=10.0):
-        """Wait until an expression is true."""
+    def wait(self, condition, seconds=30.0):
+        """Wait until an expression is true; what it asks for may not be there yet."""
         end = time.monotonic() + seconds
-        while not self.run(f"return Boolean({condition})"):
+        script = f"try {{ return Boolean({condition}) }} catch {{ return false }}"
+        while not self.run(script):
             assert time.monotonic() < end, (condition, self.run("return document.body.innerText"))
             time.sleep(0.03)
 
