@@ -32,6 +32,7 @@ COLUMNS = [
     "failed",
     "failed_total",
     "below_f_min",
+    "outside_bounds",
     "empty_discount",
     "rank_correlation",
     "seconds",

@@ -15,7 +15,7 @@ _NAMES = {
     rf"|matches\.(csv|parquet)|failures\.parquet|{ARCHIVE.pattern}",
     "checkpoint": CHECKPOINT.pattern,
     "snapshots": SNAPSHOT.pattern,
-    "figures": r"(curves|archive|discount|gallery)\.(png|pdf)",
+    "figures": r"(curves|archive|pairwise|discount|gallery)\.(png|pdf)",
 }
 FOLDERS = tuple(filter(None, _NAMES))
 """Folders that gloam makes inside a run folder."""

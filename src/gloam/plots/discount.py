@@ -1,10 +1,12 @@
-"""The discount function beside the archive over iterations, with what it was trained on."""
+"""The discount function, alone or beside the archive, with what it was trained on."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any, cast
 
 import equinox as eqx
 import numpy as np
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -14,9 +16,50 @@ from gloam.algorithms import Algorithm
 from gloam.discounts import DiscountModel
 from gloam.formats import RunFolder
 from gloam.plots import style
-from gloam.plots.heatmap import function_map, heatmap
+from gloam.plots.heatmap import draw_heatmap, function_map
 from gloam.plots.moments import Moment, algorithm_of, moments_of
 from gloam.plots.plane import Plane, in_chunks
+from gloam.plots.searching import Searching, Source, moment_of_search
+
+
+def discount_function(
+    source: Source,
+    *,
+    iteration: int | None = None,
+    points: bool = True,
+    algorithm: Algorithm | None = None,
+    title: str = "",
+    ax: Axes | None = None,
+) -> Figure:
+    """The discount that a model has learned, over measure space, with its training points.
+
+    Args:
+        source: A run folder or its path, or a search in memory.
+        iteration: Snapshot of the run folder to show; by default the last.
+        points: Whether to draw what the model was trained on: solutions as dots in the colours of
+            their targets, empty cells as crosses.
+        algorithm: As in `discount_panels`.
+        title: Heading of the figure.
+        ax: Axes to draw in; by default those of a new figure.
+    """
+    if isinstance(source, Searching):
+        algorithm, moment = source.algorithm, moment_of_search(source)
+        model = _model_of(algorithm)
+    else:
+        folder = source if isinstance(source, RunFolder) else RunFolder(source)
+        algorithm = algorithm_of(folder.must_hold_run(), algorithm)
+        model = _model_of(algorithm)
+        at = None if iteration is None else [iteration]
+        moment = moments_of(folder, algorithm, at)[-1]
+    plane, limits = Plane(algorithm.archive), _limits(model, [moment])
+    axes = style.axes_for(ax, 5.4, 4.4 * plane.shape + 0.4)
+    values = _discounts(algorithm, moment, plane)
+    drawn = function_map(axes, values, plane, limits=limits)
+    if points:
+        training_points(axes, moment, plane, algorithm.emitter.num_solutions, limits)
+    style.side_bar(drawn, axes, "discount")
+    style.heading(axes, title, f"iteration {moment.iteration:,}" if title else "")
+    return style.figure_of(axes)
 
 
 def discount_panels(
@@ -24,6 +67,7 @@ def discount_panels(
     *,
     iterations: Sequence[int] | None = None,
     algorithm: Algorithm | None = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """The archive above the discount function, a column for each snapshot of a run.
 
@@ -36,24 +80,21 @@ def discount_panels(
         iterations: Snapshots to show; by default all, or five spread evenly over them.
         algorithm: Needed only when the run's has parts that gloam does not know, such as a network
             of your own class.
+        ax: Axes whose place the panels take; by default they have a new figure.
     """
     folder.must_hold_run()
     algorithm = algorithm_of(folder, algorithm)
-    model = algorithm.discount
-    checks.instance("discount", model, DiscountModel, "Only a model has a function to draw.")
-    assert isinstance(model, DiscountModel)
+    model = _model_of(algorithm)
     moments = moments_of(folder, algorithm, iterations)
     limits = _limits(model, moments)
     plane = Plane(algorithm.archive)
-    space = algorithm.archive.discount_space
-    discount = eqx.filter_jit(lambda state, points: model.discount(state, space(points)))
 
     trained = any(moment.real.any() for moment in moments)
-    figure, panels, scale = _panels(len(moments), plane.shape, trained)
+    figure, panels, scale = _panels(len(moments), plane.shape, trained, ax)
     top = limits[1]
     for (above, below), moment in zip(panels, moments, strict=True):
-        heatmap(above, (algorithm.archive, moment.objectives), limits=limits, plane=plane)
-        values = in_chunks(partial(discount, moment.discount), plane.sites)
+        draw_heatmap(above, (algorithm.archive, moment.objectives), limits=limits, plane=plane)
+        values = _discounts(algorithm, moment, plane)
         top = max(top, float(values.max()))
         function_map(below, values, plane, limits=limits)
         training_points(below, moment, plane, algorithm.emitter.num_solutions, limits)
@@ -62,8 +103,25 @@ def discount_panels(
     style.color_bar(figure, scale, limits, "objective and discount", more=top > limits[1])
     _label(panels)
     if trained:
-        _legend(figure)
+        _legend(figure if ax is None else ax)
     return figure
+
+
+def _model_of(algorithm: Algorithm) -> DiscountModel:
+    model = algorithm.discount
+    checks.instance("discount", model, DiscountModel, "Only a model has a function to draw.")
+    return cast(DiscountModel, model)
+
+
+def _discounts(algorithm: Algorithm, moment: Moment, plane: Plane) -> Float[np.ndarray, " sites"]:
+    """The discount at the sites of a plane."""
+    model, space = _model_of(algorithm), algorithm.archive.discount_space
+    return in_chunks(partial(_discount, model, space, moment.discount), plane.sites)
+
+
+@eqx.filter_jit
+def _discount(model: DiscountModel, space: Callable, state: Any, points: Any) -> Any:
+    return model.discount(state, space(points))
 
 
 def _limits(model: DiscountModel, moments: Sequence[Moment]) -> tuple[float, float]:
@@ -106,7 +164,9 @@ def training_points(
     )
 
 
-def _panels(count: int, shape: float, points: bool) -> tuple[Figure, list[tuple[Axes, Axes]], Axes]:
+def _panels(
+    count: int, shape: float, points: bool, ax: Axes | None
+) -> tuple[Figure, list[tuple[Axes, Axes]], Axes]:
     """Pairs of panels, one above the other (a single pair side by side), and the colour bar.
 
     With ``points``, there is room for a legend below.
@@ -122,7 +182,7 @@ def _panels(count: int, shape: float, points: bool) -> tuple[Figure, list[tuple[
     right, top = lefts[-1] + width, bottoms[-1] + height
     boxes = [(left, low, width, height) for left in lefts for low in reversed(bottoms)]
     boxes.append((right + 0.15, bottom, 0.17, top - bottom))
-    figure, (*made, scale) = style.sheet(right + 1.0, top + 0.62, boxes)
+    figure, (*made, scale) = style.sheet(right + 1.0, top + 0.62, boxes, ax)
     return figure, list(zip(made[::2], made[1::2], strict=True)), scale
 
 
@@ -154,7 +214,7 @@ def _label(panels: list[tuple[Axes, Axes]]) -> None:
         )
 
 
-def _legend(figure: Figure) -> None:
+def _legend(where: Figure | Axes) -> None:
     """What the points are."""
     dot = Line2D(
         [],
@@ -167,7 +227,7 @@ def _legend(figure: Figure) -> None:
     )
     cross = Line2D([], [], linestyle="", marker="x", markersize=4.5, color=style.QUIET)
     names = ["solutions, coloured by target", "empty cells, trained to the minimum"]
-    figure.legend(
+    where.legend(
         [dot, cross],
         names,
         loc="lower center",
