@@ -59,7 +59,7 @@ ALLOWED = {
     "peers": _CORE | {"domains", "drivers", "experiments"},
     # Elites and models of other libraries; it runs no search.
     "interop": _CORE,
-    "explorer": _CORE | {"domains", "datasets", "formats", "plots", "experiments"},
+    "explorer": _CORE | {"domains", "datasets", "formats", "plots", "gallery", "experiments"},
     "cli": _CORE
     | {"domains", "datasets", "generators", "formats", "drivers", "plots", "gallery", "experiments"}
     | {"explorer", "peers", "evaluators", "callbacks"},

@@ -109,6 +109,7 @@ def test_errors_are_one_line_and_exit_2(arguments, message, tmp_path, capsys):
 
 COMMANDS = ("demo", "new", "fill", "gallery", "datasets", "resume", "plot", "paper", "bench")
 COMMANDS += (
+    "explore",
     "report",
     "lsi convert",
     "lsi check",
