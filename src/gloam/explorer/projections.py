@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 # Cells that t-SNE and UMAP lay out; they take seconds for these, and hours for a million.
 _SAMPLE = 2000
+_FEWEST = 5
 _PACKAGES = {"umap": "umap", "t-sne": "sklearn"}
+_TITLES = {"umap": "UMAP", "t-sne": "t-SNE"}
 _slow = threading.Lock()
 
 
@@ -21,10 +23,9 @@ def projections_for(run: "OpenedRun") -> list[dict[str, Any]]:
     if run.archive.measure_dim <= 2:
         return [{"name": "measures", "title": "measures", "cells": None}]
     found = [{"name": "pca", "title": "PCA", "cells": None}]
-    titles = {"umap": "UMAP", "t-sne": "t-SNE"}
     for name, package in _PACKAGES.items():
         if importlib.util.find_spec(package) is not None:
-            found.append({"name": name, "title": titles[name], "cells": _SAMPLE})
+            found.append({"name": name, "title": _TITLES[name], "cells": _SAMPLE})
     return found
 
 
@@ -46,9 +47,8 @@ def project(
         count = min(_SAMPLE, len(rows.cells))
         chosen = np.sort(np.random.default_rng(0).choice(len(rows.cells), count, replace=False))
         with _slow:
-            spots = _umap(rows.measures[chosen]) if name == "umap" else _tsne(rows.measures[chosen])
-        title = "UMAP" if name == "umap" else "t-SNE"
-        about = {"x": f"{title} 1", "y": f"{title} 2", "title": f"{title} of {count:,} elites"}
+            spots, (x, y) = _laid_out(rows.measures[chosen], name)
+        about = {"x": x, "y": y, "title": f"{_TITLES[name]} of {count:,} elites"}
         return spots, rows.cells[chosen], about
 
     return run.kept(("map", name), (rows.version, seed), laid_out)
@@ -64,19 +64,17 @@ def _plane(run: "OpenedRun") -> tuple[np.ndarray, None, dict[str, Any]]:
     return spots, None, about
 
 
-def _tsne(measures: Float[np.ndarray, "n meas"]) -> Float[np.ndarray, "n 2"]:
-    from sklearn.manifold import TSNE
+def _laid_out(
+    measures: Float[np.ndarray, "n meas"], name: str
+) -> tuple[Float[np.ndarray, "n 2"], tuple[str, str]]:
+    """Places by UMAP or t-SNE; all at one spot where there are too few for it."""
     from threadpoolctl import threadpool_limits
 
-    if len(measures) < 4:
-        return np.zeros((len(measures), 2), np.float32)
-    perplexity = min(30.0, (len(measures) - 1) / 3)
+    from gloam.plots.projection import project as places_of
+
+    title = _TITLES[name]
+    if len(measures) < _FEWEST:
+        return np.zeros((len(measures), 2), np.float32), (f"{title} 1", f"{title} 2")
     # On one core, because the others may be busy with the run that is looked at.
     with threadpool_limits(1):
-        return TSNE(2, perplexity=perplexity, init="pca", random_state=0).fit_transform(measures)
-
-
-def _umap(measures: Float[np.ndarray, "n meas"]) -> Float[np.ndarray, "n 2"]:
-    import umap  # pyright: ignore[reportMissingImports]
-
-    return np.asarray(umap.UMAP(n_components=2, random_state=0).fit_transform(measures))
+        return places_of(measures, "umap" if name == "umap" else "tsne")
