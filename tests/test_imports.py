@@ -49,20 +49,23 @@ ALLOWED = {
     "formats": _CORE | {"domains", "datasets", "generators"},
     # Evaluators know nothing of searches; they also run in the processes of workers.
     "evaluators": _BASE | {"archives"},
-    "drivers": _CORE | {"part_step", "domains", "datasets", "formats", "evaluators"},
+    # Callbacks know rows of metrics and elites; the loop of the drivers calls them.
+    "callbacks": _BASE | {"archives"},
+    "drivers": _CORE | {"part_step", "domains", "datasets", "formats", "evaluators", "callbacks"},
     # Figures come from run folders: what reads them is allowed, what runs searches is not.
     "plots": _CORE | {"datasets", "formats"},
     "gallery": _CORE | {"datasets", "formats", "plots"},
     "experiments": _CORE | {"domains", "datasets", "generators", "formats", "drivers", "plots"},
     "peers": _CORE | {"domains", "drivers", "experiments"},
-    "interop": _CORE | {"drivers"},
-    "explorer": _CORE | {"domains", "datasets", "formats", "plots", "experiments"},
+    # Elites and models of other libraries; it runs no search.
+    "interop": _CORE,
+    "explorer": _CORE | {"domains", "datasets", "formats", "plots", "gallery", "experiments"},
     "cli": _CORE
     | {"domains", "datasets", "generators", "formats", "drivers", "plots", "gallery", "experiments"}
-    | {"explorer", "peers", "evaluators"},
+    | {"explorer", "peers", "evaluators", "callbacks"},
     "__init__": _CORE
     | {"domains", "datasets", "generators", "formats", "drivers", "plots", "gallery", "experiments"}
-    | {"interop", "evaluators"},
+    | {"interop", "evaluators", "callbacks"},
     "__main__": {"cli"},
 }
 

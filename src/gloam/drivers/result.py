@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gloam.archives import Elites
+from gloam.callbacks import CallbackFailure
 from gloam.drivers.result_cards import result_card, result_text
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ class Result:
     outside_bounds, empty_discount, rank_correlation (see `DiscountMetrics`), seconds."""
     seeds: list[int]
     run_dir: Path | None
+    stopped: str | None = None
+    """The reason that a callback gave to stop the run before its last iteration."""
+    callback_failures: tuple[CallbackFailure, ...] = ()
+    """Errors that callbacks raised."""
 
     @property
     def elites(self) -> Elites:

@@ -43,8 +43,7 @@ def moments_of(
     folder: RunFolder, algorithm: Algorithm, iterations: Sequence[int] | None
 ) -> list[Moment]:
     """Snapshots of a run folder, five of them or those named, or else the checkpoint."""
-    snapshots = folder.read_snapshots()
-    known = list(snapshots)
+    known = folder.snapshot_iterations
     if iterations is not None:
         missing = [at for at in iterations if at not in known]
         checks.expect(
@@ -62,8 +61,9 @@ def moments_of(
     shapes = _shapes(algorithm)
     moments = []
     for at in iterations:
+        arrays = folder.read_snapshot(at)
         try:
-            moments.append(_moment(at, snapshots[at], shapes))
+            moments.append(_moment(at, arrays, shapes))
         except ValueError as error:
             path = folder.path / "snapshots" / f"{at:07d}.npz"
             raise DamagedFileError(path, str(error), "Delete it, or run again.") from None
