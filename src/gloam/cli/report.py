@@ -34,6 +34,6 @@ class Report:
         written = []
         if (self.run_or_study / "study.json").is_file():
             written = write_report(self.run_or_study, figures=self.figures, pdf=self.pdf)
-            print(written[0].read_text())
+            print(written[0].read_text(encoding="utf-8"))
         for path in [*written, write_html(self.run_or_study, self.out)]:
             print(path)
