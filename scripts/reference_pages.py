@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 SOURCE = Path(__file__).parents[1] / "src" / "gloam"
-# Modules that are not passed on by `gloam`, and that those who write own parts need.
-FOR_EXTENSIONS = ("evaluators", "records", "step")
+# Public modules that `gloam` does not pass on: bridges, and what those who write own parts need.
+FURTHER = ("evaluators", "interop.gymnasium", "interop.ribs", "records", "step")
 # What the docstrings of a package cannot say by themselves.
 NOTES = {
     "gloam": "`DMS`, `CMAMAE`, `DDS`, `MAPElites` and `MAPElitesLine` also take the keyword "
@@ -34,7 +34,7 @@ def public_packages() -> list[Package]:
     """`gloam` and the packages and modules that it passes on."""
     inner = [name for name, home in _passed_on(_file("gloam")).items() if home == "gloam"]
     inner = [name for name in inner if _file(f"gloam.{name}").is_file()]
-    names = ["gloam", *(f"gloam.{name}" for name in sorted({*inner, *FOR_EXTENSIONS}))]
+    names = ["gloam", *(f"gloam.{name}" for name in sorted({*inner, *FURTHER}))]
     return [_package(name) for name in names]
 
 
