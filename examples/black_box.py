@@ -44,7 +44,7 @@ def picture(elites: gloam.Elites, out: Path) -> None:
     figure = gloam.plots.archive_figure(elites, title="Outlines by elongation and roundness")
     axes = figure.axes[0]
     axes.set(xlabel="elongation", ylabel="roundness")
-    for x in np.arange(1.15, 3, 0.3):
+    for x in np.arange(1.15, 2.8, 0.3):
         for y in np.arange(0.25, 1, 0.1):
             distances = np.linalg.norm((elites.measures - [x, y]) / [2, 0.8], axis=1)
             if distances.min() < 0.03:
@@ -55,7 +55,7 @@ def picture(elites: gloam.Elites, out: Path) -> None:
 
 
 def main(iterations: int = 200, out: Path = Path("outlines.png")) -> gloam.Elites:
-    archive = gloam.GridArchive(shape=(50, 50), lower=[1, 0.2], upper=[3, 1])
+    archive = gloam.GridArchive(shape=(50, 50), lower=[1, 0.2], upper=[3, 1], f_min=-10)
     algorithm = gloam.DMS(archive, x0=np.zeros(2 * HARMONICS), sigma0=0.1)
     result = gloam.optimize(evaluate, algorithm, iterations)
     print(result.elites)

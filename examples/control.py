@@ -1,11 +1,11 @@
-"""A control task of gymnasium: policies that reach the hill's top in every way they can.
+"""A control task of gymnasium: policies that hold, swing and spin a pendulum in every way they can.
 
-    pip install 'gymnasium[classic-control]'
+    pip install 'gloam[examples]'
     python examples/control.py --workers 8 --iterations 60 --out control.png
 
 A solution has the weights of a small network. One episode gives the return (the objective) and two
-descriptors of the trajectory (the measures): how far the car went to the left, and when it arrived.
-Episodes run one at a time in worker processes.
+descriptors of the trajectory (the measures): mean height and mean speed of rotation. Episodes run
+one at a time in worker processes.
 """
 
 import functools
@@ -13,61 +13,69 @@ from pathlib import Path
 
 import numpy as np
 import tyro
+from matplotlib.figure import Figure
 
 import gloam
 
 try:
     import gymnasium
 except ImportError:
-    raise SystemExit("This example needs gymnasium: pip install gymnasium") from None
+    raise SystemExit("This example needs gymnasium: pip install 'gloam[examples]'") from None
 
-HIDDEN, STEPS = 6, 200
-NUM_WEIGHTS = HIDDEN * 3 + HIDDEN + 1
+HIDDEN = 6
+NUM_WEIGHTS = HIDDEN * 4 + HIDDEN + 1
 
 
 @functools.cache  # one in each process
 def environment() -> gymnasium.Env:
-    return gymnasium.make("MountainCarContinuous-v0", max_episode_steps=STEPS)
+    return gymnasium.make("Pendulum-v1")  # 200 steps
 
 
-def action(weights: np.ndarray, observation: np.ndarray) -> np.ndarray:
-    """A network with one hidden layer, from position and speed to a force."""
-    inputs = np.array([observation[0] + 0.5, 15 * observation[1], 1.0])
-    hidden = np.tanh(weights[: HIDDEN * 3].reshape(HIDDEN, 3) @ inputs)
-    return np.tanh(hidden @ weights[HIDDEN * 3 : -1] + weights[-1], dtype=np.float32)[None]
+def torque(weights: np.ndarray, observation: np.ndarray) -> np.ndarray:
+    """A network with one hidden layer, from height, side and speed to a torque."""
+    inputs = np.append(observation / [1, 1, 8], 1.0)
+    hidden = np.tanh(weights[: HIDDEN * 4].reshape(HIDDEN, 4) @ inputs)
+    return 2 * np.tanh(weights[-HIDDEN - 1 : -1] @ hidden + weights[-1:])
 
 
 def episode(weights: np.ndarray) -> tuple[float, np.ndarray]:
-    """Return of one episode, and the car's positions."""
-    env, total, positions, done = environment(), 0.0, [], False
+    """The return of one episode, and its ``(steps, 3)`` observations."""
+    env, total, path, done = environment(), 0.0, [], False
     observation, _ = env.reset(seed=0)
     while not done:
-        observation, reward, terminated, truncated, _ = env.step(action(weights, observation))
-        total, done = total + float(reward), terminated or truncated
-        positions.append(observation[0])
-    return total, np.array(positions)
+        observation, reward, ended, cut, _ = env.step(torque(weights, observation))
+        total, done = total + float(reward), ended or cut
+        path.append(observation)
+    return total, np.array(path)
 
 
-def evaluate(weights: np.ndarray) -> tuple[float, list[float]]:
-    """Return, and leftmost position and time of arrival; one solution at a time."""
-    total, positions = episode(weights)
-    return total, [positions.min(), len(positions)]
-
-
-def picture(elites: gloam.Elites, out: Path) -> None:
-    figure = gloam.plots.archive_figure(elites, title="Policies by their trajectories")
-    figure.axes[0].set(xlabel="leftmost position", ylabel="arrival (step)", aspect="auto")
-    gloam.plots.save(figure, out)
+def evaluate(weights: np.ndarray) -> tuple[float, np.ndarray]:
+    """Return, and mean height and speed, of one solution."""
+    total, path = episode(weights)
+    return total, path[:, [0, 2]].mean(axis=0)
 
 
 def main(iterations: int = 60, out: Path = Path("control.png"), workers: int = 2) -> gloam.Elites:
-    archive = gloam.GridArchive(shape=(30, 30), lower=[-1.2, 50], upper=[-0.4, STEPS + 1])
-    algorithm = gloam.DMS(archive, np.zeros(NUM_WEIGHTS), 0.5, num_emitters=4, batch_size=20)
+    archive = gloam.GridArchive(shape=(40, 40), lower=[-1, -8], upper=[1, 8], f_min=-2000)
+    algorithm = gloam.DMS(archive, np.zeros(NUM_WEIGHTS), 1.0, num_emitters=4, batch_size=20)
     pool = gloam.Processes(workers)
     result = gloam.optimize(evaluate, algorithm, iterations, per_solution=True, evaluator=pool)
-    print(result.elites)
-    picture(result.elites, out)
-    return result.elites
+    elites = result.elites
+    print(elites)
+
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    drawn = gloam.plots.heatmap(left, elites)
+    figure.colorbar(drawn, ax=left, label="return")
+    left.set(xlabel="mean height", ylabel="mean speed")
+    speeds = elites.measures[:, 1]
+    chosen = {"best": elites.objectives, "most to the left": speeds, "most to the right": -speeds}
+    for name, values in chosen.items():
+        right.plot(episode(elites.solutions[values.argmax()])[1][:, 0], label=name)
+    right.set(xlabel="step", ylabel="height")
+    right.legend()
+    gloam.plots.save(figure, out)
+    return elites
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A network of your own for the discount model: one that knows that a measure is an angle.
 
-    python examples/custom_network.py --iterations 500 --out network.png
+    python examples/custom_network.py --iterations 300 --out network.png
 
 The first measure is a direction, so -pi and pi are the same place. An MLP over the plain measures
 does not know this; the network here takes the sine and the cosine of the direction. Any Equinox
@@ -44,7 +44,7 @@ def evaluate(joints: jax.Array) -> tuple[jax.Array, jax.Array]:
     return 1 - jnp.var(joints, axis=1), jnp.stack([jnp.arctan2(y, x), jnp.hypot(x, y)], axis=1)
 
 
-def main(iterations: int = 500, out: Path = Path("network.png"), seeds: int = 4) -> None:
+def main(iterations: int = 300, out: Path = Path("network.png"), seeds: int = 2) -> None:
     archive = gloam.GridArchive(shape=(80, 40), lower=[-np.pi, 0], upper=[np.pi, 1])
     networks = {"MLP (default)": None, "Periodic": Periodic(key=jax.random.key(0))}
     metrics = {}

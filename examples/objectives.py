@@ -1,6 +1,6 @@
 """Several objectives for one archive: where an arm can reach, and what each way to reach costs.
 
-    python examples/objectives.py --iterations 200 --out objectives.png
+    python examples/objectives.py --iterations 100 --out objectives.png
 
 The three searches have the same measures (the position of the hand) and different objectives. All
 objectives are kept as fields of the elites, so that a table shows what each search gives up.
@@ -32,8 +32,8 @@ def evaluate(joints: np.ndarray, objective: str) -> tuple[np.ndarray, np.ndarray
     return values[objective], hand, {"all": np.stack(list(values.values()), axis=1)}
 
 
-def main(iterations: int = 200, out: Path = Path("objectives.png")) -> pd.DataFrame:
-    archive = gloam.GridArchive((50, 50), -1, 1, fields={"all": (len(OBJECTIVES),)})
+def main(iterations: int = 100, out: Path = Path("objectives.png")) -> pd.DataFrame:
+    archive = gloam.GridArchive((50, 50), -1, 1, f_min=-2, fields={"all": (len(OBJECTIVES),)})
     algorithm = gloam.DMS(archive, np.zeros(JOINTS), sigma0=0.2)
     figure, means = Figure(figsize=(12, 4.3), layout="constrained"), {}
     for axes, name in zip(figure.subplots(1, len(OBJECTIVES)), OBJECTIVES, strict=True):

@@ -1,6 +1,6 @@
 """A dataset of pictures: the best drawing of three pen strokes for every handwritten digit.
 
-    python examples/pictures.py --iterations 300 --out pictures.png
+    python examples/pictures.py --iterations 150 --out pictures.png
 
 The items of the dataset are the cells of the archive, so every digit gets a drawing. Replace the
 data by `gloam.datasets.from_folder("pictures/", size=(8, 8))`, and `evaluate` by what you have to
@@ -32,7 +32,7 @@ def evaluate(solutions: np.ndarray) -> np.ndarray:
     return ink.max(axis=1)
 
 
-def main(iterations: int = 300, out: Path = Path("pictures.png"), items: int = 500) -> None:
+def main(iterations: int = 150, out: Path = Path("pictures.png"), items: int = 300) -> None:
     data = gloam.datasets.digits().subsample(items)
     x0 = np.random.default_rng(0).uniform(0.2, 0.8, 7 * STROKES)
     algorithm = gloam.DMS(data.archive(), x0, sigma0=0.1)

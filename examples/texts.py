@@ -1,6 +1,6 @@
 """Text embeddings as a dataset: five words that describe each class of scikit-learn.
 
-    pip install 'gloam[demo]'
+    pip install 'gloam[examples]'
     python examples/texts.py --iterations 300 --out texts.png
 
 The items are embeddings of the classes' documentation: TF-IDF, reduced to 24 numbers by a singular
@@ -21,7 +21,7 @@ try:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.utils.discovery import all_estimators
 except ImportError:
-    raise SystemExit("This example needs scikit-learn: pip install 'gloam[demo]'") from None
+    raise SystemExit("This example needs scikit-learn: pip install 'gloam[examples]'") from None
 
 WORDS, DIMENSIONS = 5, 24
 

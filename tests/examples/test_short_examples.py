@@ -5,7 +5,6 @@ import json
 import re
 import runpy
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,7 +38,7 @@ def test_it_runs_and_draws(name, tmp_path):
     example(name).main(iterations=2, out=tmp_path / "picture.png", **SMALL[name])
     with Image.open(tmp_path / "picture.png") as picture:
         assert picture.width > 500
-        assert len(picture.convert("L").histogram()) > 20
+        assert len(set(picture.convert("L").tobytes())) > 20  # shades: it is not empty
 
 
 @pytest.mark.parametrize("name", sorted(PACKAGES))
