@@ -1,6 +1,6 @@
 """A model in PyTorch on its own device: pictures of a generator, by brightness and detail.
 
-    python examples/torch_model.py --device cuda --iterations 200 --out torch.png
+    python examples/torch_model.py --device cuda --iterations 80 --out torch.png
 
 The search runs in JAX and the model in PyTorch. NumPy arrays pass between the two, so each can
 have another device. Replace `Generator` by your own module (and load its weights).
@@ -18,7 +18,7 @@ try:
 except ImportError:
     raise SystemExit("This example needs PyTorch: pip install torch") from None
 
-LATENT, SIDE = 12, 32
+LATENT, SIDE = 12, 20
 
 
 class Generator(torch.nn.Module):
@@ -70,7 +70,7 @@ def picture(elites: gloam.Elites, evaluate: Evaluation, out: Path) -> None:
     gloam.plots.save(figure, out)
 
 
-def main(iterations: int = 200, out: Path = Path("torch.png"), device: str = "cpu") -> gloam.Elites:
+def main(iterations: int = 80, out: Path = Path("torch.png"), device: str = "cpu") -> gloam.Elites:
     evaluate = Evaluation(device)
     archive = gloam.GridArchive(shape=(40, 40), lower=0, upper=[1, 0.4])
     algorithm = gloam.DMS(archive, x0=np.zeros(LATENT), sigma0=0.5, num_emitters=5)
