@@ -113,5 +113,5 @@ def test_the_index_has_it_with_a_picture(path):
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_it_is_short_and_says_how_to_run_it(name):
     text = (EXAMPLES / f"{name}.py").read_text()
-    assert text.count("\n") <= 85
+    assert text.count("\n") < 90
     assert f"python examples/{name}.py" in text
