@@ -1,7 +1,7 @@
 """A control task of gymnasium: policies that hold, swing and spin a pendulum in every way they can.
 
     pip install 'gloam[examples]'
-    python examples/control.py --workers 8 --iterations 60 --out control.png
+    python examples/control.py --workers 8 --iterations 100 --out control.png
 
 A solution has the weights of a small network. One episode gives the return (the objective) and two
 descriptors of the trajectory (the measures): mean height and mean speed of rotation. Episodes run
@@ -55,7 +55,7 @@ def evaluate(weights: np.ndarray) -> tuple[float, np.ndarray]:
     return total, path[:, [0, 2]].mean(axis=0)
 
 
-def main(iterations: int = 60, out: Path = Path("control.png"), workers: int = 2) -> gloam.Elites:
+def main(iterations: int = 100, out: Path = Path("control.png"), workers: int = 2) -> gloam.Elites:
     archive = gloam.GridArchive(shape=(40, 40), lower=[-1, -8], upper=[1, 8], f_min=-2000)
     algorithm = gloam.DMS(archive, np.zeros(NUM_WEIGHTS), 1.0, num_emitters=4, batch_size=20)
     pool = gloam.Processes(workers)
@@ -68,8 +68,8 @@ def main(iterations: int = 60, out: Path = Path("control.png"), workers: int = 2
     drawn = gloam.plots.heatmap(left, elites)
     figure.colorbar(drawn, ax=left, label="return")
     left.set(xlabel="mean height", ylabel="mean speed")
-    speeds = elites.measures[:, 1]
-    chosen = {"best": elites.objectives, "most to the left": speeds, "most to the right": -speeds}
+    height, speed = elites.measures.T
+    chosen = {"best return": elites.objectives, "lowest": -height, "fastest": abs(speed)}
     for name, values in chosen.items():
         right.plot(episode(elites.solutions[values.argmax()])[1][:, 0], label=name)
     right.set(xlabel="step", ylabel="height")

@@ -48,7 +48,7 @@ class Evaluation:
 
     @torch.inference_mode()
     def images(self, solutions: np.ndarray) -> torch.Tensor:
-        return self.generator(torch.as_tensor(solutions, device=self.device))
+        return self.generator(torch.tensor(solutions, device=self.device))
 
     def __call__(self, solutions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         images = self.images(solutions)
