@@ -65,7 +65,7 @@ def picture(elites: gloam.Elites, evaluate: Evaluation, out: Path) -> None:
         for y in np.arange(0.0125, 0.25, 0.025):
             distances = np.linalg.norm((elites.measures - [x, y]) / [1, 0.25], axis=1)
             if distances.min() < 0.04:
-                (image,) = evaluate.images(elites.solutions[[distances.argmin()]]).cpu()
+                (image,) = evaluate.images(elites.solutions[[distances.argmin()]]).cpu().numpy()
                 box = (x - 0.04, x + 0.04, y - 0.01, y + 0.01)
                 axes.imshow(image, "gray", vmin=0, vmax=1, extent=box, aspect="auto", zorder=2)
     axes.set(xlabel="brightness", ylabel="detail", xlim=(0, 1), ylim=(0, 0.25))

@@ -6,9 +6,11 @@ import re
 import runpy
 import sys
 
+import jax
 import numpy as np
 import pytest
 from PIL import Image
+from scipy.special import iv
 
 from .conftest import EXAMPLES
 
@@ -58,20 +60,27 @@ def test_a_circle_is_round_and_an_ellipse_is_not():
     np.testing.assert_allclose(smoothness[0], 1, atol=1e-9)
     np.testing.assert_allclose(measures[0], 1, atol=2e-3)
     assert smoothness[1] < 1
-    assert measures[1, 0] > 1.5
+    # Second moments of exp(0.3 cos(2 t)) are sums and differences of Bessel functions.
+    even, odd = iv([0, 1], 0.6)
+    np.testing.assert_allclose(measures[1, 0], np.sqrt((even + odd) / (even - odd)), rtol=1e-6)
     assert measures[1, 1] < 0.95
 
 
-def test_a_car_without_force_stays_in_the_valley():
+def test_a_pendulum_without_torque_swings_freely():
+    """Against the equation of motion, in steps of 0.05 s."""
     control = example("control")
-    total, (leftmost, arrival) = control.evaluate(np.zeros(control.NUM_WEIGHTS))
-    assert total == 0
-    assert -0.7 < leftmost < -0.4
-    assert arrival == control.STEPS
+    height, side, speed = control.environment().reset(seed=0)[0]
+    angle, path = np.arctan2(side, height), []
+    for _ in range(200):
+        speed = np.clip(speed + 0.05 * 15 * np.sin(angle), -8, 8)
+        angle += 0.05 * speed
+        path.append((np.cos(angle), speed))
+    total, measures = control.evaluate(np.zeros(control.NUM_WEIGHTS))
+    np.testing.assert_allclose(measures, np.mean(path, axis=0), atol=1e-3)
+    assert -2000 < total < -500
 
 
 def test_the_network_knows_that_both_ends_of_the_circle_are_one():
-    jax = pytest.importorskip("jax")
     network = example("custom_network").Periodic(key=jax.random.key(0))
     ends = [float(network(np.array([end, 0.3], np.float32))) for end in (-1, 1)]
     np.testing.assert_allclose(*ends, atol=1e-5)
