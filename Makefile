@@ -23,12 +23,13 @@ lint: .venv/.lint
 bench: .venv/.bench
 	$(BIN)/gloam bench
 
-# Renders the README's pictures from a fresh demo.
+# Renders the pictures of README and docs/plots.md.
 docs: .venv/.installed
 	$(BIN)/gloam demo --domain lp --out runs/docs
 	cp runs/docs/figures/discount.png runs/docs/figures/archive.png docs/images/
 	$(BIN)/gloam demo --out runs/gallery
 	cp runs/gallery/figures/gallery.png docs/images/
+	$(BIN)/python scripts/draw_plots_page.py
 
 .venv/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv

@@ -41,10 +41,9 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md", "SECURITY.md"])
 def test_files_that_are_named_exist(page):
     named = re.findall(r"`([\w/]+(?:\.py|/))`", (ROOT / page).read_text())
-    planned = {"interop/", "explorer/"}
     places = (ROOT, ROOT / "src" / "gloam")
     folders = [folder for folder in (ROOT / "src" / "gloam").iterdir() if folder.is_dir()]
-    for name in set(named) - planned:
+    for name in set(named):
         assert any((place / name).exists() for place in (*places, *folders)), name
 
 
@@ -70,6 +69,23 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
     assert names["search"].iteration == 2
 
 
+# Pages whose every block of Python runs, in order, with the sizes that they have.
+RUNNABLE = ["docs/callbacks.md", "docs/from-pyribs.md", "docs/from-qdax.md"]
+
+
+@pytest.mark.parametrize("page", RUNNABLE)
+def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
+    if "pyribs" in page:
+        pytest.importorskip("ribs", reason="the page has a program for pyribs")
+        pytest.importorskip("torch", reason="pyribs' discount model needs PyTorch")
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    assert blocks
+    names: dict = {}
+    for block in blocks:
+        exec(compile(block, page, "exec"), names)
+
+
 def test_models_of_the_users_own_run_as_the_generators_page_has_them():
     pytest.importorskip("torch", reason="the page has a model in PyTorch")
     text = (ROOT / "docs" / "generators.md").read_text()
@@ -82,3 +98,48 @@ def test_models_of_the_users_own_run_as_the_generators_page_has_them():
     decoder = names["LinearDecoder"](jax.random.normal(jax.random.key(0), (8, 3 * 32 * 32)))
     assert decoder.images(decoder.map(jnp.ones((2, 8)))).shape == (2, 3, 32, 32)
     assert len(names["result"].elites) > 0
+
+
+def test_the_python_of_the_elites_page_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "elites.md").read_text()
+    names: dict = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block.replace(" 50,", " 4,"), "elites.md", "exec"), names)
+    both, one, other = names["both"], names["elites"], names["other"].elites
+    assert both.coverage > max(one.coverage, other.coverage)
+    assert len(names["table"]) == len(one)
+    assert (tmp_path / "elites.csv").is_file()
+    assert capsys.readouterr().out.startswith("Elites(")
+
+
+PLOTS_SIZES = {
+    "snapshots=[20, 150]": "snapshots=[1, 2]",
+    "iteration=20": "iteration=1",
+    "150": "2",
+    '"log_every": 10': '"log_every": 1',
+    "(50, 50)": "(10, 10)",
+    "(400, ": "(20, ",
+    "(2000, ": "(30, ",
+    "subsample(60)": "subsample(12)",
+}
+
+
+@pytest.mark.slow
+def test_the_python_of_the_plots_page_runs_and_every_picture_has_its_figure(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "plots.md").read_text()
+    parts = re.findall(r"```python\n(.*?)```|!\[[^\]]*\]\((images/plots/[^)]+)\)", text, re.DOTALL)
+    names: dict = {}
+    figures = []
+    for code, image in parts:
+        for large, small in PLOTS_SIZES.items():
+            code = code.replace(large, small)
+        exec(compile(code, "plots.md", "exec"), names)
+        if image:
+            figures.append(names.pop("figure"))
+            assert (ROOT / "docs" / image).stat().st_size < 150_000
+    assert len(figures) == 14
+    assert all(figure.axes for figure in figures)
+    images = {image for _, image in parts if image}
+    assert images == {f"images/plots/{p.name}" for p in (ROOT / "docs/images/plots").iterdir()}

@@ -13,6 +13,7 @@ import gloam
 SOURCE = Path(gloam.__file__).parent
 
 _BASE = {"records", "checks", "files", "cache", "draws", "devices", "kernels", "terminal"}
+_BASE |= {"colors", "cards", "principal_components", "notebook_bars"}
 _PIECES = {"emitters", "archives", "discounts"}
 _CORE = _BASE | _PIECES | {"algorithms", "step", "_version"}
 
@@ -27,7 +28,12 @@ ALLOWED = {
     "devices": set(),
     "draws": set(),
     "kernels": {"devices"},
-    "terminal": set(),
+    "terminal": {"notebook_bars"},
+    "notebook_bars": set(),
+    "colors": set(),
+    "principal_components": set(),
+    # HTML for notebooks.
+    "cards": {"colors"},
     "records": {"checks"},
     "emitters": _BASE,
     "archives": _BASE,
@@ -43,20 +49,23 @@ ALLOWED = {
     "formats": _CORE | {"domains", "datasets", "generators"},
     # Evaluators know nothing of searches; they also run in the processes of workers.
     "evaluators": _BASE | {"archives"},
-    "drivers": _CORE | {"part_step", "domains", "datasets", "formats", "evaluators"},
+    # Callbacks know rows of metrics and elites; the loop of the drivers calls them.
+    "callbacks": _BASE | {"archives"},
+    "drivers": _CORE | {"part_step", "domains", "datasets", "formats", "evaluators", "callbacks"},
     # Figures come from run folders: what reads them is allowed, what runs searches is not.
     "plots": _CORE | {"datasets", "formats"},
     "gallery": _CORE | {"datasets", "formats", "plots"},
     "experiments": _CORE | {"domains", "datasets", "generators", "formats", "drivers", "plots"},
     "peers": _CORE | {"domains", "drivers", "experiments"},
-    "interop": _CORE | {"drivers"},
-    "explorer": _CORE | {"domains", "datasets", "formats", "plots", "experiments"},
+    # Elites and models of other libraries; it runs no search.
+    "interop": _CORE,
+    "explorer": _CORE | {"domains", "datasets", "formats", "plots", "gallery", "experiments"},
     "cli": _CORE
     | {"domains", "datasets", "generators", "formats", "drivers", "plots", "gallery", "experiments"}
-    | {"explorer", "peers", "evaluators"},
+    | {"explorer", "peers", "evaluators", "callbacks"},
     "__init__": _CORE
     | {"domains", "datasets", "generators", "formats", "drivers", "plots", "gallery", "experiments"}
-    | {"interop", "evaluators"},
+    | {"interop", "evaluators", "callbacks"},
     "__main__": {"cli"},
 }
 
@@ -220,7 +229,8 @@ def public(package) -> set[str]:
 
 
 def test_archives_and_discounts_pass_on_what_users_need_and_no_more():
-    archives = {"Archive", "GridArchive", "CVTArchive", "Elites"}
+    archives = {"Archive", "GridArchive", "CVTArchive"}
+    archives |= {"Elites", "Elite", "EliteBatch", "EliteStatistics"}
     assert public(gloam.archives) == archives | {"Faiss", "FaissIndex", "kmeans_centroids"}
     discounts = {"Discount", "DiscountModel", "NoDiscount", "Thresholds", "KernelDensity"}
     discounts |= {"BufferPolicy", "KeepLast", "Reservoir"}

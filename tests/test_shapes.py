@@ -88,7 +88,7 @@ def test_asking_and_telling_in_shape_is_the_search_with_flat_rows():
 )
 def test_a_domain_may_return_images(images):
     shape = images.shape[1:]
-    algorithm = dms(gloam.CVTArchive(images))
+    algorithm = gloam.MAPElites(gloam.CVTArchive(images), X0, 0.2, batch_size=12)
 
     def in_shape(x):
         return pictures(x, shape, jnp)
@@ -171,14 +171,13 @@ def test_a_network_that_takes_both_is_given_the_shape():
 @pytest.mark.parametrize(
     ("images", "network"),
     [
-        (IMAGES, MLP(30, (8,))),
-        (IMAGES, CNN((6, 5), channels=(3,), hidden=4)),
+        pytest.param(IMAGES, CNN((6, 5), channels=(3,), hidden=4), marks=pytest.mark.slow),
         (COLOURS, CNN((4, 3, 3), channels=(3,), hidden=4)),
         (IMAGES, Frozen(jnp.tanh, MLP(30, (8,)), measure_shape=30)),
     ],
-    ids=["MLP", "CNN", "CNN in colour", "Frozen"],
+    ids=["CNN", "CNN in colour", "Frozen"],
 )
-def test_networks_of_gloam_take_images_and_rows_alike(images, network):
+def test_other_networks_of_gloam_take_images_and_rows_alike(images, network):
     shape = images.shape[1:]
     numbers = (int(np.prod(shape)),)
     shaped = told(dms(gloam.CVTArchive(images), network), lambda x: pictures(x, shape))

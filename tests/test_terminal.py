@@ -1,8 +1,10 @@
 """Progress on terminals, in log files and in notebooks; text of users is never markup."""
 
+import importlib.machinery
 import importlib.util
 import io
 import sys
+import types
 
 import pytest
 from rich.console import Console
@@ -10,6 +12,7 @@ from rich.console import Console
 from gloam import terminal
 from gloam.datasets.progress import bar
 from gloam.drivers import progress_bars as progress
+from gloam.notebook_bars import NotebookBar
 
 
 class Terminal(io.StringIO):
@@ -73,16 +76,79 @@ def test_a_slow_run_prints_once_a_minute(capsys):
     assert capsys.readouterr().err == "download: 4,096, bytes\n"
 
 
-def test_jupyter_without_widgets_gets_lines_and_no_warning(monkeypatch, capsys):
+@pytest.fixture
+def in_notebook(monkeypatch):
+    """A kernel that keeps what cells show: a list of the contents of each display."""
+    shown: list[list[str]] = []
+
+    class Handle:
+        def __init__(self, first):
+            self._contents = [first]
+            shown.append(self._contents)
+
+        def update(self, content):
+            self._contents.append(content)
+
+    ipython = types.ModuleType("IPython")
+    ipython.__spec__ = importlib.machinery.ModuleSpec("IPython", None)
+    ipython.display = types.SimpleNamespace(
+        HTML=str, display=lambda content, display_id: Handle(content)
+    )
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    console = Console(force_jupyter=True)
+    monkeypatch.setattr(terminal, "error_console", lambda: console)
+    return shown
+
+
+def test_a_notebook_gets_one_bar_that_moves(in_notebook, capsys):
+    with progress.bar(TITLE + "<b>", 200) as display:
+        for iteration in range(1, 201):
+            display.update(iteration, 12.0, 0.5, 100.0)
+    (contents,) = in_notebook
+    assert 'max="200" value="0"' in contents[1]
+    assert 'max="200" value="200"' in contents[-1]
+    assert "QD 12 50.0% 100/s" in contents[-1]
+    assert f"{TITLE}&lt;b&gt;" in contents[-1]
+    assert "<b>DMS" in contents[-1]
+    assert len(contents) < 100  # a page cannot redraw at every iteration
+    with bar("reading", None, show=True) as advance:
+        advance(3)
+    assert "<progress>" in in_notebook[1][-1]
+    assert "reading</b> <progress></progress> 3" in in_notebook[1][-1]
+    assert capsys.readouterr().err == ""
+
+
+def test_the_runs_of_a_study_share_a_bar_in_a_notebook(in_notebook):
+    with progress.StudyBar("study", 2) as study:
+        for name in ("first", "second"):
+            with study.begin(name, 5) as display:
+                display.update(5, 1.0, 0.5, 100.0)
+            study.finish_run()
+    whole, runs = in_notebook
+    assert 'max="2" value="2"' in whole[-1]
+    assert any("first" in content for content in runs)
+    assert "second" in runs[-1]
+    assert 'value="5"' in runs[-1]
+
+
+def test_a_bar_in_a_notebook_tells_the_time_left(in_notebook):
+    now = [0.0]
+    moving = NotebookBar("work", 100, clock=lambda: now[0])
+    now[0] = 0.1
+    moving.update(1)  # too soon to be shown
+    assert 'value="0"' in in_notebook[0][-1]
+    now[0] = 30.0
+    moving.update(25, "note")
+    assert "25/100 · note · 1:30 left" in in_notebook[0][-1]
+    now[0] = 100.0
+    moving.update(100)
+    assert "1:40 in all" in in_notebook[0][-1]
+
+
+def test_jupyter_without_ipython_gets_lines(monkeypatch, capsys):
     console = Console(force_jupyter=True)
     monkeypatch.setattr(terminal, "error_console", lambda: console)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setitem(sys.modules, "ipywidgets", None)
-    with progress.bar("notebook", 2) as display:  # a warning would be an error here
+    with progress.bar("notebook", 2) as display:
         display.update(2, 1.0, 0.5, 100.0)
-    with progress.StudyBar("study", 1) as study:
-        study.begin("run", 1).update(1, 1.0, 0.5, 100.0)
-        study.finish_run()
     assert "notebook: 2 of 2" in capsys.readouterr().err
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    assert terminal.can_draw_bars(console)

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from gloam import archives as archives
+from gloam import callbacks as callbacks
 from gloam import datasets as datasets
 from gloam import discounts as discounts
 from gloam import domains as domains
@@ -49,10 +50,11 @@ from gloam.formats import RunFolder as RunFolder
 if TYPE_CHECKING:
     from gloam import experiments as experiments
     from gloam import gallery as gallery
+    from gloam import interop as interop
     from gloam import plots as plots
 
-# They import matplotlib and pandas, which takes longer than all the rest.
-_IMPORTED_ON_USE = ("experiments", "gallery", "plots")
+# They import matplotlib and pandas, which takes longer than all the rest, or are seldom needed.
+_IMPORTED_ON_USE = ("experiments", "gallery", "interop", "plots")
 
 
 def __getattr__(name: str) -> ModuleType:

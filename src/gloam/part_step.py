@@ -107,7 +107,8 @@ def train(algorithm: Algorithm, state: SearchState, batch: Batch) -> tuple[Searc
     below, low = step.below_f_min(state.low, batch, archive.f_min)
     counts = algorithm.emitter.metrics(state.emitter)
     unique_cells = num_unique_cells(batch, archive.num_cells)
-    info = StepInfo(fit, counts, unique_cells, jnp.sum(~batch.valid, dtype=jnp.int32), below)
+    failed, outside = jnp.sum(~batch.valid, dtype=jnp.int32), step.outside_bounds(archive, seen)
+    info = StepInfo(fit, counts, unique_cells, failed, below, outside)
     finished = state.iteration + 1
     return dataclasses.replace(state, iteration=finished, discount=learned, low=low), info
 

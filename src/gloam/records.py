@@ -89,6 +89,8 @@ class StepInfo(eqx.Module):
     """Failed evaluations of this iteration."""
     below_f_min: Int[Array, ""]
     """Valid solutions of this iteration with an objective below the archive's f_min."""
+    outside_bounds: Int[Array, ""]
+    """Valid solutions of this iteration with a measure outside the archive's bounds."""
 
 
 class LowObjectives(eqx.Module):

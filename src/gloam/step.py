@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.algorithms import Algorithm
+from gloam.archives import Archive
 from gloam.archives.archive_metrics import ArchiveMetrics, archive_metrics
 from gloam.archives.store import (
     add,
@@ -117,7 +118,9 @@ def tell(
 
     failed = jnp.sum(~batch.valid, dtype=jnp.int32)
     below, low = below_f_min(state.low, batch, algorithm.archive.f_min)
-    info = StepInfo(fit, algorithm.emitter.metrics(adapted), added.unique_cells, failed, below)
+    outside = outside_bounds(algorithm.archive, seen)
+    counts = algorithm.emitter.metrics(adapted)
+    info = StepInfo(fit, counts, added.unique_cells, failed, below, outside)
     finished, failures = state.iteration + 1, state.failed + failed
     store, x0 = state.store, state.x0
     return SearchState(state.key, finished, failures, adapted, store, learned, low, x0), info
@@ -240,6 +243,12 @@ class _Keys(NamedTuple):
 
 def _keys(state: SearchState) -> _Keys:
     return _Keys(*jax.random.split(jax.random.fold_in(state.key, state.iteration), 5))
+
+
+def outside_bounds(archive: Archive, seen: Batch) -> Int[Array, ""]:
+    """How many valid solutions have a measure outside the bounds, in the space of the centres."""
+    is_outside = (seen.measures < archive.lower) | (seen.measures > archive.upper)
+    return jnp.sum(seen.valid & jnp.any(is_outside, axis=1), dtype=jnp.int32)
 
 
 def below_f_min(

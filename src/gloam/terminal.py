@@ -1,16 +1,17 @@
-"""Where progress is shown: moving bars on a terminal, plain lines in log files and notebooks.
+"""Where progress is shown: moving bars on a terminal and in notebooks, plain lines in log files.
 
 Text of users (paths, names, titles) reaches rich only through `plain`, because rich reads square
 brackets as markup.
 """
 
-import importlib.util
 import sys
 import time
 from collections.abc import Callable
 
 from rich.console import Console
 from rich.text import Text
+
+from gloam.notebook_bars import NotebookBar, in_notebook
 
 _LINE_SECONDS = 60.0
 _PARTS = 10
@@ -31,10 +32,13 @@ def plain(text: str) -> Text:
 
 
 def can_draw_bars(console: Console) -> bool:
-    """Whether a bar can move on ``console``: on a terminal, or in Jupyter with ipywidgets."""
-    if console.is_jupyter:
-        return importlib.util.find_spec("ipywidgets") is not None
-    return console.is_terminal and not console.is_dumb_terminal
+    """Whether rich can move a bar on ``console``; in notebooks `lines_or_bar` does that."""
+    return console.is_terminal and not console.is_dumb_terminal and not console.is_jupyter
+
+
+def lines_or_bar(console: Console, title: str, total: int | None) -> "ProgressLines | NotebookBar":
+    """A bar in a notebook, elsewhere plain lines."""
+    return (NotebookBar if in_notebook(console) else ProgressLines)(title, total)
 
 
 class ProgressLines:
@@ -49,9 +53,14 @@ class ProgressLines:
     def __init__(
         self, title: str, total: int | None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._title, self._total, self._clock = title, total, clock
+        self._clock = clock
+        self.restart(title, total)
+
+    def restart(self, title: str, total: int | None) -> None:
+        """Print lines on other work from now on."""
+        self._title, self._total = title, total
         self._tenth = 0
-        self._printed_at = clock()
+        self._printed_at = self._clock()
 
     def update(self, done: int, note: str = "") -> None:
         """Print a line if one is due after ``done`` units of work."""
@@ -63,3 +72,6 @@ class ProgressLines:
         amount = f"{done:,}" if self._total is None else f"{done:,} of {self._total:,}"
         line = f"{self._title}: {amount}" + (f", {note}" if note else "")
         print(line, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Nothing is left to print."""

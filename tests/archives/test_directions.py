@@ -1,5 +1,6 @@
 """Cosine archives: one space for centres and discounts, and rows without a direction fail."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,12 +36,11 @@ def algorithms():
     }
 
 
-def told(algorithm, measures, objectives=None, cells=None):
+@eqx.filter_jit
+def told(algorithm, measures):
     state = step.init(algorithm, jax.random.key(3))
     proposal = step.ask(algorithm, state)
-    if objectives is None:
-        objectives = jnp.linspace(0, 1, BATCH)
-    return step.tell(algorithm, state, proposal, (objectives, measures, {}), cells)
+    return step.tell(algorithm, state, proposal, (jnp.linspace(0, 1, BATCH), measures, {}), None)
 
 
 # Rows of length one
@@ -121,7 +121,10 @@ def test_bounds_of_a_cosine_archive_are_those_of_unit_vectors():
 @pytest.mark.parametrize("with_cells", [False, True])
 @pytest.mark.parametrize("with_objectives", [False, True])
 def test_a_row_without_a_direction_is_a_failed_row(with_cells, with_objectives):
-    algorithm = algorithms()["dms"](archive_of())
+    # The discount model, which must not be trained on such rows, once; where cells and objectives
+    # come from does not concern it.
+    plain = not (with_cells or with_objectives)
+    algorithm = algorithms()["dms" if plain else "cma-mae"](archive_of())
     rows = pictures(BATCH, seed=1).reshape(BATCH, -1).copy()
     rows[5:9] = np.float32([0.0, 1e-40, np.inf, np.nan])[:, None]
     objectives = np.full(BATCH, 0.5, np.float32) if with_objectives else None
@@ -142,7 +145,7 @@ def test_both_drivers_and_faiss_fail_zero_rows():
 
     failed = []
     for index in ("exact", "flat"):
-        algorithm = algorithms()["cma-mae"](archive_of(index))
+        algorithm = gloam.MAPElites(archive_of(index), np.zeros(36), 0.3, batch_size=BATCH)
         for run in (
             lambda a: gloam.run(evaluate, a, seeds=[1], iterations=1, progress=False),
             lambda a: gloam.optimize(evaluate, a, 1, seeds=[1], progress=False),

@@ -1,9 +1,12 @@
+import os
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from ribs.archives import GridArchive as PyribsGrid
 
+import gloam
 from gloam.archives import GridArchive
 
 # Shapes with bounds that are negative, lopsided, tiny, or far from zero.
@@ -144,3 +147,21 @@ def test_field_names_that_cannot_be_kept_are_refused(name):
 def test_f_min_must_be_finite():
     with pytest.raises(ValueError, match="f_min: expected a finite number, got -inf"):
         GridArchive((2,), 0, 1, f_min=-np.inf)
+
+
+def test_a_grid_that_does_not_fit_into_memory_is_refused_with_its_size(monkeypatch):
+    with pytest.raises(
+        ValueError, match=r"shape: expected fewer than 2\*\*31 cells, got 10000000000"
+    ):
+        GridArchive((10,) * 10, 0, 1)
+    pages = {"SC_PAGE_SIZE": 1000, "SC_PHYS_PAGES": 16_000_000}  # 16 GB
+    monkeypatch.setattr(os, "sysconf", pages.__getitem__)
+    # A cell has 100 numbers of a solution, one objective and 3 measures, of four bytes each.
+    message = "at most the 16 GB of memory of this machine, got 416 GB for the 1,000,000,000 cells"
+    with pytest.raises(ValueError, match=f"archive: expected {message}"):
+        gloam.MAPElites(GridArchive((1000, 1000, 1000), 0, 1), np.zeros(100), 0.1)
+    algorithm = gloam.MAPElites(GridArchive((1000, 1000, 20), 0, 1), np.zeros(100), 0.1)
+    assert algorithm.size_of_elites == 8_320_000_000
+    message = "seeds: expected at most the 16 GB .* got 17 GB for the elites of 2 seeds"
+    with pytest.raises(ValueError, match=message):
+        gloam.run(lambda x: (x[:, 0], x[:, :3]), algorithm, seeds=2, iterations=1)

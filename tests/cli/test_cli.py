@@ -109,6 +109,7 @@ def test_errors_are_one_line_and_exit_2(arguments, message, tmp_path, capsys):
 
 COMMANDS = ("demo", "new", "fill", "gallery", "datasets", "resume", "plot", "paper", "bench")
 COMMANDS += (
+    "explore",
     "report",
     "lsi convert",
     "lsi check",
@@ -255,3 +256,17 @@ def test_a_run_does_not_replace_files_of_others(name, tmp_path, capsys):
         run("run", "map-elites", "arm", "--iterations", 1, "--out", tmp_path, "--quiet")
     assert name in capsys.readouterr().err
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "my own")]
+
+
+def test_a_run_is_stopped_and_logged_by_options(tmp_path, capsys):
+    small = ("map-elites", "lp", "--solution", 10, "--batch-size", 36, "--log-every", 1)
+    out, table = tmp_path / "run", tmp_path / "rows.csv"
+    follow = ("--stop-score", 1, "--csv", table, "--quiet")
+    run("run", *small, "--iterations", 50, "--out", out, *follow)
+    assert "Stopped early: qd_score reached 1" in capsys.readouterr().out
+    metrics = gloam.RunFolder(out).read_metrics()
+    assert metrics["iteration"].max() < 50
+    assert pd.read_csv(table)["iteration"].tolist() == metrics["iteration"].tolist()
+    run("resume", out, "--csv", table, "--stop-plateau", 60, "--stop-coverage", 1, "--quiet")
+    assert "Stopped early" not in capsys.readouterr().out
+    assert pd.read_csv(table)["iteration"].tolist() == list(range(1, 51))

@@ -1,5 +1,7 @@
 """Units that are estimated: a search does not depend on the scale of what it is told."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -111,6 +113,7 @@ class Scaled(eqx.Module):
         return self.factor * objectives + self.offset, self.measure * jnp.stack(measures, axis=1)
 
 
+@functools.cache
 def scores(factor=1.0, offset=0.0, measure=1.0, solution=1.0, **settings):
     """Coverage and QD score of three seeds, the latter in units of the plain objective."""
     archive = gloam.GridArchive((20, 20), -measure, measure)

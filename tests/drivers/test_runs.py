@@ -32,6 +32,7 @@ COLUMNS = [
     "failed",
     "failed_total",
     "below_f_min",
+    "outside_bounds",
     "empty_discount",
     "rank_correlation",
     "seconds",
@@ -107,9 +108,7 @@ def test_optimize_says_what_an_evaluation_must_return(dms):
 
 def test_measures_alone_maximise_closeness_in_both_drivers():
     items = np.random.default_rng(0).uniform(-1, 1, (30, 4)).astype(np.float32)
-    algorithm = gloam.DMS.paper(
-        gloam.CVTArchive(items), np.zeros(4), 0.3, num_emitters=2, batch_size=6
-    )
+    algorithm = gloam.MAPElites(gloam.CVTArchive(items), np.zeros(4), 0.3, batch_size=12)
     host = gloam.optimize(np.tanh, algorithm, 5, progress=False).elites
     fused = gloam.run(jnp.tanh, algorithm, iterations=5, progress=False).elites
     for elites in (host, fused):

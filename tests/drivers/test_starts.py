@@ -17,16 +17,13 @@ def triangles(**changes) -> Triangles:
     return Triangles(IMAGES, **({"num_triangles": 3, "canvas": (4, 4)} | changes))
 
 
-def algorithm_of(domain, x0=None) -> gloam.DMS:
+def algorithm_of(domain, x0=None) -> gloam.CMAMAE:
     start = domain.x0 if x0 is None else x0
-    return gloam.DMS.paper(
-        domain.archive(), start, 0.1, num_emitters=2, batch_size=6, num_init_points=8
-    )
+    return gloam.CMAMAE(domain.archive(), start, 0.1, num_emitters=2, batch_size=6)
 
 
 def starts(domain, algorithm, seeds):
     driver = FusedDriver(domain, algorithm, seeds)
-    driver.start()
     np.testing.assert_array_equal(
         driver.state.emitter.gaussians.mean, np.repeat(driver.state.x0[:, None], 2, axis=1)
     )
@@ -64,9 +61,7 @@ def test_an_x0_that_was_given_is_where_all_seeds_start(given):
 def test_other_domains_start_all_seeds_alike():
     domain = LinearProjection(measure_dim=2, solution_dim=6)
     archive = gloam.GridArchive((5, 5), -domain.edge, domain.edge)
-    algorithm = gloam.DMS.paper(
-        archive, domain.x0, 0.5, num_emitters=2, batch_size=4, num_init_points=8
-    )
+    algorithm = gloam.CMAMAE(archive, domain.x0, 0.5, num_emitters=2, batch_size=4)
     np.testing.assert_array_equal(starts(domain, algorithm, [1, 2]), np.zeros((2, 6)))
 
 
@@ -135,5 +130,4 @@ def test_the_papers_settings_draw_a_start_for_every_trial():
     images = np.random.default_rng(0).random((5, 784), dtype=np.float32)
     domain = Triangles(images, name="ta-mnist")
     driver = FusedDriver(domain, paper_algorithm("map-elites", domain), [0, 1])
-    driver.start()
     assert len(np.unique(driver.state.x0, axis=0)) == 2

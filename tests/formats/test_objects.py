@@ -44,6 +44,8 @@ STACK = Stack(
 CMA = {"num_emitters": 2, "batch_size": 4}
 EXAMPLES = [
     GRID,
+    gloam.GridArchive((2, 3), 0, 1, measure_names=("speed", "height (m)")),
+    gloam.CVTArchive(IMAGES[:, 0], measure_names=("a", "b", "c", "d")),
     gloam.DMS(GRID, np.zeros(3), 0.5, **CMA),
     gloam.Algorithm(
         emitters.Variation(np.zeros(3), 0.1, batch_size=4), GRID, discounts.NoDiscount()
@@ -185,3 +187,8 @@ def test_differences_are_told_by_their_place():
 )
 def test_conformity(value, annotation, fits):
     assert conforms(value, annotation) is fits
+
+
+def test_archives_without_names_of_measures_are_written_as_before_there_were_any():
+    for archive in (GRID, gloam.CVTArchive(IMAGES)):
+        assert "names" not in json.dumps(objects.encode(archive, {}))

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 from PIL import Image
 
@@ -109,6 +110,22 @@ def test_pairs_are_drawn_in_order(matches, pictures, by, count):
     drawn = [image.get_array() for image in figure.axes[0].images]
     for ours, theirs in zip(drawn, expected(matches, pictures, table), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_gallery_takes_the_place_of_axes(matches, pictures):
+    figure = Figure(figsize=(8, 3))
+    left, right = figure.subplots(1, 2)
+    assert gallery(matches, pictures, count=6, ax=left) is figure
+    figure.draw_without_rendering()
+    (sheet,) = left.child_axes
+    assert len(sheet.images) == 12
+    assert not right.has_data()
+    # As much smaller as the sheet is.
+    whole = gallery(matches, pictures, count=6)
+    share = sheet.get_window_extent().width / whole.axes[0].get_window_extent().width
+    for ours, theirs in zip(sheet.texts, whole.axes[0].texts, strict=True):
+        ratio = ours.get_fontsize() / theirs.get_fontsize()
+        assert ratio * figure.dpi / whole.dpi == pytest.approx(share, rel=0.05)
 
 
 def test_those_drawn_are_spread_over_the_order():

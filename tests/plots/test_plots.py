@@ -21,7 +21,16 @@ from gloam.drivers.metrics import snapshot_arrays
 from gloam.drivers.python_driver import PythonDriver
 from gloam.formats.config import describe
 from gloam.formats.states import state_from
-from gloam.plots import curves, discount_panels, heatmap, line_colors, plot_run, save, style
+from gloam.plots import (
+    curves,
+    discount_function,
+    discount_panels,
+    line_colors,
+    plot_run,
+    save,
+    style,
+)
+from gloam.plots.heatmap import draw_heatmap
 from gloam.plots.plane import Plane
 from gloam.records import Fit
 
@@ -247,7 +256,7 @@ def test_metrics_without_anything_to_draw_are_refused(metrics):
 def test_a_grid_is_drawn_cell_by_cell(run_2d):
     elites = run_2d.read_archive()
     axes = Figure().subplots()
-    mesh = heatmap(axes, elites)
+    mesh = draw_heatmap(axes, elites)
     assert isinstance(mesh, QuadMesh)
     found = mesh.get_array()
     expected = elites.store.objectives.reshape(8, 6).T
@@ -264,23 +273,6 @@ def test_a_grid_is_drawn_cell_by_cell(run_2d):
     assert cell == 2 * 6 + 1
 
 
-def test_cells_of_centroids_are_drawn_where_they_are():
-    archive = gloam.CVTArchive(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
-    objectives = np.array([0.1, 0.2, 0.3, -np.inf], np.float32)
-    axes = Figure().subplots()
-    image = heatmap(axes, (archive, objectives))
-    assert isinstance(image, AxesImage)
-    values = image.get_array()
-    assert image.get_extent() == [0, 1, 0, 1]
-    assert image.origin == "lower"
-    quarter = values.shape[0] // 2
-    assert (values[:quarter, :quarter] == objectives[0]).all()
-    assert (values[:quarter, quarter:] == objectives[1]).all()
-    assert (values[quarter:, :quarter] == objectives[2]).all()
-    assert values.mask[quarter:, quarter:].all()
-    assert values.mask.sum() == quarter**2
-
-
 def test_many_measures_become_two_principal_components():
     rng = np.random.default_rng(1)
     # All but the third and first measure are nearly nothing, and the third varies most.
@@ -289,7 +281,7 @@ def test_many_measures_become_two_principal_components():
     objectives = np.where(np.arange(50) % 3 == 0, -np.inf, rng.uniform(size=50))
     objectives = objectives.astype(np.float32)
     axes = Figure().subplots()
-    dots = heatmap(axes, (archive, objectives))
+    dots = draw_heatmap(axes, (archive, objectives))
     empty, filled = drawn(axes, PathCollection)
     assert filled is dots
     assert len(empty.get_offsets()) == 17
@@ -312,7 +304,7 @@ def test_many_measures_become_two_principal_components():
 )
 def test_one_measure_and_equal_objectives_can_be_drawn(objectives, limits):
     archive = gloam.GridArchive((3,), 0, 1, f_min=0.5)
-    mesh = heatmap(Figure().subplots(), (archive, np.array(objectives, np.float32)))
+    mesh = draw_heatmap(Figure().subplots(), (archive, np.array(objectives, np.float32)))
     assert mesh.get_array().shape == (1, 3)
     low, high = mesh.get_clim()
     assert low < high
@@ -322,7 +314,7 @@ def test_one_measure_and_equal_objectives_can_be_drawn(objectives, limits):
 def test_objectives_that_do_not_fit_the_archive_are_refused():
     archive = gloam.GridArchive((3, 3), 0, 1)
     with pytest.raises(ValueError, match="objectives: expected one for each of the 9 cells, got"):
-        heatmap(Figure().subplots(), (archive, np.zeros((3, 3))))
+        draw_heatmap(Figure().subplots(), (archive, np.zeros((3, 3))))
 
 
 def test_the_discount_function_is_drawn_with_its_training_points(run_2d):
@@ -360,6 +352,48 @@ def test_the_discount_function_is_drawn_with_its_training_points(run_2d):
     assert len(figure.legends) == 1
 
 
+def test_the_discount_function_alone_is_that_of_the_panels(run_2d):
+    figure = discount_function(run_2d.path, iteration=3, title="DMS")
+    axes, bar = figure.axes
+    (image,) = drawn(axes, AxesImage)
+    (panel,) = drawn(discount_panels(run_2d, iterations=[3]).axes[1], AxesImage)
+    np.testing.assert_array_equal(image.get_array(), panel.get_array())
+    assert len(drawn(axes, PathCollection)) == 2
+    assert bar.get_ylabel() == "discount"
+    assert axes.get_title(loc="left") == "DMS"
+    without = discount_function(run_2d, iteration=3, points=False)
+    assert drawn(without.axes[0], PathCollection) == []
+
+
+def test_the_discount_function_of_a_search_in_memory():
+    search = gloam.Search(dms(gloam.GridArchive((4, 4), -1, 1)), seed=1)
+    with pytest.raises(ValueError, match="search: expected at least one finished iteration"):
+        discount_function(search)
+    search.ask()
+    search.tell(*bowl(np.asarray(search.ask())))
+    axes = Figure().subplots()
+    assert discount_function(search, ax=axes) is axes.figure
+    (image,) = drawn(axes, AxesImage)
+    plane = Plane(search.algorithm.archive)
+    expected = search.algorithm.discount.discount(search.state.discount, plane.sites[:5])
+    np.testing.assert_allclose(image.get_array().ravel()[:5], expected, atol=1e-5)
+
+
+def test_panels_take_the_place_of_axes(run_2d):
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    assert discount_panels(run_2d, iterations=[1, 6], ax=left) is figure
+    figure.draw_without_rendering()
+    assert len(left.child_axes) == 5
+    assert len(left.get_legend().get_texts()) == 2
+    assert not right.has_data()
+    outer = left.get_window_extent()
+    for panel in left.child_axes:
+        box = panel.get_window_extent()
+        assert outer.x0 <= box.x0
+        assert box.x1 <= outer.x1
+
+
 def test_snapshots_can_be_chosen(run_2d):
     figure = discount_panels(run_2d, iterations=[6, 1])
     titles = [axes.get_title(loc="left") for axes in figure.axes[:4:2]]
@@ -372,6 +406,7 @@ def test_many_measures_are_drawn(run_3d):
     assert [path.name for path in plot_run(run_3d.path)] == [
         "curves.png",
         "archive.png",
+        "pairwise.png",
         "discount.png",
     ]
     figure = discount_panels(run_3d)

@@ -39,10 +39,16 @@ class Algorithm(eqx.Module):
         checks.instance("discount", self.discount, Discount, "Build one of gloam.discounts.")
         archive = self.archive
         self.discount.check(archive.num_cells, archive.measure_dim)
+        checks.fits_memory("archive", self.size_of_elites, f"the {archive.num_cells:,} cells")
+
+    @property
+    def size_of_elites(self) -> int:
+        """Memory that the elites of all cells take, in bytes."""
+        archive = self.archive
         # What the store keeps of a cell: a solution, an objective, measures and fields.
         fields = sum(math.prod(field.shape) for field in archive.fields.values())
         row = self.emitter.x0.size + 1 + archive.measure_dim + fields
-        checks.fits_memory("archive", 4 * archive.num_cells * row)
+        return 4 * archive.num_cells * row
 
 
 def check_archive(archive: Archive) -> None:

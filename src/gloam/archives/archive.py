@@ -34,6 +34,11 @@ class Archive(eqx.Module):
         """
         return (self.measure_dim,)
 
+    @property
+    def measure_names(self) -> tuple[str, ...]:
+        """Names of the measures, which tables and figures show; empty where none were given."""
+        return ()
+
     def accepts(
         self, measures: Float[Array | np.ndarray, "batch meas"]
     ) -> Bool[Array | np.ndarray, " batch"]:

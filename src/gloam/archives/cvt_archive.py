@@ -2,6 +2,7 @@
 
 import gc
 import os
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import equinox as eqx
@@ -19,6 +20,7 @@ from gloam.archives.faiss_index import FaissIndex
 from gloam.archives.faiss_settings import Faiss, IndexName, chosen_index
 from gloam.archives.fields import FieldSpecs, field_specs
 from gloam.archives.made_once import MadeOnce
+from gloam.archives.measure_names import measure_names as checked_names
 from gloam.archives.nearest_centroids import Lanes, lanes, most_similar, scores_collide
 
 _BLOCK = 65_536  # rows that are in float64 at once
@@ -41,7 +43,7 @@ class CVTArchive(Archive):
             discounts see measures of length one, and a row of zeros counts as failed. Elites keep
             their measures as they were evaluated.
         f_min: As in `GridArchive`.
-        fields: As in `GridArchive`.
+        fields, measure_names: As in `GridArchive`.
         index: How the nearest centroid is found. ``"exact"``: by comparison with all of them, on
             the device. ``"flat"``, ``"ivf"``, ``"hnsw"`` or `gloam.archives.Faiss` with settings:
             by FAISS on the host (``pip install 'gloam[faiss]'``), approximately but for
@@ -65,6 +67,7 @@ class CVTArchive(Archive):
     upper: Float[Array, " meas"]
     f_min: float
     fields: dict[str, jax.ShapeDtypeStruct] = eqx.field(static=True)
+    names: tuple[str, ...] = eqx.field(static=True)
     centroids: Float[Array, "cells meas"]
     lanes: Lanes | None
     """The centroids laid out for the exact search, where `for_programs` has laid them out."""
@@ -86,6 +89,7 @@ class CVTArchive(Archive):
         f_min: float = 0.0,
         fields: FieldSpecs | None = None,
         index: IndexName | Faiss = "auto",
+        measure_names: Sequence[str] | None = None,
     ):
         if isinstance(centroids, (str, os.PathLike)):
             path = checks.existing_file("centroids", centroids, "Give an array or a .npy file.")
@@ -105,6 +109,7 @@ class CVTArchive(Archive):
         self.metric = metric
         self.f_min = checks.objective("f_min", f_min)
         self.fields = field_specs(fields)
+        self.names = checked_names(measure_names, array.shape[1], self.fields)
         if metric == "cosine":
             sound = has_direction(array)
             checks.expect(
@@ -144,6 +149,11 @@ class CVTArchive(Archive):
         self.lower, self.upper = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
         self.centroids = jax.device_put(array)  # jnp.asarray would hold one more copy for a while
         self.lanes = None
+
+    @property
+    def measure_names(self) -> tuple[str, ...]:
+        """Names of the measures; empty where none were given."""
+        return self.names
 
     @property
     def measure_shape(self) -> tuple[int, ...]:

@@ -1,13 +1,19 @@
 """Elites on the host: the filled archive as a user reads it."""
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jaxtyping import ArrayLike
 
+from gloam import checks
 from gloam.archives.archive import Archive
 from gloam.archives.archive_metrics import archive_metrics
+from gloam.archives.elite import Elite, EliteBatch, EliteStatistics
+from gloam.archives.elites_card import elites_card
+from gloam.archives.merging import cells_of, merged_store, same_cells, store_in
 from gloam.archives.store import Store
 
 if TYPE_CHECKING:
@@ -15,7 +21,9 @@ if TYPE_CHECKING:
 
 
 class Elites:
-    """A filled archive: arrays over all cells, figures, and a table of its elites.
+    """A filled archive: its elites as arrays, one by one, as a table, and figures of them.
+
+    ``len`` is the number of elites, and iteration gives an `Elite` for each, in the order of cells.
 
     Args:
         archive: The division into cells.
@@ -28,7 +36,10 @@ class Elites:
 
     @cached_property
     def _summary(self) -> Any:
-        return archive_metrics(jax.tree.map(jax.numpy.asarray, self.store), self.archive.f_min)
+        objectives = jax.numpy.asarray(self.store.objectives)
+        # The figures depend on objectives alone: the rest of a large store need not be copied.
+        nothing = jax.numpy.zeros((len(objectives), 0), jax.numpy.float32)
+        return archive_metrics(Store(nothing, objectives, nothing, {}), self.archive.f_min)
 
     @property
     def qd_score(self) -> float:
@@ -59,6 +70,9 @@ class Elites:
             f"QD score {self.qd_score:.2f}, best {self.best_objective:.4g})"
         )
 
+    def _repr_html_(self) -> str:
+        return elites_card(self)
+
     @property
     def cells(self) -> np.ndarray:
         """``(n,)`` indices of the occupied cells, ascending."""
@@ -84,6 +98,144 @@ class Elites:
         """``(n, meas)`` their measures, one flat row each."""
         return np.asarray(self.store.measures)[self.occupied]
 
+    def __iter__(self) -> Iterator[Elite]:
+        return (self._elite(cell) for cell in self.cells.tolist())
+
+    @property
+    def best(self) -> Elite:
+        """The elite with the best objective, of equal ones that of the first cell."""
+        return self._elite(int(np.argmax(self._some().objectives)))
+
+    def elite(self, cell: int) -> Elite | None:
+        """The elite of a cell, or ``None`` if it is empty."""
+        cell = int(self._known(np.array([checks.integer("cell", cell, minimum=0)]))[0])
+        return self._elite(cell) if self.occupied[cell] else None
+
+    def of_cells(self, cells: ArrayLike) -> EliteBatch:
+        """The elites of these cells, a row for each."""
+        chosen = self._known(np.asarray(cells))
+        found = self.occupied[chosen]
+
+        def rows(values: Any) -> np.ndarray:
+            taken = np.array(np.asarray(values)[chosen])
+            taken[~found] = np.nan if taken.dtype.kind == "f" else 0
+            return taken
+
+        store, shape = self.store, (len(chosen), *self.archive.measure_shape)
+        return EliteBatch(
+            chosen,
+            found,
+            rows(store.solutions),
+            rows(store.objectives),
+            rows(store.measures).reshape(shape),
+            {name: rows(values) for name, values in store.fields.items()},
+        )
+
+    def retrieve(self, measures: ArrayLike) -> EliteBatch:
+        """The elites of the cells that measures lie in.
+
+        Args:
+            measures: ``(n, meas)`` measures, or ``(n, *shape)`` where the archive's have a shape.
+        """
+        archive = self.archive
+        points = checks.finite_array("measures", measures, ndim=2, or_more=True)
+        shapes = checks.measure_shapes(len(points), archive.measure_shape)
+        expected = f"shape {checks.one_of(shapes)}"
+        checks.expect(points.shape in shapes, "measures", expected, f"shape {points.shape}")
+        points = points.reshape(len(points), archive.measure_dim)
+        lost = int((~np.asarray(archive.accepts(points))).sum())
+        fix = "A row of zeros has no direction for cosine."
+        checks.expect(lost == 0, "measures", "rows that have a cell", f"{lost} without one", fix)
+        return self.of_cells(cells_of(archive, points))
+
+    def retrieve_single(self, measures: ArrayLike) -> Elite | None:
+        """The elite of the cell that one row of measures lies in, or ``None`` if it is empty."""
+        return self.elite(int(self.retrieve(np.asarray(measures)[None]).cells[0]))
+
+    def sample(self, number: int, seed: int = 0, *, replace: bool = True) -> EliteBatch:
+        """``number`` elites drawn uniformly.
+
+        Args:
+            number: How many elites to draw.
+            seed: The same seed gives the same elites.
+            replace: Whether one elite may be drawn several times.
+        """
+        number = checks.integer("number", number, minimum=1)
+        occupied = np.flatnonzero(np.isfinite(self._some().objectives))
+        most = f"at most the {len(occupied)} elites there are"
+        fix = "Or draw with replace=True."
+        checks.expect(replace or number <= len(occupied), "number", most, number, fix)
+        draws = np.random.default_rng(checks.seed("seed", seed))
+        return self.of_cells(draws.choice(occupied, number, replace=replace))
+
+    def statistics(self, cells: ArrayLike | None = None) -> EliteStatistics:
+        """Coverage, QD score and objectives of some cells.
+
+        Args:
+            cells: Numbers of cells, or a ``(cells,)`` mask; by default all cells.
+        """
+        every = np.asarray(self.store.objectives)
+        chosen = every if cells is None else every[np.unique(self._known(np.asarray(cells)))]
+        checks.expect(len(chosen) > 0, "cells", "at least one cell", "none")
+        found = chosen[np.isfinite(chosen)].astype(np.float64)
+        score = float((found - self.archive.f_min).sum())
+        none = [float("nan")] * 4
+        values = (found.max(), found.mean(), np.median(found), found.min()) if len(found) else none
+        share = len(found) / len(chosen)
+        rest = score / len(chosen), *map(float, values)
+        return EliteStatistics(len(chosen), len(found), share, score, *rest)
+
+    def merged(self, *others: "Elites") -> "Elites":
+        """The best elite of every cell of this archive and others; of equal ones this archive's.
+
+        The archives must have the same cells; `into` brings elites into other cells.
+        """
+        for other in others:
+            checks.instance("others", other, Elites, "Give result.elites or search.elites.")
+            archive = other.archive
+            checks.expect(
+                same_cells(self.archive, archive) and archive.fields == self.archive.fields,
+                "others",
+                "archives with the same cells and fields",
+                f"a {type(archive).__name__} of {archive.num_cells} other cells",
+                "Bring its elites into this archive first: other.into(elites.archive).",
+            )
+        return Elites(self.archive, merged_store(self.store, [other.store for other in others]))
+
+    def into(self, archive: Archive) -> "Elites":
+        """The elites in the cells of another archive with as many measures, the best of each cell.
+
+        Fields that the other archive does not declare are left out.
+        """
+        checks.instance("archive", archive, Archive, "Build a GridArchive or a CVTArchive.")
+        return Elites(archive, store_in(archive, self.store, self.archive.measure_dim))
+
+    def _some(self) -> Store:
+        fix = "The archive is empty: run the search longer."
+        checks.expect(bool(self.occupied.any()), "elites", "at least one elite", "none", fix)
+        return self.store
+
+    def _known(self, cells: np.ndarray) -> np.ndarray:
+        """Numbers of cells from numbers or a mask, checked."""
+        number = self.archive.num_cells
+        if cells.dtype == bool and cells.shape == (number,):
+            return np.flatnonzero(cells)
+        sound = cells.ndim == 1 and (cells.dtype.kind in "iu" or cells.size == 0)
+        sound = sound and bool(((cells >= 0) & (cells < number)).all())
+        expected = f"a list of numbers from 0 to {number - 1}"
+        checks.expect(sound, "cells", expected, checks.short(cells))
+        return cells.astype(np.int64)
+
+    def _elite(self, cell: int) -> Elite:
+        store = self.store
+        return Elite(
+            cell,
+            np.asarray(store.solutions[cell]),
+            float(store.objectives[cell]),
+            np.asarray(store.measures[cell]).reshape(self.archive.measure_shape),
+            {name: np.asarray(values[cell]) for name, values in store.fields.items()},
+        )
+
     def field(self, name: str) -> np.ndarray:
         """``(n, ...)`` an extra field of the elites."""
         return np.asarray(self.store.fields[name])[self.occupied]
@@ -91,7 +243,8 @@ class Elites:
     def to_pandas(self) -> "pd.DataFrame":
         """A row for each elite: cell, objective, measures_0.., solution_0.., and the fields.
 
-        Measures and fields that are arrays are flattened into columns ``name_0``, ``name_1``, ...
+        Measures with names have columns of these names. Fields and measures that are arrays are
+        flattened into columns ``name_0``, ``name_1``, ...
         """
         import pandas as pd  # lazily: half a second that `import gloam` need not wait for
 
@@ -103,5 +256,8 @@ class Elites:
                 columns[name] = values
             else:
                 flat = values.reshape(len(values), int(np.prod(values.shape[1:])))
-                columns |= {f"{name}_{i}": flat[:, i] for i in range(flat.shape[1])}
+                names = [f"{name}_{i}" for i in range(flat.shape[1])]
+                if name == "measures" and self.archive.measure_names:
+                    names = list(self.archive.measure_names)
+                columns |= dict(zip(names, flat.T, strict=True))
         return pd.DataFrame(columns)

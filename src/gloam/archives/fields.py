@@ -12,7 +12,7 @@ from gloam import checks
 
 FieldSpecs = Mapping[str, Any]
 # Arguments of `tell`, and columns of tables: fields of these names could not be told or stored.
-_RESERVED = {
+RESERVED = {
     "self",
     "solution",
     "solutions",
@@ -45,10 +45,10 @@ def field_specs(fields: FieldSpecs | None) -> dict[str, jax.ShapeDtypeStruct]:
     for name, spec in (fields or {}).items():
         good = isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name)
         checks.expect(
-            good and name not in _RESERVED,
+            good and name not in RESERVED,
             "fields",
             "names that are identifiers, and none of Python's keywords or of "
-            f"{', '.join(sorted(_RESERVED))}",
+            f"{', '.join(sorted(RESERVED))}",
             checks.short(name),
         )
         specs[name] = _field_spec(name, spec)

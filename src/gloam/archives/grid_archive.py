@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 from gloam import checks
 from gloam.archives.archive import Archive
 from gloam.archives.fields import FieldSpecs, field_specs
+from gloam.archives.measure_names import measure_names as checked_names
 
 
 class GridArchive(Archive):
@@ -25,6 +26,7 @@ class GridArchive(Archive):
             discounts start from it. Searches warn once when most of a batch lies below it.
         fields: Extra arrays kept for each elite, ``{"image": (28, 28)}``; a
             ``jax.ShapeDtypeStruct`` instead of a shape sets the dtype.
+        measure_names: A name for each measure, for tables and figures.
 
     Example:
         >>> archive = GridArchive(shape=(10, 10), lower=-1, upper=1)
@@ -40,6 +42,7 @@ class GridArchive(Archive):
     upper: Float[Array, " meas"]
     f_min: float
     fields: dict[str, jax.ShapeDtypeStruct] = eqx.field(static=True)
+    names: tuple[str, ...] = eqx.field(static=True)
 
     def __init__(
         self,
@@ -49,6 +52,7 @@ class GridArchive(Archive):
         *,
         f_min: float = 0.0,
         fields: FieldSpecs | None = None,
+        measure_names: Sequence[str] | None = None,
     ):
         checks.expect(
             isinstance(shape, Sequence) and len(shape) > 0,
@@ -70,6 +74,12 @@ class GridArchive(Archive):
         self.lower, self.upper = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
         self.f_min = checks.objective("f_min", f_min)
         self.fields = field_specs(fields)
+        self.names = checked_names(measure_names, len(self.shape), self.fields)
+
+    @property
+    def measure_names(self) -> tuple[str, ...]:
+        """Names of the measures; empty where none were given."""
+        return self.names
 
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
         """The cell of each row of measures."""

@@ -247,8 +247,8 @@ def existing_file(name: str, path: str | os.PathLike, fix: str = "") -> Path:
     return found
 
 
-def fits_memory(name: str, size_in_bytes: int) -> None:
-    """Raise when something needs more memory than the machine has."""
+def fits_memory(name: str, size_in_bytes: int, of: str = "") -> None:
+    """Raise when something needs more memory than the machine has; ``of`` says what it is."""
     if not hasattr(os, "sysconf"):  # Windows does not say
         return
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -256,6 +256,6 @@ def fits_memory(name: str, size_in_bytes: int) -> None:
         size_in_bytes <= memory,
         name,
         f"at most the {memory / 1e9:.0f} GB of memory of this machine",
-        f"{size_in_bytes / 1e9:.0f} GB",
+        f"{size_in_bytes / 1e9:,.0f} GB" + (f" for {of}" if of else ""),
         "Use fewer cells, or smaller solutions and fields.",
     )

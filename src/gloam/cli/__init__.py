@@ -12,12 +12,14 @@ from gloam.cli import errors
 from gloam.cli.bench import Bench
 from gloam.cli.datasets import Datasets
 from gloam.cli.demo import Demo
+from gloam.cli.explore import Explore
 from gloam.cli.fill import Fill
 from gloam.cli.gallery import Gallery
 from gloam.cli.lsi import Lsi
 from gloam.cli.new import New
-from gloam.cli.paper import Paper, Report
+from gloam.cli.paper import Paper
 from gloam.cli.plot import Plot
+from gloam.cli.report import Report
 from gloam.cli.resume import Resume
 from gloam.cli.run import Run
 from gloam.drivers.signals import remembered_interrupt
@@ -31,6 +33,7 @@ _Command = (
     | Annotated[Run, tyro.conf.subcommand("run")]
     | Annotated[Resume, tyro.conf.subcommand("resume")]
     | Annotated[Plot, tyro.conf.subcommand("plot")]
+    | Annotated[Explore, tyro.conf.subcommand("explore")]
     | Annotated[Lsi, tyro.conf.subcommand("lsi")]
     | Annotated[Paper, tyro.conf.subcommand("paper")]
     | Annotated[Report, tyro.conf.subcommand("report")]

@@ -12,6 +12,7 @@ from gloam.algorithms import DMS
 from gloam.archives.faiss_settings import IndexName
 from gloam.cli import user_code
 from gloam.cli.choices import restart_rule
+from gloam.cli.following import FollowOptions
 from gloam.cli.gallery import Gallery
 from gloam.cli.matches_table import print_matches
 from gloam.datasets import Dataset, Matches
@@ -22,7 +23,7 @@ from gloam.formats import RunFolder
 
 
 @dataclasses.dataclass(frozen=True)
-class Fill:
+class Fill(FollowOptions):
     """Search for the best match to every item of a dataset, with Discount Model Search.
 
     Your function maps a batch of solutions (rows of numbers) to measures in the form of the
@@ -123,7 +124,7 @@ class Fill:
             restart=restart_rule(self.restart),
         )
         try:
-            optimize(
+            result = optimize(
                 evaluate,
                 algorithm,
                 self.iterations,
@@ -137,12 +138,15 @@ class Fill:
                 checkpoint_every=self.checkpoint_every,
                 keep_checkpoints=self.keep_checkpoints,
                 checkpoint_seconds=self.checkpoint_seconds,
+                callbacks=self.callbacks(),
             )
         except Interrupted as stopped:
             advice = f"continue with {self.continuation}"
             raise Interrupted(
                 stopped.run_dir, stopped.iteration, advice, signal=stopped.signal
             ) from None
+        if result.stopped:
+            print(f"Stopped early: {result.stopped}")
         print_matches(Matches(RunFolder(self.out).read_archive(), data))
         Gallery(self.out)()
 

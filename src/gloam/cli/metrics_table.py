@@ -15,4 +15,6 @@ def print_metrics(result: Result) -> None:
             f"{row.seed:>6} {row.qd_score:>12,.2f} {row.coverage:>9.2%} "
             f"{row.best_objective:>9.4f} {row.restarts:>9}"
         )
+    if result.stopped:
+        print(f"Stopped early: {result.stopped}")
     print(f"Run folder: {result.run_dir}")

@@ -1,19 +1,18 @@
-"""`gloam paper` runs the paper's study, `gloam paper report` writes its report."""
+"""`gloam paper` runs the paper's study."""
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Literal
-
-import tyro
+from typing import Literal
 
 from gloam import checks
+from gloam.cli.report import Report
 from gloam.drivers import Interrupted
 from gloam.drivers.progress_bars import StudyBar
 from gloam.experiments.lsi import LsiFiles, check_files
 from gloam.experiments.paper_domains import DOMAINS, LSI
 from gloam.experiments.presets import ALGORITHMS
 from gloam.experiments.published import title
-from gloam.experiments.report import needs_files, write_report
+from gloam.experiments.report import needs_files
 from gloam.experiments.study import Study, ablation, run_cell
 
 
@@ -22,7 +21,7 @@ class Paper:
     """Run the paper's study: every algorithm on every domain, then write the report.
 
     After an interruption, repeat the command: finished pairs of algorithm and domain are kept, and
-    the others are continued. `gloam paper report STUDY` writes the report again.
+    the others are continued. `gloam report STUDY` writes the report again.
 
     The domain lsi needs three files. Without them the study runs the other domains, and its report
     says how to check the files.
@@ -94,22 +93,3 @@ class Paper:
             f"{len(given)} of them",
         )
         return LsiFiles(*given) if given else None
-
-
-@dataclasses.dataclass(frozen=True)
-class Report:
-    """Write the report of a study: comparison with the paper, statistics, figures."""
-
-    study: Annotated[Path, tyro.conf.Positional]
-    """Study folder."""
-    figures: bool = True
-    """Draw the figures."""
-    pdf: bool = True
-    """Also write the figures as PDF files."""
-
-    def __call__(self) -> None:
-        """Write the report and print it."""
-        written = write_report(self.study, figures=self.figures, pdf=self.pdf)
-        print(written[0].read_text())
-        for path in written:
-            print(path)

@@ -6,13 +6,14 @@ from typing import Annotated
 
 import tyro
 
+from gloam.cli.following import FollowOptions
 from gloam.cli.metrics_table import print_metrics
 from gloam.drivers import resume
 from gloam.formats import ForeignError, RunFolder
 
 
 @dataclasses.dataclass(frozen=True)
-class Resume:
+class Resume(FollowOptions):
     """Continue a run that was interrupted, with the same result as without the interruption."""
 
     run: Annotated[Path, tyro.conf.Positional]
@@ -25,7 +26,12 @@ class Resume:
     def __call__(self) -> None:
         """Resume the run."""
         try:
-            result = resume(self.run, iterations=self.iterations, progress=not self.quiet)
+            result = resume(
+                self.run,
+                iterations=self.iterations,
+                progress=not self.quiet,
+                callbacks=self.callbacks(),
+            )
         except ForeignError as error:
             raise ValueError(
                 f"The run in '{self.run}' uses your own function or classes, which the run folder "

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from gloam.cli.choices import AlgorithmChoice, build_algorithm
+from gloam.cli.following import FollowOptions
 from gloam.cli.gallery import Gallery
 from gloam.cli.matches_table import print_matches
 from gloam.cli.metrics_table import print_metrics
@@ -13,7 +14,7 @@ from gloam.formats import RunFolder
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class Run(FollowOptions):
     """Search with one algorithm on one domain, with all seeds at once.
 
     Examples: gloam run dms lp --measures 10 --iterations 10000 --seeds 3 --out runs/x,
@@ -66,6 +67,7 @@ class Run:
             snapshots=self.snapshots or (iterations,),
             dataset=data,
             progress=not self.quiet,
+            callbacks=self.callbacks(),
         )
         print_metrics(result)
         print(f"To draw figures: gloam plot {self.out}")

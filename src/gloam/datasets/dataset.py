@@ -12,6 +12,7 @@ from jaxtyping import Float32, Int, UInt8
 from gloam import checks
 from gloam.archives import CVTArchive
 from gloam.datasets import rows
+from gloam.datasets.dataset_card import dataset_card
 from gloam.datasets.embedding import embed_all
 from gloam.datasets.fields import is_picture, item_shape, pictures, scalar_bounds, texts
 
@@ -121,6 +122,9 @@ class Dataset:
         if self.skipped:
             parts.append(f"{_counted(len(self.skipped), 'file')} skipped")
         return f"Dataset({', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        return dataset_card(self)
 
     @property
     def merged(self) -> int:

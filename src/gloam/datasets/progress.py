@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from gloam import terminal
+from gloam.notebook_bars import NotebookBar
 
 
 @contextmanager
@@ -16,7 +17,9 @@ def bar(
         return
     console = terminal.error_console()
     if not terminal.can_draw_bars(console):
-        yield _lines(title, total, size_in_bytes, done)
+        lines = terminal.lines_or_bar(console, title, total)
+        yield _advance(lines, size_in_bytes, done)
+        lines.close()
         return
     from rich import progress
 
@@ -34,8 +37,9 @@ def bar(
         yield lambda step: display.advance(task, step)
 
 
-def _lines(title: str, total: int | None, size_in_bytes: bool, done: int) -> Callable[[int], None]:
-    lines = terminal.ProgressLines(title, total)
+def _advance(
+    lines: terminal.ProgressLines | NotebookBar, size_in_bytes: bool, done: int
+) -> Callable[[int], None]:
     unit = "bytes" if size_in_bytes else ""
 
     def advance(step: int) -> None:

@@ -13,8 +13,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from gloam import checks
 from gloam.discounts.discount import Discount
 from gloam.discounts.mlp_sweep import fast_sweep
-from gloam.discounts.networks.frozen import Frozen, stages
+from gloam.discounts.networks.frozen import stages
 from gloam.discounts.networks.mlp import MLP, Reinitializable, in_blocks, outputs
+from gloam.discounts.row_shape import row_shape_of
 from gloam.discounts.training import Trained, fit
 from gloam.discounts.units import Units, first_units, grown
 from gloam.records import Batch, Fit, Scored
@@ -104,7 +105,7 @@ class DiscountModel(Discount):
             None if f_max is None else checks.objective("f_max", f_max, above=least, fix=fix)
         )
         self.network = MLP(len(low)) if network is None else network
-        self.row_shape = _row_shape(self.network, len(low), shape)
+        self.row_shape = row_shape_of(self.network, len(low), shape)
         self.num_empty_points = checks.integer("num_empty_points", num_empty_points, minimum=0)
         self.num_init_points = checks.integer("num_init_points", num_init_points, minimum=1)
         self.learning_rate = checks.number("learning_rate", learning_rate, above=0.0, at_most=1.0)
@@ -114,8 +115,8 @@ class DiscountModel(Discount):
 
     def check(self, num_cells: int, measure_dim: int) -> None:
         """Its bounds are those of the archive's measures."""
-        expected, fix = f"{measure_dim}, as the archive has", "Give it archive.lower and .upper."
-        number = len(self.lower)
+        expected, number = f"{measure_dim}, as the archive has", len(self.lower)
+        fix = "Give it archive.lower and .upper."
         checks.expect(number == measure_dim, "bounds of DiscountModel", expected, number, fix)
 
     @property
@@ -156,8 +157,8 @@ class DiscountModel(Discount):
         """The model with units that fit the elites."""
         if state.units is None:
             return state
-        units = grown(state.units, objectives, self.f_min, self.f_max)
-        return Trained(state.params, state.optimizer, units)
+        found = grown(state.units, objectives, self.f_min, self.f_max)
+        return Trained(state.params, state.optimizer, found)
 
     def floor(self, state: Trained, f_min: float) -> float | Float[Array, ""]:
         """Where its units begin, or ``f_min``."""
@@ -262,40 +263,3 @@ class DiscountModel(Discount):
             sweep=sweep,
         )
         return Trained(learned.params, learned.optimizer, trained.units), loss, epochs
-
-
-def _row_shape(network: eqx.Module, measures: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape in which a network takes rows: ``shape``, or empty for flat ones."""
-    fix = "It must map one row of measures to one number, without state."
-    checks.expect(
-        isinstance(network, eqx.Module) and callable(network),
-        "network",
-        "an Equinox module that can be called",
-        type(network).__name__,
-        fix,
-    )
-    shape = checks.integers("shape", shape, minimum=1)
-    checks.expect(
-        math.prod(shape or (measures,)) == measures,
-        "shape",
-        f"a shape of the {measures} measures",
-        shape,
-    )
-    # A frozen part gives its embedding its shape itself.
-    shaped = len(shape) > 1 and not isinstance(network, Frozen)
-    failures = []
-    for row in [shape] * shaped + [(measures,)]:
-        given = jax.ShapeDtypeStruct(row, jnp.float32)
-        try:
-            found = eqx.filter_eval_shape(network, given).shape  # pyright: ignore
-        except Exception as error:
-            failures.append((row, f"fails ({error})", error))
-            continue
-        if found in ((), (1,)):
-            return row if len(row) > 1 else ()
-        failures.append((row, f"gives shape {found}", None))
-    told = "; ".join(f"on a row of shape {row} it {what}" for row, what, _ in failures)
-    raise ValueError(
-        f"network: expected a module that makes one number of {measures} measures, got "
-        f"{type(network).__name__}: {told}. {fix}"
-    ) from failures[-1][2]

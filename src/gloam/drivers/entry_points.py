@@ -12,10 +12,11 @@ import numpy as np
 
 from gloam import checks
 from gloam.algorithms import Algorithm
+from gloam.callbacks import Callback
 from gloam.datasets import Dataset
 from gloam.drivers.async_driver import AsyncDriver
 from gloam.drivers.fused_driver import FusedDriver
-from gloam.drivers.loop import Earlier, drive
+from gloam.drivers.loop import About, Earlier, drive
 from gloam.drivers.options import Asynchronous, OptionKeywords, RunOptions, shows_options
 from gloam.drivers.progress_bars import Display
 from gloam.drivers.python_driver import PythonDriver
@@ -64,6 +65,8 @@ def run(
         dataset: The items that the archive's cells are (``dataset.archive()``), kept in the run
             folder for galleries.
         progress: Show a progress bar, or a display of your own.
+        callbacks: Told of the rows that are logged, and able to stop the run; see
+            `gloam.callbacks`.
 
     Returns:
         Elites and metrics of every seed.
@@ -126,7 +129,7 @@ def optimize(
             uneven times; see docs/asynchronous.md. The evaluator is then an executor, by default
             one thread. `gloam.Asynchronous` has settings for it.
         run_dir, resume, log_every, checkpoint_every, checkpoint_seconds, keep_checkpoints,
-            snapshots, dataset, progress: As in `gloam.run`.
+            snapshots, dataset, progress, callbacks: As in `gloam.run`.
 
     Returns:
         Elites and metrics of every seed.
@@ -176,7 +179,11 @@ def optimize(
 
 
 def resume(
-    run_dir: str | os.PathLike, *, iterations: int | None = None, progress: bool | Display = True
+    run_dir: str | os.PathLike,
+    *,
+    iterations: int | None = None,
+    progress: bool | Display = True,
+    callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Continue the run in a folder, to the same bits as if it had never stopped.
 
@@ -184,6 +191,7 @@ def resume(
         run_dir: A folder that `run` wrote.
         iterations: A new total, to make a run longer.
         progress: Show a progress bar, or a display of your own.
+        callbacks: As in `run`. A folder keeps none: pass those of the earlier session again.
 
     Raises:
         ForeignError: The run evaluates a function of your own. Call `run` or `optimize` again with
@@ -206,7 +214,9 @@ def resume(
     except (TypeError, KeyError, IndexError, ValueError) as error:
         path, problem = folder.path / "config.json", f"its parts do not fit together ({error})"
         raise DamagedFileError(path, problem, "Restore it from a copy.") from None
-    options = dataclasses.replace(options, run_dir=run_dir, resume=True, progress=progress)
+    options = dataclasses.replace(
+        options, run_dir=run_dir, resume=True, progress=progress, callbacks=callbacks
+    )
     if iterations is not None:
         options = dataclasses.replace(options, iterations=iterations)
     return _conduct(driver, domain, algorithm, options)
@@ -238,12 +248,12 @@ def _conduct(
 ) -> Result:
     """Open the folder, begin or restore the search, and drive it to its last iteration."""
     began = time.perf_counter()
-    title = f"{type(algorithm).__name__} {getattr(domain, 'name', '')}".strip()
+    about = _about(domain, algorithm)
     dataset = options.dataset
     arrays = {} if dataset is None else _dataset_arrays(dataset, algorithm)
     if options.run_dir is None:
         driver.start()
-        return drive(driver, options, None, title, Earlier(time.perf_counter() - began))
+        return drive(driver, options, None, about, Earlier(time.perf_counter() - began))
     folder = RunFolder(options.run_dir)
     config, config_arrays = describe(
         algorithm,
@@ -267,7 +277,16 @@ def _conduct(
             folder.write_dataset(dataset)
         seconds = earlier.seconds + time.perf_counter() - began  # compiling counts
         earlier = dataclasses.replace(earlier, seconds=seconds)
-        return drive(driver, options, folder, title, earlier)
+        return drive(driver, options, folder, about, earlier)
+
+
+def _about(domain: Callable, algorithm: Algorithm) -> About:
+    names = {
+        "algorithm": type(algorithm).__name__,
+        "domain": str(getattr(domain, "name", getattr(domain, "__name__", ""))),
+    }
+    title = f"{names['algorithm']} {getattr(domain, 'name', '')}".strip()
+    return About(title, {**names, "cells": algorithm.archive.num_cells})
 
 
 def _dataset_arrays(dataset: Dataset, algorithm: Algorithm) -> dict[str, np.ndarray]:

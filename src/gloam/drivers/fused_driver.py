@@ -39,6 +39,8 @@ class FusedDriver:
             callable(domain), "domain", "a function of a batch of solutions", type(domain).__name__
         )
         _check_on_device(algorithm)
+        size, of = len(seeds) * algorithm.size_of_elites, f"the elites of {len(seeds)} seeds"
+        checks.fits_memory("seeds", size, of)
         self.seeds = seeds
         self.algorithm = algorithm
         self.batch = algorithm.emitter.num_solutions

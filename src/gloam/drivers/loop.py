@@ -2,13 +2,15 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
 
 from gloam.archives import Elites
+from gloam.callbacks import RunEnd, RunStart
+from gloam.callbacks.notifier import Notifier
 from gloam.drivers.metric_rows import MetricRows
 from gloam.drivers.options import RunOptions
 from gloam.drivers.progress_bars import Silent, bar
@@ -69,28 +71,78 @@ class Earlier:
     """Number of rows of metrics in the folder, none of them past the driver's iteration."""
 
 
+@dataclasses.dataclass(frozen=True)
+class About:
+    """Names that describe a run."""
+
+    title: str
+    settings: Mapping[str, str | int | float]
+
+
 def drive(
-    driver: Driver, options: RunOptions, folder: RunFolder | None, title: str, earlier: Earlier
+    driver: Driver, options: RunOptions, folder: RunFolder | None, about: About, earlier: Earlier
 ) -> Result:
     """Advance a driver to the last iteration, keeping what the options say.
 
     Args:
         driver: The search, possibly resumed in the middle.
-        options: How far, and what to keep.
+        options: How far, what to keep, and whom to tell.
         folder: Where to keep it; ``None`` keeps nothing on disk.
-        title: Shown beside the progress bar.
+        about: Describes the run, beside the progress bar and to callbacks.
         earlier: What was spent and logged before.
     """
     began = time.perf_counter() - earlier.seconds
     # Here, and not above: `import gloam` need not wait for it, and programs compile meanwhile.
     import pandas  # noqa: F401
 
+    notifier = Notifier(options.callbacks)
+    if options.callbacks:
+        notifier.start(_run_start(driver, options, folder, about))
+    try:
+        result = _advanced(driver, options, folder, about, earlier, began, notifier)
+    except BaseException as error:
+        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        notifier.end(RunEnd(status, str(error), notifier.iteration, {}))
+        notifier.report()
+        raise
+    status = "finished" if result.stopped is None else "stopped"
+    notifier.end(RunEnd(status, result.stopped or "", driver.iteration, result.elites_by_seed))
+    notifier.report()
+    return dataclasses.replace(result, callback_failures=tuple(notifier.failures))
+
+
+def _run_start(
+    driver: Driver, options: RunOptions, folder: RunFolder | None, about: About
+) -> RunStart:
+    done = driver.iteration
+    rows: Any = folder.read_metrics().to_dict("records") if folder is not None and done else []
+    sizes = {"iterations": options.iterations, "seeds": len(driver.seeds), "batch": driver.batch}
+    return RunStart(
+        about.title,
+        {**about.settings, **sizes},
+        tuple(driver.seeds),
+        options.iterations,
+        done,
+        rows,
+        folder.path if folder else None,
+    )
+
+
+def _advanced(
+    driver: Driver,
+    options: RunOptions,
+    folder: RunFolder | None,
+    about: About,
+    earlier: Earlier,
+    began: float,
+    notifier: Notifier,
+) -> Result:
     rows, progress = MetricRows(folder, earlier.num_rows), options.progress
     first_iteration = driver.iteration
     saved_at, wait = time.perf_counter(), options.checkpoint_seconds
     pace = None
     if isinstance(progress, bool):
-        progress = bar(title, options.iterations) if progress else Silent()
+        progress = bar(about.title, options.iterations) if progress else Silent()
 
     def save() -> None:
         if folder is None:
@@ -101,9 +153,11 @@ def drive(
         seconds = time.perf_counter() - began
         keep = options.keep_checkpoints
         folder.write_checkpoint(driver.state, seconds=seconds, num_rows=rows.num_rows, keep=keep)
+        notifier.checkpoint(driver.iteration)
 
     with stop_signals() as stop, progress as display:
-        while driver.iteration < options.iterations:
+        reason: str | None = None
+        while driver.iteration < options.iterations and reason is None:
             length = options.next_stop(driver.iteration) - driver.iteration
             # The first stretch is one iteration: it compiles, and shows that the run works.
             length = min(length, max(1, int(_STRETCH_SECONDS / pace)) if pace else 1)
@@ -119,14 +173,18 @@ def drive(
             current = driver.metrics()
             with _resumable(folder, done):
                 if options.is_logged(done):
-                    rows.add([row | {"seconds": now - began} for row in current])
+                    logged = [row | {"seconds": now - began} for row in current]
+                    rows.add(logged)
+                    reason = notifier.log(logged)
                 if folder and done in options.snapshots:
                     folder.write_snapshot(done, driver.snapshot())
-                if options.is_checkpoint(done) or now - saved_at > wait or stop.is_set():
+                is_due = options.is_checkpoint(done) or now - saved_at > wait
+                if is_due or stop.is_set() or reason is not None or notifier.has_news:
                     started = time.perf_counter()
                     save()
                     saved_at = time.perf_counter()
                     wait = max(options.checkpoint_seconds, _CHECKPOINT_WAIT * (saved_at - started))
+            notifier.report()
             rate = driver.batch * len(driver.seeds) / pace
             display.update(
                 done,
@@ -144,7 +202,8 @@ def drive(
             if folder is not None:
                 for seed, elites in found.items():
                     folder.write_archive(elites, seed=seed)
-            return Result(found, rows.table(), driver.seeds, folder.path if folder else None)
+            path = folder.path if folder else None
+            return Result(found, rows.table(), driver.seeds, path, stopped=reason)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ def metric_columns(report: StepInfo, found: SearchMetrics) -> dict[str, np.ndarr
         "failed": report.failed,
         "failed_total": found.failed,
         "below_f_min": report.below_f_min,
+        "outside_bounds": report.outside_bounds,
         "empty_discount": discount.empty_discount,
         "rank_correlation": discount.rank_correlation,
     }

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict, TypeVar
 
 from gloam import checks
+from gloam.callbacks import Callback
+from gloam.callbacks.notifier import checked
 from gloam.datasets import Dataset
 from gloam.drivers.progress_bars import Display
 
@@ -61,6 +63,7 @@ class RunOptions:
     snapshots: Sequence[int] = ()
     dataset: Dataset | None = None
     progress: bool | Display = True
+    callbacks: Sequence[Callback] = ()
 
     def __post_init__(self) -> None:
         checks.integer("iterations", self.iterations, minimum=1)
@@ -71,6 +74,7 @@ class RunOptions:
         checks.integer("keep_checkpoints", self.keep_checkpoints, minimum=1)
         snapshots = checks.integers("snapshots", self.snapshots, minimum=1)
         object.__setattr__(self, "snapshots", snapshots)
+        object.__setattr__(self, "callbacks", checked(self.callbacks))
 
     @classmethod
     def of_plan(cls, plan: Mapping[str, Any]) -> "RunOptions":
@@ -119,6 +123,7 @@ class OptionKeywords(TypedDict, total=False):
     snapshots: Sequence[int]
     dataset: Dataset | None
     progress: bool | Display
+    callbacks: Sequence[Callback]
 
 
 _Function = TypeVar("_Function", bound=Callable)

@@ -1,6 +1,6 @@
 """Progress for people: a bar with QD score, coverage, evaluations per second and time left.
 
-Where no bar can move (a log file, Jupyter without ipywidgets) plain lines are printed instead.
+Where no bar can move, as in a log file, plain lines are printed instead.
 """
 
 from types import TracebackType
@@ -17,6 +17,7 @@ from rich.progress import (
 )
 
 from gloam import terminal
+from gloam.notebook_bars import NotebookBar
 
 
 class Display(Protocol):
@@ -62,22 +63,36 @@ class Silent:
 
 
 class Lines(Silent):
-    """Prints a plain line at each tenth of a run and at least once a minute."""
+    """Prints a plain line at each tenth of a run and at least once a minute, or moves a bar.
 
-    def __init__(self, title: str, iterations: int):
-        self._lines = terminal.ProgressLines(title, iterations)
+    Args:
+        lines: Plain lines, or a bar in a notebook.
+    """
+
+    def __init__(self, lines: "terminal.ProgressLines | NotebookBar"):
+        self._lines = lines
 
     def update(
         self, iteration: int, qd_score: float, coverage: float, rate: float, failed: int = 0
     ) -> None:
-        """Print a line if one is due."""
+        """Print a line if one is due, or move the bar."""
         self._lines.update(iteration, _note(qd_score, coverage, rate, failed))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._lines.close()
 
 
 def bar(title: str, iterations: int) -> Display:
     """A bar where one can move, else lines."""
     console = terminal.error_console()
-    return Bar(title, iterations) if terminal.can_draw_bars(console) else Lines(title, iterations)
+    if terminal.can_draw_bars(console):
+        return Bar(title, iterations)
+    return Lines(terminal.lines_or_bar(console, title, iterations))
 
 
 class _WithProgress:
@@ -137,7 +152,10 @@ class StudyBar(_WithProgress):
     def __init__(self, title: str, runs: int):
         console = terminal.error_console()
         self._draws = terminal.can_draw_bars(console)
-        self._lines = terminal.ProgressLines(title, runs)
+        self._lines = None if self._draws else terminal.lines_or_bar(console, title, runs)
+        # One for all runs: a notebook would fill with bars else.
+        self._run_lines: terminal.ProgressLines | NotebookBar | None = None
+        self._console = console
         self._finished = 0
         self._progress = Progress(
             _title_column(),
@@ -154,7 +172,11 @@ class StudyBar(_WithProgress):
     def begin(self, title: str, iterations: int) -> Display:
         """A display for the next run."""
         if not self._draws:
-            return Lines(title, iterations)
+            if self._run_lines is None:
+                self._run_lines = terminal.lines_or_bar(self._console, title, iterations)
+            else:
+                self._run_lines.restart(title, iterations)
+            return Lines(self._run_lines)
         self._progress.reset(
             self._run, total=iterations, description=title, note="compiling", visible=True
         )
@@ -164,7 +186,7 @@ class StudyBar(_WithProgress):
         """Count a run as finished."""
         self._finished += 1
         self._progress.advance(self._study)
-        if not self._draws:
+        if self._lines is not None:
             self._lines.update(self._finished)
 
 

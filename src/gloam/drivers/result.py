@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gloam.archives import Elites
+from gloam.callbacks import CallbackFailure
+from gloam.drivers.result_cards import result_card, result_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Result:
     """What a run leaves behind."""
 
@@ -19,14 +21,24 @@ class Result:
     metrics: "pd.DataFrame"
     """Columns seed, iteration, evaluations, qd_score, coverage, best_objective, loss, epochs,
     restarts, unique_cells, failed (in this iteration), failed_total (in all so far), below_f_min,
-    empty_discount, rank_correlation (see `DiscountMetrics`), seconds."""
+    outside_bounds, empty_discount, rank_correlation (see `DiscountMetrics`), seconds."""
     seeds: list[int]
     run_dir: Path | None
+    stopped: str | None = None
+    """The reason that a callback gave to stop the run before its last iteration."""
+    callback_failures: tuple[CallbackFailure, ...] = ()
+    """Errors that callbacks raised."""
 
     @property
     def elites(self) -> Elites:
         """The elites of the first seed."""
         return self.elites_by_seed[self.seeds[0]]
+
+    def __repr__(self) -> str:
+        return result_text(self)
+
+    def _repr_html_(self) -> str:
+        return result_card(self)
 
 
 class Interrupted(KeyboardInterrupt):

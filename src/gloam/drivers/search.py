@@ -18,6 +18,7 @@ from gloam.draws import root_key
 from gloam.drivers.evaluation import flat_rows, float32, valid_rows
 from gloam.drivers.low_objectives import warn_of_low_objectives
 from gloam.drivers.metrics import metric_columns, metric_rows, snapshot_arrays
+from gloam.drivers.result_cards import search_card, search_text
 from gloam.drivers.search_programs import search_programs
 from gloam.drivers.splitting import for_programs, shapes_of, split, surroundings
 from gloam.evaluators.answers import AnswerForm
@@ -172,6 +173,12 @@ class Search:
         if not self._has_warned:
             self._has_warned = True
             warn_of_low_objectives(lowest, self.algorithm, stacklevel=stacklevel)
+
+    def __repr__(self) -> str:
+        return search_text(self)
+
+    def _repr_html_(self) -> str:
+        return search_card(self)
 
     @property
     def iteration(self) -> int:

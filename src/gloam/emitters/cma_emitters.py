@@ -271,8 +271,9 @@ class CmaEmitters(Emitter):
         self, state: CmaEmittersState, index: Int[Array, ""], part_state: CmaEmittersState
     ) -> CmaEmittersState:
         """The Gaussians with another one in its place."""
+        put = jax.lax.dynamic_update_slice_in_dim
         gaussians, rule = jax.tree.map(
-            lambda all_, one: _with_part(all_, one, index) if all_.ndim else one,
+            lambda all_, one: put(all_, one, index, 0) if all_.ndim else one,
             (state.gaussians, state.rule),
             (part_state.gaussians, part_state.rule),
         )
@@ -280,10 +281,6 @@ class CmaEmitters(Emitter):
 
     def _fresh(self, means: Float[Array, "emitters sol"]) -> Any:
         return jax.vmap(lambda mean: self.strategy.start(mean, self.sigma0))(means)
-
-
-def _with_part(all_: Array, one: Array, index: Int[Array, ""]) -> Array:
-    return jax.lax.dynamic_update_slice_in_dim(all_, one, index, 0)
 
 
 def _default_step(lower: np.ndarray | None, upper: np.ndarray | None) -> float:

@@ -49,6 +49,25 @@ def locked(folder: Path) -> Iterator[None]:
             file.close()
 
 
+def holder(folder: Path) -> str | None:
+    """Who writes to ``folder`` now, as the lock says it, or ``None``. Nothing is written.
+
+    If nobody has the lock, this function has it for a moment: do not ask again before the file
+    has changed.
+    """
+    # For reading, because the folder may be somebody else's; a pipe of that name does not block.
+    flags = os.O_RDWR if sys.platform == "win32" else os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        descriptor = os.open(folder / NAME, flags)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        if _try_lock(file):
+            return None
+        file.seek(0)
+        return file.read(200).decode(errors="replace") or "another process"
+
+
 def _opened(path: Path) -> IO[bytes]:
     """The lock file, opened and locked."""
     while True:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from gloam import files
 from gloam.formats.errors import DamagedFileError
@@ -122,6 +122,12 @@ def _read_log(path: Path, run: str) -> tuple[Sequence["pd.DataFrame"], DamagedFi
         return parts, None
     problem = f"{len(damaged)} of its lines are damaged or of another run, first line {damaged[0]}"
     return parts, DamagedFileError(path, problem, _FIX)
+
+
+def rows_from(file: IO[bytes], run: str) -> tuple[list[dict[str, Any]], list[int]]:
+    """The rows of a log from where ``file`` stands, and the numbers of lines that are damaged."""
+    damaged: list[int] = []
+    return list(_rows(file, run, damaged)), damaged
 
 
 def _rows(file: Any, run: str, damaged: list[int]) -> Iterator[dict[str, Any]]:

@@ -11,11 +11,11 @@ ARCHIVE = re.compile(r"archive(-\d+)?\.npz")
 CHECKPOINT = re.compile(r"\d{7,10}\.npz|state\.npz")
 # What gloam writes into a run folder, by folder. Nothing else is ever removed or replaced there.
 _NAMES = {
-    "": r"config\.(json|npz)|metrics\.(parquet|log)|dataset\.npz|gallery\.html"
+    "": r"config\.(json|npz)|metrics\.(parquet|log)|dataset\.npz|(gallery|report)\.html"
     rf"|matches\.(csv|parquet)|failures\.parquet|{ARCHIVE.pattern}",
     "checkpoint": CHECKPOINT.pattern,
     "snapshots": SNAPSHOT.pattern,
-    "figures": r"(curves|archive|discount|gallery)\.(png|pdf)",
+    "figures": r"(curves|archive|pairwise|discount|gallery)\.(png|pdf)",
 }
 FOLDERS = tuple(filter(None, _NAMES))
 """Folders that gloam makes inside a run folder."""

@@ -53,7 +53,11 @@ class Entry:
         return {n: one for n, one in found.items() if n not in later or one != later[n]}
 
 
-_LATER: Mapping[type, Mapping[str, Any]] = {emitters.Variation: {"best_of": 1}}
+_LATER: Mapping[type, Mapping[str, Any]] = {
+    emitters.Variation: {"best_of": 1},
+    archives.GridArchive: {"measure_names": ()},
+    archives.CVTArchive: {"measure_names": ()},
+}
 
 
 def _constructed(
@@ -81,6 +85,10 @@ def _assembled(cls: type) -> Entry:
     return Entry(cls, names, build)
 
 
+def _measure_names(archive: archives.Archive) -> tuple[str, ...]:
+    return archive.measure_names
+
+
 def _images_of(archive: archives.CVTArchive) -> Any:
     return archive.centroids.reshape(archive.num_cells, *archive.measure_shape)
 
@@ -94,7 +102,6 @@ _ALGORITHMS = (
     algorithms.MAPElitesLine,
 )
 _CONSTRUCTED = (
-    archives.GridArchive,
     archives.Faiss,
     emitters.CmaEmitters,
     emitters.Variation,
@@ -127,9 +134,14 @@ _CONSTRUCTED = (
 _ASSEMBLED = (discounts.MLP, discounts.CNN, discounts.Frozen, *_ALGORITHMS)
 
 _SPECIAL = (
+    _constructed(archives.GridArchive, {"measure_names": _measure_names}),
     _constructed(
         archives.CVTArchive,
-        {"centroids": _images_of, "index": lambda archive: archive.index_settings or "exact"},
+        {
+            "centroids": _images_of,
+            "index": lambda archive: archive.index_settings or "exact",
+            "measure_names": _measure_names,
+        },
     ),
     _constructed(discounts.DiscountModel, {"shape": lambda model: model.row_shape}),
     # Without the path of a file of centroids: they are in the archive, and evaluating needs none.

@@ -8,7 +8,7 @@ archive.npz                the elites of a finished run (archive-SEED.npz with s
 dataset.npz                the items that the cells are, where a dataset was given
 checkpoint/NNNNNNN.npz     everything needed to go on after iteration NNNNNNN: the last two
 snapshots/NNNNNNN.npz      discount and elites of the first seed at chosen iterations
-figures/, gallery.html     pictures
+figures/, gallery.html     pictures; report.html has all views
 
 Every file carries digests of its content and the identity of its run, and is checked when it is
 read. Nothing that a file says is imported or called.
@@ -37,7 +37,8 @@ from gloam.formats.errors import DamagedFileError, ForeignError, RunExistsError
 from gloam.formats.failure_table import read_failures, write_failures
 from gloam.formats.lock import locked
 from gloam.formats.metrics_files import MetricsFiles
-from gloam.formats.own_files import FOLDERS, SNAPSHOT, own_files
+from gloam.formats.own_files import FOLDERS, own_files
+from gloam.formats.snapshots import Snapshots
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,6 +58,7 @@ class RunFolder:
         self._checkpoints = Checkpoints(self.path / "checkpoint")
         self._archives = ArchiveFiles(self.path, self._checkpoints)
         self._metrics = MetricsFiles(self.path)
+        self._snapshots = Snapshots(self.path / "snapshots")
 
     def __repr__(self) -> str:
         return f"RunFolder('{self.path}')"
@@ -259,25 +261,25 @@ class RunFolder:
 
     def write_snapshot(self, iteration: int, arrays: dict[str, np.ndarray]) -> None:
         """Write what a picture of this iteration needs."""
-        self._write(f"snapshots/{iteration:07d}.npz", "snapshot", arrays, {})
+        self._snapshots.write(iteration, arrays, run=self._identity)
 
     def read_snapshots(self) -> dict[int, dict[str, np.ndarray]]:
         """All snapshots by iteration, ascending."""
-        config = self.read_config()
-        folder = self.path / "snapshots"
-        names = sorted(file.name for file in folder.glob("*.npz") if SNAPSHOT.match(file.name))
-        return {
-            int(Path(name).stem): self._read(f"snapshots/{name}", "snapshot", config)[0]
-            for name in names
-        }
+        run = self._identity
+        return {at: self._snapshots.read(at, run=run) for at in self.snapshot_iterations}
+
+    def read_snapshot(self, iteration: int) -> dict[str, np.ndarray]:
+        """The snapshot of one iteration."""
+        return self._snapshots.read(iteration, run=self._identity)
+
+    @property
+    def snapshot_iterations(self) -> list[int]:
+        """Iterations with a snapshot, ascending."""
+        return self._snapshots.iterations()
 
     @property
     def _identity(self) -> str:
         return self.read_config().identity
-
-    def _write(self, name: str, kind: str, arrays: dict[str, np.ndarray], about: Any) -> None:
-        about = about | {"run": self._identity}
-        write_arrays(self.path / name, arrays, kind=kind, about=about)
 
     def _read(
         self, name: str, kind: str, config: RunConfig

@@ -34,6 +34,7 @@ def gallery(
     by: Order = "objective",
     count: int = 60,
     title: str = "",
+    ax: Axes | None = None,
 ) -> Figure:
     """Pairs of a solution, on the left, and its item, in order.
 
@@ -47,10 +48,11 @@ def gallery(
         by: The order.
         count: How many pairs to draw at most; 10 to 200 look well.
         title: Heading of the sheet.
+        ax: Axes whose place the sheet takes, smaller or larger; by default it is a new figure.
 
     Returns:
-        A figure of one set of axes, whose images are solution and item in turn. Of a dataset
-        without pictures, only the solutions are drawn.
+        A figure of one set of axes (without ``ax``), whose images are solution and item in turn. Of
+        a dataset without pictures, only the solutions are drawn.
     """
     count = checks.integer("count", count, minimum=1)
     table = ordered(matches, by)
@@ -60,8 +62,13 @@ def gallery(
     sides = [made] if items is None else [made, items]
     layout = layout_for(len(drawn), len(sides), sides[-1].shape[1:3])
     width, height = (side / style.DPI for side in layout.size)
-    figure, (axes,) = style.sheet(width, height, [(0, 0, width, height)])
+    figure, (axes,) = style.sheet(width, height, [(0, 0, width, height)], ax)
     axes.set_axis_off()
+    zoom = 1.0
+    if ax is not None:
+        axes.set_box_aspect(height / width)
+        box, pixels = axes.get_window_extent(), figure.get_dpi() / style.DPI
+        zoom = min(box.width / layout.size[0], box.height / layout.size[1]) / pixels
     # The mat behind a pair is its frame and its gap, and tells white pictures from the sheet.
     corners = [layout.corner(place) for place in range(len(drawn))]
     mats = [
@@ -72,8 +79,8 @@ def gallery(
         for side, shown in enumerate(sides):
             box = (left + side * (layout.width + GAP), top, layout.width, layout.height)
             _draw(axes, shown[place], box)
-    _captions(axes, drawn, corners, layout)
-    _heading(axes, matches, title, len(drawn), by)
+    _captions(axes, drawn, corners, layout, zoom)
+    _heading(axes, matches, title, len(drawn), by, zoom)
     axes.set(xlim=(0, layout.size[0]), ylim=(layout.size[1], 0))
     return figure
 
@@ -134,7 +141,11 @@ def _draw(axes: Axes, picture: np.ndarray, box: tuple[int, int, int, int]) -> No
 
 
 def _captions(
-    axes: Axes, drawn: pd.DataFrame, corners: list[tuple[int, int]], layout: Layout
+    axes: Axes,
+    drawn: pd.DataFrame,
+    corners: list[tuple[int, int]],
+    layout: Layout,
+    zoom: float,
 ) -> None:
     """Below each pair what it is, and how good."""
     letters = int(points(layout.tile) / (0.6 * layout.font))
@@ -157,7 +168,7 @@ def _captions(
                 text,
                 color=color,
                 va="top",
-                fontsize=layout.font,
+                fontsize=zoom * layout.font,
                 parse_math=False,
             )
 
@@ -178,7 +189,7 @@ def _named(label: str | None, name: str, letters: int) -> str:
     return before + "…" + name[len(name) - room + 1 :] if room > 4 else label
 
 
-def _heading(axes: Axes, matches: Matches, title: str, drawn: int, by: str) -> None:
+def _heading(axes: Axes, matches: Matches, title: str, drawn: int, by: str, zoom: float) -> None:
     elites, median = len(matches.elites), float(np.median(matches.distances))
     (near,) = rounded(np.array([median]))
     figures = [
@@ -202,7 +213,7 @@ def _heading(axes: Axes, matches: Matches, title: str, drawn: int, by: str) -> N
             MARGIN,
             y,
             text,
-            fontsize=size,
+            fontsize=zoom * size,
             color=color,
             fontweight=weight,
             va="top",

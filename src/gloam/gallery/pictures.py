@@ -64,6 +64,12 @@ def elite_pictures(
     return lambda rows: measures[rows]
 
 
+def has_pictures(elites: Elites, dataset: Dataset, domain: Any = None) -> bool:
+    """Whether `elite_pictures` can show elites; vectors cannot be shown."""
+    rendered = callable(getattr(domain, "render", None))
+    return rendered or "image" in elites.store.fields or fields.is_picture(dataset.shape)
+
+
 def made_pictures(
     pictures: Pictures, rows: Int[np.ndarray, " n"]
 ) -> UInt8[np.ndarray, "n height width *channels"]:

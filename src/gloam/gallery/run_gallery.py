@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gloam import files
-from gloam.datasets import Dataset, Matches, fields
+from gloam.datasets import Dataset, Matches
 from gloam.formats import ForeignError, RunFolder
 from gloam.gallery.page import page
 from gloam.gallery.pairs import gallery, ordered
-from gloam.gallery.pictures import Pictures, elite_pictures
+from gloam.gallery.pictures import Pictures, elite_pictures, has_pictures
 from gloam.plots import style
 from gloam.plots.run_figures import domain_name
 
@@ -66,7 +66,6 @@ def gallery_run(
 def _pictures(matches: Matches, domain: Any) -> Pictures | None:
     """What the elites look like, or ``None`` for vectors that nothing can show."""
     elites, dataset = matches.elites, matches.dataset
-    rendered = callable(getattr(domain, "render", None))
-    if rendered or "image" in elites.store.fields or fields.is_picture(dataset.shape):
+    if has_pictures(elites, dataset, domain):
         return elite_pictures(elites, dataset, domain)
     return None

@@ -42,7 +42,7 @@ class StyleGAN3(Generator):
         ...                              z_dim=8, w_dim=8, num_layers=4)
         >>> network = StyleGAN3.random(settings, key=jax.random.key(0))
         >>> w = network.map(jnp.ones((2, 8)), truncation=0.7)
-        >>> w.shape, network.images(w).shape
+        >>> w.shape, jax.jit(lambda w: network.images(w))(w).shape
         ((2, 8), (2, 3, 16, 16))
     """
 

@@ -6,13 +6,16 @@ from matplotlib.figure import Figure
 
 from gloam.archives import Elites
 from gloam.plots import style
-from gloam.plots.heatmap import heatmap, objective_limits
+from gloam.plots.filled import value_limits
+from gloam.plots.heatmap import draw_heatmap
 from gloam.plots.plane import Plane
 
 _BINS = 40
 
 
-def archive_figure(elites: Elites, *, title: str = "", note: str = "") -> Figure:
+def archive_figure(
+    elites: Elites, *, title: str = "", note: str = "", ax: Axes | None = None
+) -> Figure:
     """A heatmap of the elites beside a histogram of their objectives.
 
     The histogram stands on its side along the colour bar, so that one scale serves both.
@@ -21,11 +24,12 @@ def archive_figure(elites: Elites, *, title: str = "", note: str = "") -> Figure
         elites: The filled archive.
         title: Heading of the figure.
         note: Added to the line of QD score and coverage below the heading.
+        ax: Axes whose place the panels take; by default they have a new figure.
     """
     plane = Plane(elites.archive)
-    figure, (axes, scale, counts) = _panels(plane.shape)
-    limits = objective_limits(elites.archive, np.asarray(elites.store.objectives))
-    drawn = heatmap(axes, elites, limits=limits, plane=plane)
+    figure, (axes, scale, counts) = _panels(plane.shape, ax)
+    limits = value_limits(elites.archive, np.asarray(elites.store.objectives))
+    drawn = draw_heatmap(axes, elites, limits=limits, plane=plane)
     parts = [
         f"QD score {elites.qd_score:,.1f}",
         f"coverage {elites.coverage:.1%}",
@@ -49,10 +53,10 @@ def archive_figure(elites: Elites, *, title: str = "", note: str = "") -> Figure
     return figure
 
 
-def _panels(shape: float) -> tuple[Figure, list[Axes]]:
+def _panels(shape: float, ax: Axes | None) -> tuple[Figure, list[Axes]]:
     """A figure around panels of equal height: the heatmap, its scale and the histogram."""
     height = 4.8 * min(shape, 1.0)
     width = height / shape
     boxes = [(0.8, width), (width + 0.95, 0.18), (width + 1.19, 1.7)]
     sheet = [(left, 0.6, wide, height) for left, wide in boxes]
-    return style.sheet(width + 3.55, height + 1.25, sheet)
+    return style.sheet(width + 3.55, height + 1.25, sheet, ax)

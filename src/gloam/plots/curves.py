@@ -1,6 +1,6 @@
 """Curves: QD score, coverage, loss and unique cells over the iterations of one run or several."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -21,23 +21,31 @@ _PANELS = {
     "loss": "training loss",
     "unique_cells": "unique cells per batch",
 }
+Metrics = pd.DataFrame | Mapping[str, pd.DataFrame]
+"""The metrics of a run, or those of several runs by label."""
 # Up to so many seeds are drawn as lines of their own.
 _FEW_SEEDS = 5
 
 
 def curves(
-    metrics: pd.DataFrame | Mapping[str, pd.DataFrame], *, title: str = "", algorithm: str = ""
+    metrics: Metrics,
+    *,
+    columns: Sequence[str] | None = None,
+    title: str = "",
+    algorithm: str = "",
+    ax: Axes | None = None,
 ) -> Figure:
     """How a run went: the mean over seeds, within a band of its standard error.
 
     Args:
         metrics: A run's metrics as `gloam.RunFolder.read_metrics` gives them, or several runs' by
             label, to compare them.
+        columns: Columns to draw, a panel for each; by default those of QD score, coverage, loss and
+            unique cells that the metrics hold.
         title: Heading of the figure.
         algorithm: Name of a single run's algorithm, for its colour.
-
-    Returns:
-        A panel for each of QD score, coverage, loss and unique cells that the metrics hold.
+        ax: Axes for a single column, or whose place several panels take; by default they have a
+            new figure.
 
     Example:
         >>> table = pd.DataFrame({"seed": [1, 1], "iteration": [10, 20], "qd_score": [1.0, 2.0]})
@@ -46,6 +54,38 @@ def curves(
     """
     alone = isinstance(metrics, pd.DataFrame)
     runs: Mapping[str, pd.DataFrame] = {algorithm: metrics} if alone else metrics
+    names = _columns(runs, columns, alone=alone)
+    colors = style.line_colors(runs)
+    wide = min(len(names), 3 if len(names) == 3 else 2)
+    high = -(-len(names) // wide)
+    figure, panels = style.panels(ax, high, wide, (4.6 * wide, 2.9 * high + 0.5))
+    for axes in panels.flat[len(names) :]:
+        axes.set_axis_off()
+    for axes, name in zip(panels.flat, names, strict=False):
+        for label, table in runs.items():
+            if _tells(table, name):
+                _curve(axes, table, name, label, colors[label])
+        _finish(axes, name)
+        if alone:
+            axes.set_title(
+                _last(runs[algorithm], name), loc="right", fontsize=style.LABEL, color=style.QUIET
+            )
+    for axes in panels.flat[max(0, len(names) - wide) : len(names)]:
+        axes.set_xlabel("iteration")
+    if title and ax is None:
+        figure.suptitle(
+            title, x=0.015, ha="left", fontsize=style.TITLE, fontweight="bold", color=style.INK
+        )
+    elif title:
+        style.heading(ax or panels[0, 0], title)
+    _legend(figure if ax is None else panels[0, 0], runs, colors, alone)
+    return figure
+
+
+def _columns(
+    runs: Mapping[str, pd.DataFrame], columns: Sequence[str] | None, *, alone: bool
+) -> list[str]:
+    """The columns to draw, after a check that there is something to draw."""
     checks.expect(len(runs) > 0, "metrics", "at least one run", "none")
     for label, table in runs.items():
         whose = "metrics" if alone else f"metrics of {label}"
@@ -56,35 +96,52 @@ def curves(
             "none",
             "Metrics are written at the first checkpoint of a run.",
         )
-    names = [name for name in _PANELS if any(_tells(table, name) for table in runs.values())]
-    checks.expect(
-        len(names) > 0,
-        "metrics",
-        f"one of the columns {list(_PANELS)}",
-        f"{[list(table.columns) for table in runs.values()]}",
-    )
-    colors = style.line_colors(runs)
-    columns = min(len(names), 3 if len(names) == 3 else 2)
-    rows = -(-len(names) // columns)
-    figure = style.figure(4.6 * columns, 2.9 * rows + 0.5)
-    panels = figure.subplots(rows, columns, squeeze=False)
-    for axes, name in zip(panels.flat, names, strict=True):
-        for label, table in runs.items():
-            if _tells(table, name):
-                _curve(axes, table, name, label, colors[label])
-        _finish(axes, name)
-        if alone:
-            axes.set_title(
-                _last(runs[algorithm], name), loc="right", fontsize=style.LABEL, color=style.QUIET
-            )
-    for axes in panels[-1]:
-        axes.set_xlabel("iteration")
-    if title:
-        figure.suptitle(
-            title, x=0.015, ha="left", fontsize=style.TITLE, fontweight="bold", color=style.INK
+    known = [name for name in _PANELS if any(_tells(table, name) for table in runs.values())]
+    names = known if columns is None else [columns] if isinstance(columns, str) else list(columns)
+    found = f"{[list(table.columns) for table in runs.values()]}"
+    checks.expect(len(names) > 0, "metrics", f"one of the columns {list(_PANELS)}", found)
+    for name in names:
+        there = any(name in table for table in runs.values())
+        checks.expect(there, "metrics", f"a column '{name}'", found)
+    return names
+
+
+def unique_cells(metrics: Metrics, *, title: str = "", ax: Axes | None = None) -> Figure:
+    """Different cells that the solutions of a batch land in, below the size of the batch.
+
+    Few of them mean that the emitters have come together; see ``docs/diagnosing.md``.
+
+    Args:
+        metrics, title: As in `curves`.
+        ax: Axes to draw in; by default those of a new figure.
+    """
+    axes = style.axes_for(ax, 4.8, 3.3)
+    figure = curves(metrics, columns=["unique_cells"], title=title, ax=axes)
+    tables = [metrics] if isinstance(metrics, pd.DataFrame) else metrics.values()
+    sizes = {size for table in tables for size in _batch_sizes(table)}
+    for size in sorted(sizes):
+        axes.axhline(size, color=style.QUIET, linewidth=0.8, linestyle=(0, (4, 3)))
+        axes.annotate(
+            f"batch of {size:,}",
+            (1, size),
+            (-2, 3),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            ha="right",
+            fontsize=style.SMALL,
+            color=style.QUIET,
         )
-    _legend(figure, runs, colors, alone)
+    if sizes:
+        axes.set_ylim(0, 1.12 * max(sizes))
     return figure
+
+
+def _batch_sizes(table: pd.DataFrame) -> set[int]:
+    """Solutions of an iteration, where the metrics tell."""
+    if "evaluations" not in table:
+        return set()
+    last = table.iloc[-1]
+    return {round(last["evaluations"] / last["iteration"])} if last["iteration"] else set()
 
 
 def over_seeds(
@@ -102,7 +159,10 @@ def _seeds(table: pd.DataFrame) -> int:
 
 def _tells(table: pd.DataFrame, name: str) -> bool:
     """True when a column holds anything; the loss of a search without a model is always 0."""
-    return name in table and bool((np.isfinite(table[name]) & (table[name] != 0)).any())
+    if name not in table:
+        return False
+    found = np.isfinite(table[name])
+    return bool((found & (table[name] != 0) if name in _PANELS else found).any())
 
 
 def _curve(axes: Axes, table: pd.DataFrame, name: str, label: str, color: str) -> None:
@@ -118,7 +178,7 @@ def _curve(axes: Axes, table: pd.DataFrame, name: str, label: str, color: str) -
 
 
 def _finish(axes: Axes, name: str) -> None:
-    axes.set_ylabel(_PANELS[name])
+    axes.set_ylabel(_PANELS.get(name, name.replace("_", " ")))
     axes.set_xlim(left=0)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     low = float(axes.dataLim.ymin)
@@ -129,7 +189,9 @@ def _finish(axes: Axes, name: str) -> None:
     style.dress(axes, grid=True)
 
 
-def _legend(figure: Figure, runs: Mapping[str, pd.DataFrame], colors: dict, alone: bool) -> None:
+def _legend(
+    where: Figure | Axes, runs: Mapping[str, pd.DataFrame], colors: dict, alone: bool
+) -> None:
     """The labels of the runs, and what line and band are when there are several seeds."""
     seeds = [_seeds(table) for table in runs.values()]
     most = max(seeds)
@@ -143,13 +205,14 @@ def _legend(figure: Figure, runs: Mapping[str, pd.DataFrame], colors: dict, alon
         if min(n for n in seeds if n > 1) <= _FEW_SEEDS:
             lines["single seeds"] = Line2D([], [], color=color, lw=0.6, alpha=0.7)
     if not alone or most > 1:
-        figure.legend(
+        whole = isinstance(where, Figure)
+        where.legend(
             list(lines.values()),
             list(lines),
-            loc="outside lower center",
+            loc="outside lower center" if whole else "best",
             frameon=False,
-            ncols=min(len(lines), 5),
-            fontsize=style.LABEL,
+            ncols=min(len(lines), 5) if whole else 1,
+            fontsize=style.LABEL if whole else style.SMALL,
             labelcolor=style.INK,
         )
 

@@ -1,43 +1,65 @@
-"""The discount function beside the archive over iterations, with what it was trained on."""
+"""The discount function, alone or beside the archive, with what it was trained on."""
 
-import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
-import jax
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from gloam import checks, step
+from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.discounts import DiscountModel
-from gloam.draws import root_key
-from gloam.formats import DamagedFileError, RunFolder
-from gloam.formats.states import state_from
+from gloam.formats import RunFolder
 from gloam.plots import style
-from gloam.plots.heatmap import function_map, heatmap
+from gloam.plots.heatmap import draw_heatmap, function_map
+from gloam.plots.moments import Moment, algorithm_of, moments_of
 from gloam.plots.plane import Plane, in_chunks
-
-# More columns would be too narrow to read.
-_COLUMNS = 5
+from gloam.plots.searching import Searching, Source, moment_of_search
 
 
-@dataclasses.dataclass(frozen=True)
-class Moment:
-    """The search of one seed after one iteration."""
+def discount_function(
+    source: Source,
+    *,
+    iteration: int | None = None,
+    points: bool = True,
+    algorithm: Algorithm | None = None,
+    title: str = "",
+    ax: Axes | None = None,
+) -> Figure:
+    """The discount that a model has learned, over measure space, with its training points.
 
-    iteration: int
-    objectives: Float[np.ndarray, " cells"]
-    discount: Any
-    """State of the discount model."""
-    points: Float[np.ndarray, "rows meas"]
-    targets: Float[np.ndarray, " rows"]
-    real: Bool[np.ndarray, " rows"]
+    Args:
+        source: A run folder or its path, or a search in memory.
+        iteration: Snapshot of the run folder to show; by default the last.
+        points: Whether to draw what the model was trained on: solutions as dots in the colours of
+            their targets, empty cells as crosses.
+        algorithm: As in `discount_panels`.
+        title: Heading of the figure.
+        ax: Axes to draw in; by default those of a new figure.
+    """
+    if isinstance(source, Searching):
+        algorithm, moment = source.algorithm, moment_of_search(source)
+        model = _model_of(algorithm)
+    else:
+        folder = source if isinstance(source, RunFolder) else RunFolder(source)
+        algorithm = algorithm_of(folder.must_hold_run(), algorithm)
+        model = _model_of(algorithm)
+        at = None if iteration is None else [iteration]
+        moment = moments_of(folder, algorithm, at)[-1]
+    plane, limits = Plane(algorithm.archive), _limits(model, [moment])
+    axes = style.axes_for(ax, 5.4, 4.4 * plane.shape + 0.4)
+    values = _discounts(algorithm, moment, plane)
+    drawn = function_map(axes, values, plane, limits=limits)
+    if points:
+        training_points(axes, moment, plane, algorithm.emitter.num_solutions, limits)
+    style.side_bar(drawn, axes, "discount")
+    style.heading(axes, title, f"iteration {moment.iteration:,}" if title else "")
+    return style.figure_of(axes)
 
 
 def discount_panels(
@@ -45,6 +67,7 @@ def discount_panels(
     *,
     iterations: Sequence[int] | None = None,
     algorithm: Algorithm | None = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """The archive above the discount function, a column for each snapshot of a run.
 
@@ -57,24 +80,21 @@ def discount_panels(
         iterations: Snapshots to show; by default all, or five spread evenly over them.
         algorithm: Needed only when the run's has parts that gloam does not know, such as a network
             of your own class.
+        ax: Axes whose place the panels take; by default they have a new figure.
     """
     folder.must_hold_run()
     algorithm = algorithm_of(folder, algorithm)
-    model = algorithm.discount
-    checks.instance("discount", model, DiscountModel, "Only a model has a function to draw.")
-    assert isinstance(model, DiscountModel)
-    moments = _moments(folder, algorithm, iterations)
+    model = _model_of(algorithm)
+    moments = moments_of(folder, algorithm, iterations)
     limits = _limits(model, moments)
     plane = Plane(algorithm.archive)
-    space = algorithm.archive.discount_space
-    discount = eqx.filter_jit(lambda state, points: model.discount(state, space(points)))
 
     trained = any(moment.real.any() for moment in moments)
-    figure, panels, scale = _panels(len(moments), plane.shape, trained)
+    figure, panels, scale = _panels(len(moments), plane.shape, trained, ax)
     top = limits[1]
     for (above, below), moment in zip(panels, moments, strict=True):
-        heatmap(above, (algorithm.archive, moment.objectives), limits=limits, plane=plane)
-        values = in_chunks(partial(discount, moment.discount), plane.sites)
+        draw_heatmap(above, (algorithm.archive, moment.objectives), limits=limits, plane=plane)
+        values = _discounts(algorithm, moment, plane)
         top = max(top, float(values.max()))
         function_map(below, values, plane, limits=limits)
         training_points(below, moment, plane, algorithm.emitter.num_solutions, limits)
@@ -83,8 +103,25 @@ def discount_panels(
     style.color_bar(figure, scale, limits, "objective and discount", more=top > limits[1])
     _label(panels)
     if trained:
-        _legend(figure)
+        _legend(figure if ax is None else ax)
     return figure
+
+
+def _model_of(algorithm: Algorithm) -> DiscountModel:
+    model = algorithm.discount
+    checks.instance("discount", model, DiscountModel, "Only a model has a function to draw.")
+    return cast(DiscountModel, model)
+
+
+def _discounts(algorithm: Algorithm, moment: Moment, plane: Plane) -> Float[np.ndarray, " sites"]:
+    """The discount at the sites of a plane."""
+    model, space = _model_of(algorithm), algorithm.archive.discount_space
+    return in_chunks(partial(_discount, model, space, moment.discount), plane.sites)
+
+
+@eqx.filter_jit
+def _discount(model: DiscountModel, space: Callable, state: Any, points: Any) -> Any:
+    return model.discount(state, space(points))
 
 
 def _limits(model: DiscountModel, moments: Sequence[Moment]) -> tuple[float, float]:
@@ -95,13 +132,6 @@ def _limits(model: DiscountModel, moments: Sequence[Moment]) -> tuple[float, flo
     low = float(lowest) if model.f_min is None else model.f_min
     high = max(-np.inf if model.f_max is None else model.f_max, float(best))
     return low, high if high > low else low + 1.0
-
-
-def algorithm_of(folder: RunFolder, given: Algorithm | None = None) -> Algorithm:
-    """The algorithm of a run: the one given, or else built anew from the folder."""
-    algorithm = folder.read_part("algorithm") if given is None else given
-    checks.instance("algorithm", algorithm, Algorithm)
-    return algorithm
 
 
 def training_points(
@@ -134,88 +164,9 @@ def training_points(
     )
 
 
-def _moments(
-    folder: RunFolder, algorithm: Algorithm, iterations: Sequence[int] | None
-) -> list[Moment]:
-    """The snapshots to show, or else the checkpoint."""
-    shapes = jax.eval_shape(lambda key: step.init(algorithm, key), root_key(0))
-    snapshots = folder.read_snapshots()
-    if iterations is not None:
-        missing = [at for at in iterations if at not in snapshots]
-        checks.expect(
-            not missing,
-            "iterations",
-            f"snapshots among {list(snapshots)}",
-            missing,
-            "Name them when you run: snapshots=[...].",
-        )
-    elif snapshots:
-        known = list(snapshots)
-        chosen = np.linspace(0, len(known) - 1, min(len(known), _COLUMNS)).round().astype(int)
-        iterations = [known[i] for i in chosen]
-    else:
-        return [_last_moment(folder, shapes)]
-    moments = []
-    for at in iterations:
-        try:
-            moments.append(_moment(at, snapshots[at], shapes))
-        except ValueError as error:
-            path = folder.path / "snapshots" / f"{at:07d}.npz"
-            raise DamagedFileError(path, str(error), "Delete it, or run again.") from None
-    return moments
-
-
-def _moment(iteration: int, arrays: dict[str, np.ndarray], shapes: Any) -> Moment:
-    """A snapshot, its arrays checked against the algorithm's."""
-    learned = {
-        name.removeprefix("discount "): array
-        for name, array in arrays.items()
-        if name.startswith("discount ")
-    }
-    rows = len(arrays["targets"]) if "targets" in arrays else 0
-    cells, measures = shapes.store.measures.shape
-    expected = {
-        "objectives": (np.float32, (cells,)),
-        "points": (np.float32, (rows, measures)),
-        "targets": (np.float32, (rows,)),
-        "real": (np.bool_, (rows,)),
-    }
-    plain = {name: array for name, array in arrays.items() if not name.startswith("discount ")}
-    found = {name: (array.dtype.type, array.shape) for name, array in plain.items()}
-    if found != expected:
-        raise ValueError("it was written for another algorithm")
-    return Moment(iteration, discount=state_from(shapes.discount, learned), **plain)
-
-
-def _last_moment(folder: RunFolder, shapes: Any) -> Moment:
-    """The first seed of the checkpoint; what it was trained on is not kept there."""
-    checks.expect(
-        folder.holds_checkpoint,
-        "run folder",
-        "snapshots or a checkpoint",
-        f"none in '{folder.path}'",
-        "Wait for the run's first checkpoint.",
-    )
-    config = folder.read_config()
-    # A checkpoint has all seeds along a first axis of everything but the iteration.
-    iteration, seeds = shapes.iteration, len(config.seeds)
-    shapes = jax.tree.map(lambda s: jax.ShapeDtypeStruct((seeds, *s.shape), s.dtype), shapes)
-    shapes = eqx.tree_at(lambda s: s.iteration, shapes, iteration)
-    state = folder.read_checkpoint(shapes).state
-    kept = state.store.objectives, state.discount
-    objectives, discount = jax.tree.map(lambda leaf: np.asarray(leaf)[0], kept)
-    nothing = np.zeros((0, state.store.measures.shape[-1]), np.float32)
-    return Moment(
-        int(state.iteration),
-        np.asarray(objectives),
-        discount,
-        nothing,
-        np.zeros(0, np.float32),
-        np.zeros(0, bool),
-    )
-
-
-def _panels(count: int, shape: float, points: bool) -> tuple[Figure, list[tuple[Axes, Axes]], Axes]:
+def _panels(
+    count: int, shape: float, points: bool, ax: Axes | None
+) -> tuple[Figure, list[tuple[Axes, Axes]], Axes]:
     """Pairs of panels, one above the other (a single pair side by side), and the colour bar.
 
     With ``points``, there is room for a legend below.
@@ -231,7 +182,7 @@ def _panels(count: int, shape: float, points: bool) -> tuple[Figure, list[tuple[
     right, top = lefts[-1] + width, bottoms[-1] + height
     boxes = [(left, low, width, height) for left in lefts for low in reversed(bottoms)]
     boxes.append((right + 0.15, bottom, 0.17, top - bottom))
-    figure, (*made, scale) = style.sheet(right + 1.0, top + 0.62, boxes)
+    figure, (*made, scale) = style.sheet(right + 1.0, top + 0.62, boxes, ax)
     return figure, list(zip(made[::2], made[1::2], strict=True)), scale
 
 
@@ -263,7 +214,7 @@ def _label(panels: list[tuple[Axes, Axes]]) -> None:
         )
 
 
-def _legend(figure: Figure) -> None:
+def _legend(where: Figure | Axes) -> None:
     """What the points are."""
     dot = Line2D(
         [],
@@ -276,7 +227,7 @@ def _legend(figure: Figure) -> None:
     )
     cross = Line2D([], [], linestyle="", marker="x", markersize=4.5, color=style.QUIET)
     names = ["solutions, coloured by target", "empty cells, trained to the minimum"]
-    figure.legend(
+    where.legend(
         [dot, cross],
         names,
         loc="lower center",

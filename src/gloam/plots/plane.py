@@ -10,20 +10,20 @@ from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 
 from gloam.archives import Archive
+from gloam.archives.measure_names import labels
 from gloam.plots import style
+from gloam.principal_components import PrincipalComponents
 
 # Points along each side of a raster, and how many are sent to the device at once.
 _SIDE = 300
 _CHUNK = 4096
-# Cells from which principal components are found; more would not turn them visibly.
-_SAMPLE = 1000
 
 
 class Plane:
     """Where the points of an archive's measure space lie in a picture.
 
-    With two measures the axes are the measures. With one, the other axis says nothing. With more,
-    the axes are the first two principal components of the centres of the cells.
+    With two measures the axes are the measures, under their names. With one, the other axis says
+    nothing. With more, the axes are the first two principal components of the centres of the cells.
 
     Args:
         archive: The division into cells.
@@ -34,17 +34,13 @@ class Plane:
         self.whole = archive.measure_dim <= 2
         """True when every point of measure space is a point of the picture."""
         if self.whole:
-            self.labels = ("measure 1", "measure 2" if archive.measure_dim == 2 else "")
+            self.labels = (*labels(archive.measure_names, archive.measure_dim), "")[:2]
             self.lower = np.append(np.asarray(archive.lower), 0.0)[:2]
             self.upper = np.append(np.asarray(archive.upper), 1.0)[:2]
         else:
-            self._origin = self.centers.mean(axis=0)
-            self._axes = _principal_axes(self.centers - self._origin)
+            self._components = PrincipalComponents(self.centers)
             spots = self.place(self.centers)
-            shares = spots.var(axis=0) / max(self.centers.var(axis=0).sum(), 1e-30)
-            self.labels = tuple(
-                f"principal component {i + 1} ({share:.0%})" for i, share in enumerate(shares)
-            )
+            self.labels = self._components.labels
             margin = 0.04 * np.ptp(spots, axis=0) + 1e-9
             self.lower, self.upper = spots.min(axis=0) - margin, spots.max(axis=0) + margin
 
@@ -92,7 +88,7 @@ class Plane:
     def place(self, points: Float[np.ndarray, "n meas"]) -> Float[np.ndarray, "n 2"]:
         """The places of points in the picture."""
         if not self.whole:
-            return (points - self._origin) @ self._axes.T
+            return self._components.place(points)
         if self.archive.measure_dim == 2:
             return np.asarray(points)
         # One measure: spread over the height, so that points do not hide one another.
@@ -118,15 +114,3 @@ def in_chunks(function: Callable, points: Float[np.ndarray, "n meas"]) -> np.nda
     """A function of rows at many points, as many at a time as memory surely holds."""
     parts = np.array_split(points, -(-len(points) // _CHUNK))
     return np.concatenate([np.asarray(function(jnp.asarray(part))) for part in parts])
-
-
-def _principal_axes(centered: Float[np.ndarray, "cells meas"]) -> Float[np.ndarray, "2 meas"]:
-    # Drawn at random: cells of a grid in even steps would share a coordinate.
-    count = min(_SAMPLE, len(centered))
-    sample = np.random.default_rng(0).choice(len(centered), count, replace=False)
-    axes = np.zeros((2, centered.shape[1]))
-    found = np.linalg.svd(centered[sample], full_matrices=False)[2][:2]
-    # A component may point either way; its largest entry is positive here.
-    signs = np.sign(found[np.arange(len(found)), np.abs(found).argmax(axis=1)])
-    axes[: len(found)] = found * np.where(signs == 0, 1, signs)[:, None]
-    return axes

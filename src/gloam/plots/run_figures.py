@@ -9,15 +9,18 @@ from gloam.formats import ForeignError, RunFolder
 from gloam.plots import style
 from gloam.plots.archive import archive_figure
 from gloam.plots.curves import curves
-from gloam.plots.discount import algorithm_of, discount_panels
+from gloam.plots.discount import discount_panels
+from gloam.plots.moments import algorithm_of
+from gloam.plots.pairwise import pairwise
 
 
 def plot_run(
     run_dir: str | os.PathLike, *, pdf: bool = False, algorithm: Algorithm | None = None
 ) -> list[Path]:
-    """Draw a run: ``curves``, ``archive`` and ``discount`` in the folder's ``figures/``.
+    """Draw a run: ``curves``, ``archive``, ``pairwise`` and ``discount`` in its ``figures/``.
 
-    The figure of the discount function is left out for algorithms without a discount model.
+    The figure of the pairs of measures is for three to six measures; that of the discount function
+    is left out for algorithms without a discount model.
 
     Args:
         run_dir: A folder that `gloam.run` or `gloam.optimize` wrote; the run may still be going.
@@ -42,6 +45,8 @@ def plot_run(
     note = f"iteration {folder.read_checkpoint_iteration():,}"
     note += f", seed {seeds[0]}" if len(seeds) > 1 else ""
     figures["archive"] = archive_figure(elites, title=title, note=note)
+    if len(elites) and 3 <= algorithm.archive.measure_dim <= 6:
+        figures["pairwise"] = pairwise(elites, title=title)
     if isinstance(algorithm.discount, DiscountModel):
         figures["discount"] = discount_panels(folder, algorithm=algorithm)
     paths = []

@@ -13,7 +13,7 @@ from gloam.formats import RunFolder
 from gloam.plots import style
 from gloam.plots.curves import curves
 from gloam.plots.discount import discount_panels
-from gloam.plots.heatmap import heatmap
+from gloam.plots.heatmap import draw_heatmap
 
 Folders = Mapping[str, Mapping[str, list[RunFolder]]]
 """Run folders by domain, then by algorithm; several where seeds ran in groups."""
@@ -89,7 +89,7 @@ def _heatmaps(maps: Mapping[str, tuple[Algorithm, np.ndarray]], title: str) -> F
     panels = figure.subplots(1, len(maps), squeeze=False)[0]
     for axes, (label, (algorithm, objectives)) in zip(panels, maps.items(), strict=True):
         limits = (algorithm.archive.f_min, best)
-        drawn = heatmap(axes, (algorithm.archive, objectives), limits=limits)
+        drawn = draw_heatmap(axes, (algorithm.archive, objectives), limits=limits)
         coverage = np.isfinite(objectives).mean()
         axes.set_title(f"{label}\n{coverage:.1%} covered", fontsize=style.LABEL, color=style.INK)
         axes.set(xticks=[], yticks=[], xlabel="", ylabel="")

@@ -9,36 +9,35 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, ListedColormap, Normalize
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 
 from gloam import files
+from gloam.colors import EMPTY as EMPTY
+from gloam.colors import EMPTY_DOT as EMPTY_DOT
+from gloam.colors import PALETTE, apart, dusk
 
 DPI = 150
+_NOTEBOOK_DPI = 80
 TITLE, LABEL, SMALL = 12, 10, 9
 """Font sizes, in points."""
 INK, QUIET, FAINT = "#22242b", "#6b6f7b", "#d9dae0"
 """Text, text of second rank, and lines that should not be noticed."""
-EMPTY, EMPTY_DOT = "#eeeef1", "#e1e2e8"
-"""Cells without an elite, as areas and as dots: lighter than any objective, like paper."""
 
-# Okabe and Ito's colours, told apart with any colour vision; their yellow is too light for a line.
-_PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#22242b")
 _OWN = {"dms": 0, "cmamae": 1, "dds": 2, "mapelites": 3, "mapelitesline": 4}
 
 
 def objective_colors() -> Colormap:
-    """Dark to light for low to high, from night to dusk.
+    """Dark to light for low to high, from night to dusk."""
+    return ListedColormap(dusk(), name="dusk").with_extremes(bad=(0, 0, 0, 0))
 
-    It is inferno without its ends, so it is even to the eye and safe for any colour vision; the
-    light end is left out because it would not stand off from empty cells.
-    """
-    shades = matplotlib.colormaps["inferno"](np.linspace(0.1, 0.9, 256))
-    return ListedColormap(shades, name="dusk").with_extremes(bad=(0, 0, 0, 0))
+
+def difference_colors() -> Colormap:
+    """Orange for differences below zero, pale near it, blue above."""
+    return ListedColormap(apart(), name="apart").with_extremes(bad=(0, 0, 0, 0))
 
 
 def line_colors(labels: Iterable[str]) -> dict[str, str]:
@@ -49,26 +48,74 @@ def line_colors(labels: Iterable[str]) -> dict[str, str]:
     """
     labels = list(labels)
     owned = {label: _OWN.get("".join(filter(str.isalnum, label.lower()))) for label in labels}
-    free = [i for i in range(len(_PALETTE)) if i not in owned.values()] or [len(_PALETTE) - 1]
+    free = [i for i in range(len(PALETTE)) if i not in owned.values()] or [len(PALETTE) - 1]
     others = [label for label in labels if owned[label] is None]
     owned |= {label: free[i % len(free)] for i, label in enumerate(others)}
-    return {label: _PALETTE[place] for label, place in owned.items() if place is not None}
+    return {label: PALETTE[place] for label, place in owned.items() if place is not None}
+
+
+class _Sheet(Figure):
+    """A figure that shows itself in notebooks, where pyplot would have to be imported else."""
+
+    def _repr_png_(self) -> bytes:
+        return _rendered(self, "png", dpi=_NOTEBOOK_DPI)
 
 
 def figure(width: float, height: float) -> Figure:
     """An empty figure, in inches, that finds room for its labels by itself."""
-    made = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
+    made = _Sheet(figsize=(width, height), dpi=DPI, facecolor="white")
     made.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1, wspace=0.03, hspace=0.03)
     return made
 
 
 def sheet(
-    width: float, height: float, boxes: Sequence[tuple[float, float, float, float]]
+    width: float,
+    height: float,
+    boxes: Sequence[tuple[float, float, float, float]],
+    ax: Axes | None = None,
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with axes at exact places: left, bottom, width and height, all in inches."""
-    made = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
+    """A figure with axes at exact places: left, bottom, width and height, all in inches.
+
+    Given ``ax``, they are at the same places within it.
+    """
     scale = np.array([width, height, width, height])
-    return made, [made.add_axes(tuple(np.array(box) / scale)) for box in boxes]
+    places = [tuple(np.array(box) / scale) for box in boxes]
+    if ax is not None:
+        ax.set_axis_off()
+        return figure_of(ax), [ax.inset_axes(place) for place in places]
+    made = _Sheet(figsize=(width, height), dpi=DPI, facecolor="white")
+    return made, [made.add_axes(place) for place in places]
+
+
+def axes_for(ax: Axes | None, width: float, height: float) -> Axes:
+    """The axes given, or those of a new figure of this size."""
+    return figure(width, height).subplots() if ax is None else ax
+
+
+def panels(
+    ax: Axes | None, rows: int, columns: int, size: tuple[float, float]
+) -> tuple[Figure, np.ndarray]:
+    """``(rows, columns)`` axes in a new figure of ``size`` inches, or in the place of ``ax``."""
+    if ax is None:
+        made = figure(*size)
+        return made, made.subplots(rows, columns, squeeze=False)
+    if rows == columns == 1:
+        return figure_of(ax), np.array([[ax]])
+    ax.set_axis_off()
+    places = [
+        [
+            ((j + 0.14) / columns, 1 - (i + 0.84) / rows, 0.8 / columns, 0.74 / rows)
+            for j in range(columns)
+        ]
+        for i in range(rows)
+    ]
+    return figure_of(ax), np.array([[ax.inset_axes(place) for place in row] for row in places])
+
+
+def figure_of(ax: Axes) -> Figure:
+    """The figure that axes are in, whole where they are in a part of it."""
+    found = ax.figure
+    return found.figure if isinstance(found, SubFigure) else found
 
 
 def dress(axes: Axes, *, grid: bool = False) -> None:
@@ -87,8 +134,9 @@ def dress(axes: Axes, *, grid: bool = False) -> None:
 def color_bar(
     figure: Figure, axes: Axes, limits: tuple[float, float], label: str = "", *, more: bool = False
 ) -> None:
-    """Fill axes with the colours of objectives within limits; without a label, without numbers too.
+    """Fill axes of their own with the colours of objectives within limits.
 
+    Without a label the bar has no numbers, too.
     ``more`` says by an arrow that there are values above the limits.
     """
     colors = ScalarMappable(Normalize(*limits), objective_colors())
@@ -99,6 +147,15 @@ def color_bar(
     dress(axes)
     for spine in axes.spines.values():
         spine.set_visible(False)
+
+
+def side_bar(drawn: ScalarMappable, axes: Axes | Sequence[Axes], label: str) -> None:
+    """A bar of the colours of what was drawn, at the right of its axes."""
+    first = axes if isinstance(axes, Axes) else axes[0]
+    bar = figure_of(first).colorbar(drawn, ax=axes, shrink=0.85, pad=0.03, aspect=24)
+    bar.set_label(label)
+    dress(bar.ax)
+    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
 
 
 def heading(axes: Axes, title: str, subtitle: str = "", *, gap: float = 16) -> None:
@@ -139,9 +196,9 @@ def save(figure: Figure, path: str | os.PathLike, *, pdf: bool = False) -> Path:
     return place
 
 
-def _rendered(figure: Figure, kind: str) -> bytes:
+def _rendered(figure: Figure, kind: str, dpi: int = DPI) -> bytes:
     buffer = io.BytesIO()
     # Without the date, the same data gives the same file.
     metadata = {"CreationDate": None} if kind == "pdf" else {}
-    figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata)
+    figure.savefig(buffer, format=kind, dpi=dpi, metadata=metadata)
     return buffer.getvalue()

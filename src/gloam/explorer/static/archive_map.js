@@ -1,0 +1,260 @@
+// The archive of a run: a heatmap of a grid, or a map of points, in the colours of a property.
+
+import { duskGradient, duskScale, labelColor, labelScale } from "gloam/colors";
+import { choice, fill, h } from "gloam/dom";
+import { number } from "gloam/format";
+import { note } from "gloam/parts";
+import { Plane } from "gloam/plane";
+import { PointsLayer } from "gloam/points_layer";
+import { RasterLayer } from "gloam/raster_layer";
+import { arrays, has } from "gloam/source";
+
+const NEVER = 2 ** 31 - 1;
+const TITLES = {
+  objective: "objective",
+  distance: "distance to the item",
+  found: "recorded first at iteration",
+  label: "label",
+  discount: "discount",
+};
+// Empty cells are drawn up to so many.
+const MOST_EMPTY = 300_000;
+
+export class ArchiveMap {
+  /**
+   * @param {object} run the answer about the run
+   * @param {(cell: number) => void} onselect
+   */
+  constructor(run, onselect) {
+    this.run = run;
+    this.archive = run.archive;
+    this.onselect = onselect;
+    this.color = "objective";
+    this.projection = this.archive.projections[0]?.name ?? null;
+    this.elites = null;
+    this.discounts = null;
+    this.controls = h("div", { class: "toolbar small" });
+    this.legend = h("div", { class: "legend" });
+    this.caption = h("figcaption", {}, "Archive");
+    this.problem = h("div", {});
+    this.layer = this.archive.heatmap ? new RasterLayer() : new PointsLayer();
+    this.plane = new Plane({
+      label: "Archive. Arrow keys move from cell to cell, plus and minus enlarge and shrink.",
+      layer: this.layer,
+      onselect: (place) => onselect(this.cellOf(place)),
+      describe: (place) => this.describe(place),
+    });
+    this.element = h("figure", { class: "map card" }, this.caption, this.controls, this.plane.element, this.legend, this.problem);
+  }
+
+  /** Show the elites of a seed, now or at a recorded iteration. */
+  async load(seed, at) {
+    const run = `runs/${this.run.id}`;
+    this.seed = seed;
+    try {
+      const query = at === null ? `seed=${seed}` : `seed=${seed}&at=${at}`;
+      const elites = await arrays(`${run}/elites?${query}`);
+      if (!this.archive.heatmap) await this.loadPlaces();
+      this.elites = elites;
+      if (at === null) this.limits = limitsOf(elites.objective);
+      this.limits ??= limitsOf(elites.objective);
+      fill(this.problem);
+      this.drawControls();
+      this.draw();
+    } catch (error) {
+      fill(this.problem, note(error.message));
+    }
+  }
+
+  async loadPlaces() {
+    const sampled = this.archive.projections.find(({ name }) => name === this.projection)?.cells;
+    const query = sampled ? `?by=${this.projection}&seed=${this.seed}` : `?by=${this.projection}`;
+    const address = `runs/${this.run.id}/map${query}`;
+    if (this.places?.address === address) return;
+    this.places = { ...(await arrays(address)), address };
+    this.shownCells = null;
+    if (!this.places.cell) this.allPlaces = this.places;
+    const { about, x, y } = this.places;
+    this.plane.setExtent(withMargin(limitsOf(x)), withMargin(limitsOf(y)), [about.x, about.y]);
+    this.plane.selected = -1;
+  }
+
+  /** Values of the discount model for each cell, once they are known. */
+  setDiscounts(values) {
+    this.discounts = values;
+    if (!this.elites) return;
+    this.drawControls();
+    if (this.color === "discount") this.draw();
+  }
+
+  drawControls() {
+    const colors = ["objective", "distance", "found", "label"].filter((name) => name in this.elites);
+    if (this.discounts) colors.push("discount");
+    if (!colors.includes(this.color)) this.color = colors[0];
+    const key = colors.join();
+    if (this.controlled === key) return;
+    this.controlled = key;
+    const names = { found: "age", distance: "distance", objective: "objective", label: "label", discount: "discount" };
+    const options = colors.map((value) => ({ value, title: names[value] }));
+    const projections = this.archive.projections.filter(({ name, cells }) =>
+      has(`runs/${this.run.id}/map?by=${name}${cells ? `&seed=${this.seed}` : ""}`));
+    fill(
+      this.controls,
+      choice("Colour", options, this.color, (value) => {
+        this.color = value;
+        this.draw();
+      }),
+      projections.length > 1 &&
+        choice(
+          "Projection",
+          projections.map(({ name, title }) => ({ value: name, title })),
+          this.projection,
+          (value) => this.setProjection(value),
+        ),
+      h("span", { class: "grow" }),
+      [["+", "Enlarge", 0.6], ["−", "Shrink", 1 / 0.6]].map(([sign, label, factor]) =>
+        h("button", { class: "icon", "aria-label": label, title: label, onclick: () => this.plane.zoom(factor) }, sign)),
+      h("button", { class: "icon", "aria-label": "Show all", title: "Show all (0)", onclick: () => this.plane.showAll() }, "⤢"),
+    );
+  }
+
+  async setProjection(name) {
+    this.projection = name;
+    fill(this.problem, note("The map is being computed."));
+    try {
+      await this.loadPlaces();
+      fill(this.problem);
+      this.draw();
+    } catch (error) {
+      fill(this.problem, note(error.message, "bad"));
+    }
+  }
+
+  /** The value of each cell by the chosen colour, NaN for empty cells. */
+  values() {
+    const found = new Float32Array(this.archive.num_cells).fill(NaN);
+    const { cell } = this.elites;
+    const own = this.color === "discount" ? null : this.elites[this.color];
+    const now = this.elites.about.iteration ?? 0;
+    for (let i = 0; i < cell.length; i++) {
+      const value = own ? own[i] : this.discounts[cell[i]];
+      found[cell[i]] = value === NEVER ? now : value;
+    }
+    return found;
+  }
+
+  draw() {
+    const values = this.values();
+    this.cellValues = values;
+    const labels = this.archive.labels.length;
+    const limits = this.color === "objective" ? this.limits : limitsOf(values);
+    const scale = this.color === "label" ? labelScale(labels) : duskScale(limits);
+    if (this.archive.heatmap) this.drawRaster(values, scale);
+    else this.drawPoints(values, scale);
+    this.plane.draw();
+    this.drawLegend(limits);
+    const { iteration } = this.elites.about;
+    const filled = this.elites.cell.length;
+    const when = iteration === null || iteration === undefined ? "" : ` · iteration ${number(iteration)}`;
+    const share = ((100 * filled) / this.archive.num_cells).toFixed(1);
+    const by = this.archive.heatmap ? "" : ` · ${this.places.about.title}`;
+    const coarse = this.archive.coarse ? ` · ${this.archive.coarse}` : "";
+    this.caption.textContent = `Archive · ${number(filled)} of ${number(this.archive.num_cells)} cells (${share}%)${when}${by}${coarse}`;
+  }
+
+  drawRaster(values, scale) {
+    const [columns, rows] = this.archive.shape;
+    const turned = new Float32Array(values.length);
+    for (let column = 0; column < columns; column++) {
+      for (let row = 0; row < rows; row++) turned[row * columns + column] = values[column * rows + row];
+    }
+    const { lower, upper } = this.archive;
+    const [x, y] = [[lower[0], upper[0]], [lower[1], upper[1]]];
+    if (!this.layer.raster) this.plane.setExtent(x, y, ["measure 1", "measure 2"]);
+    this.layer.set({ values: turned, columns, rows, x, y, scale });
+  }
+
+  drawPoints(values, scale) {
+    const { x, y, cell } = this.places;
+    const cells = cell ?? (this.archive.num_cells > MOST_EMPTY ? this.elites.cell : null);
+    if (!cells) {
+      this.shownCells = null;
+      return this.layer.set({ x, y, values, scale });
+    }
+    const placed = cell ? { x, y } : { x: cells.map((one) => 0), y: null };
+    if (!cell) {
+      placed.x = Float32Array.from(cells, (one) => x[one]);
+      placed.y = Float32Array.from(cells, (one) => y[one]);
+    }
+    this.shownCells = cells;
+    this.layer.set({ ...placed, values: Float32Array.from(cells, (one) => values[one]), scale });
+  }
+
+  drawLegend(limits) {
+    if (this.color === "label") {
+      const { labels } = this.archive;
+      fill(
+        this.legend,
+        labels.slice(0, 24).map((label, code) => {
+          const swatch = h("span", { class: "swatch", "aria-hidden": "true" });
+          swatch.style.background = `rgb(${labelColor(code, labels.length).join(" ")})`;
+          return h("span", { class: "label" }, swatch, label);
+        }),
+      );
+      return;
+    }
+    const bar = h("span", { class: "bar", "aria-hidden": "true" });
+    bar.style.background = duskGradient();
+    fill(this.legend, h("span", {}, number(limits[0])), bar, h("span", {}, number(limits[1])), h("span", { class: "quiet" }, TITLES[this.color]));
+  }
+
+  /** The cell at a place of the layer. */
+  cellOf(place) {
+    if (this.archive.heatmap) {
+      const [columns, rows] = this.archive.shape;
+      return (place % columns) * rows + Math.floor(place / columns);
+    }
+    return this.shownCells ? this.shownCells[place] : place;
+  }
+
+  /** The place of a cell in the layer; -1 where it is not shown. */
+  placeOf(cell) {
+    if (this.archive.heatmap) {
+      const [columns, rows] = this.archive.shape;
+      return (cell % rows) * columns + Math.floor(cell / rows);
+    }
+    return this.shownCells ? this.shownCells.indexOf(cell) : cell;
+  }
+
+  /** Mark a cell that was selected elsewhere. */
+  mark(cell) {
+    this.plane.select(this.placeOf(cell), { tell: false });
+  }
+
+  describe(place) {
+    const cell = this.cellOf(place);
+    const value = this.cellValues?.[cell];
+    if (Number.isNaN(value)) return `cell ${number(cell)}: empty`;
+    const text = this.color === "label" ? this.archive.labels[value] : number(value);
+    return `cell ${number(cell)}: ${this.color === "found" ? "iteration" : this.color} ${text}`;
+  }
+
+  close() {
+    this.layer.close();
+  }
+}
+
+/** Limits with some room beside the outermost points. */
+export function withMargin([low, high]) {
+  return [low - 0.03 * (high - low), high + 0.03 * (high - low)];
+}
+
+/** The lowest and the highest number that is not NaN. */
+export function limitsOf(values) {
+  let [low, high] = [Infinity, -Infinity];
+  for (let i = 0; i < values.length; i++) {
+    if (values[i] < low && values[i] !== NEVER) low = values[i];
+    if (values[i] > high && values[i] !== NEVER) high = values[i];
+  }
+  return low <= high ? [low, high > low ? high : low + 1] : [0, 1];
+}

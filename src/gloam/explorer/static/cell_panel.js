@@ -1,0 +1,137 @@
+// The panel of a cell: pictures, figures, numbers, neighbours, and what can be copied.
+
+import { cellDetails, cellDiscount } from "gloam/cells";
+import { announce, copyText, fill, h } from "gloam/dom";
+import { number } from "gloam/format";
+import { note } from "gloam/parts";
+import { isReport, pictureAddress } from "gloam/source";
+import { Thumbs } from "gloam/thumbs";
+
+const FEW = 12;
+
+export class CellPanel {
+  /**
+   * @param {object} run the answer about the run
+   * @param {(cell: number) => void} onselect when a neighbour is chosen
+   */
+  constructor(run, onselect) {
+    this.run = run;
+    this.onselect = onselect;
+    this.content = h("div", { class: "cell-content" }, note("Select a cell to see its elite."));
+    this.element = h("aside", { class: "card cell", "aria-label": "Selected cell" }, this.content);
+  }
+
+  /** Show a cell of a seed. */
+  async show(seed, cell) {
+    this.wanted = `${seed} ${cell}`;
+    try {
+      const details = await cellDetails(this.run, seed, cell);
+      if (this.wanted !== `${seed} ${cell}`) return;
+      this.details = details;
+      await this.draw(details);
+      announce(`Cell ${number(cell)}, ${details.filled ? `objective ${number(details.objective)}` : "empty"}`);
+      this.showDiscount(seed, cell);
+    } catch (error) {
+      fill(this.content, note(error.message, "bad"));
+    }
+  }
+
+  async draw(details) {
+    const named = details.name !== undefined && h("p", { class: "item-name" }, details.label && h("b", {}, details.label), ` ${details.name}`);
+    const pictures = await this.pictures(details);
+    const head = [h("h2", {}, `Cell ${number(details.cell)}`), named, pictures];
+    if (!details.filled) return fill(this.content, head, note("No elite was found for this cell."));
+    this.discount = h("dd", {}, "–");
+    fill(
+      this.content,
+      head,
+      h(
+        "dl",
+        { class: "facts" },
+        fact("Objective", number(details.objective)),
+        details.distance !== null && fact("Distance", number(details.distance)),
+        this.run.model && !isReport && h("div", {}, h("dt", {}, "Discount"), this.discount),
+        details.found && fact("Found", foundText(details.found)),
+      ),
+      numbers("Measures", details.measures, details.measure_dim),
+      numbers("Solution", details.solution, details.solution_dim),
+      this.copies(details),
+      this.neighbours(details.neighbours),
+    );
+  }
+
+  async showDiscount(seed, cell) {
+    try {
+      const value = await cellDiscount(this.run, seed, cell);
+      if (this.wanted === `${seed} ${cell}` && this.discount) this.discount.textContent = number(value);
+    } catch {
+      // The model may be of the user's own class; the rest of the panel stands.
+    }
+  }
+
+  /** Solution and item side by side, at full size. */
+  async pictures({ cell, seed, filled }) {
+    const { solution, item } = this.run.pictures;
+    if (!solution && !item) return null;
+    if (isReport) return this.smallPictures(seed, cell);
+    const one = (side, words) => {
+      const address = pictureAddress(`runs/${this.run.id}/cells/${cell}/picture?side=${side}&seed=${seed}`);
+      return h("figure", {}, h("img", { src: address, alt: `${words} of cell ${cell}`, class: "full" }), h("figcaption", {}, words));
+    };
+    return h("div", { class: "pictures" }, solution && filled && one("solution", "solution"), item && one("item", "item"));
+  }
+
+  /** A report has the small pictures only. */
+  async smallPictures(seed, cell) {
+    const thumbs = new Thumbs(this.run, seed);
+    await thumbs.load();
+    const found = thumbs.find([cell], 0);
+    if (!found?.address) return null;
+    const shown = h("span", { class: "pair-picture large", role: "img", "aria-label": "solution and item" });
+    shown.style.backgroundImage = `url("${found.address}")`;
+    shown.style.backgroundPosition = `0 ${-128 * found.row}px`;
+    return shown;
+  }
+
+  copies(details) {
+    const python = h("button", { onclick: () => copyText(details.python, python) }, "Copy Python");
+    const { python: _, neighbours: __, ...plain } = details;
+    const text = JSON.stringify({ run: this.run.name, ...plain });
+    const asJson = h("button", { onclick: () => copyText(text, asJson) }, "Copy JSON");
+    return h("div", { class: "toolbar small" }, asJson, details.python && python);
+  }
+
+  neighbours(found) {
+    if (!found?.length) return null;
+    const rows = found.map(({ cell, objective, distance }) =>
+      h(
+        "li",
+        {},
+        h("button", { class: "plain link", onclick: () => this.onselect(cell) }, `cell ${number(cell)}`),
+        h("span", { class: "quiet" }, `objective ${number(objective)}, ${number(distance)} away`),
+      ),
+    );
+    return h("div", {}, h("h3", {}, "Neighbours in measure space"), h("ul", { class: "neighbours" }, rows));
+  }
+}
+
+function fact(name, value) {
+  return h("div", {}, h("dt", {}, name), h("dd", {}, value));
+}
+
+function foundText({ after, until }) {
+  return `after iteration ${number(after)}, until ${number(until)}`;
+}
+
+/** A list of numbers, the first few at once. */
+function numbers(title, values, count) {
+  if (!values?.length) return null;
+  const shown = h("code", {}, values.slice(0, FEW).map(number).join("  "));
+  const all = h("button", { class: "plain link" }, `show all ${number(values.length)}`);
+  all.addEventListener("click", () => {
+    shown.textContent = values.map(number).join("  ");
+    all.remove();
+  });
+  const heading = count > values.length ? `${title} (${number(values.length)} of ${number(count)} numbers)` : `${title} (${number(count)})`;
+  return h("div", { class: "numbers" }, h("h3", {}, heading), shown, values.length > FEW && all);
+}

@@ -1,0 +1,79 @@
+// One cell of an archive: from the server, or put together from the arrays of a report.
+
+import { arrays, has, isReport, json, SourceError } from "gloam/source";
+
+const NEIGHBOURS = 8;
+const NEVER = 2 ** 31 - 1;
+
+/** What there is to know about a cell. */
+export async function cellDetails(run, seed, cell) {
+  if (!isReport) return (await json(`runs/${run.id}/cells/${cell}?seed=${seed}`)).content;
+  const path = `runs/${run.id}/rows?seed=${seed}`;
+  const elites = await arrays(`runs/${run.id}/elites?seed=${seed}`);
+  const row = elites.cell.indexOf(cell);
+  // In a picture of blocks, the cell of the best elite of the block.
+  cell = row >= 0 && elites.original ? elites.original[row] : cell;
+  const found = { cell, seed, filled: row >= 0, ...(await item(run, seed, cell)) };
+  if (row < 0) return found;
+  Object.assign(found, {
+    objective: elites.objective[row],
+    distance: elites.distance ? elites.distance[row] : null,
+    found: elites.found ? between(run, elites.found[row]) : null,
+    neighbours: [],
+    python: run.python.replaceAll("{cell}", String(cell)).replaceAll("{seed}", String(seed)),
+  });
+  if (!has(path)) return found;
+  const rows = await arrays(path);
+  const { measure_dim, solution_dim } = rows.about;
+  const part = (name, size) => (size ? Array.from(rows[name].subarray(row * size, (row + 1) * size)) : undefined);
+  Object.assign(found, {
+    measures: part("measures", measure_dim),
+    solution: part("solutions", solution_dim),
+    measure_dim,
+    solution_dim: rows.about.solution_length,
+    neighbours: neighbours(run, elites, rows.measures, measure_dim, row),
+  });
+  return found;
+}
+
+/** The discount of an elite; `null` where there is none. */
+export async function cellDiscount(run, seed, cell) {
+  if (isReport || !run.model || seed !== run.seeds[0]) return null;
+  return (await json(`runs/${run.id}/cells/${cell}/discount?seed=${seed}`)).content.discount;
+}
+
+async function item(run, seed, cell) {
+  if (!run.dataset || !has(`runs/${run.id}/pairs?seed=${seed}`)) return {};
+  try {
+    const { content } = await json(`runs/${run.id}/pairs?seed=${seed}`);
+    return { name: content.names[cell], label: content.labels?.[cell] ?? null };
+  } catch (error) {
+    if (error instanceof SourceError) return {};
+    throw error;
+  }
+}
+
+function between(run, found) {
+  const earlier = run.moments.filter((at) => at < found);
+  return { after: earlier.at(-1) ?? 0, until: found === NEVER ? run.iteration : found };
+}
+
+/** The nearest other elites in measure space. */
+function neighbours(run, elites, measures, size, row) {
+  const cosine = run.archive.metric === "cosine";
+  const found = [];
+  for (let other = 0; other < elites.cell.length; other++) {
+    if (other === row) continue;
+    let [product, own, others, apart] = [0, 0, 0, 0];
+    for (let i = 0; i < size; i++) {
+      const [a, b] = [measures[row * size + i], measures[other * size + i]];
+      product += a * b;
+      own += a * a;
+      others += b * b;
+      apart += (a - b) * (a - b);
+    }
+    const distance = cosine ? 1 - product / (Math.sqrt(own * others) || 1) : Math.sqrt(apart);
+    found.push({ cell: elites.cell[other], objective: elites.objective[other], distance });
+  }
+  return found.sort((a, b) => a.distance - b.distance).slice(0, NEIGHBOURS);
+}

@@ -1,0 +1,132 @@
+// The discount model beside the archive: its values over measure space, and its training points.
+
+import { duskGradient, duskScale } from "gloam/colors";
+import { fill, h } from "gloam/dom";
+import { number } from "gloam/format";
+import { limitsOf, withMargin } from "gloam/archive_map";
+import { note } from "gloam/parts";
+import { Plane } from "gloam/plane";
+import { PointsLayer } from "gloam/points_layer";
+import { RasterLayer } from "gloam/raster_layer";
+import { arrays } from "gloam/source";
+
+export class DiscountMap {
+  constructor(run, archiveMap) {
+    this.run = run;
+    this.archiveMap = archiveMap;
+    this.caption = h("figcaption", {}, "Discount model");
+    this.legend = h("div", { class: "legend" }, h("span", { class: "quiet" }, "being computed"));
+    this.problem = h("div", {});
+    this.points = h("span", { class: "quiet" });
+    this.isRaster = run.archive.measure_dim === 2;
+    this.layer = this.isRaster ? new RasterLayer() : new PointsLayer();
+    this.plane = new Plane({
+      label: "Discount model. Plus and minus enlarge and shrink.",
+      layer: this.layer,
+      describe: (place) => `discount ${number(this.values?.[place])}`,
+    });
+    this.element = h(
+      "figure",
+      { class: "map card" },
+      this.caption,
+      h("div", { class: "toolbar small" }, this.points),
+      this.plane.element,
+      this.legend,
+      this.problem,
+    );
+  }
+
+  /** Show the model at a recorded iteration or now. */
+  async load(at, limits) {
+    const query = at === null ? "" : `?at=${at}`;
+    try {
+      const found = await arrays(`runs/${this.run.id}/discount${query}`);
+      fill(this.problem);
+      this.show(found, limits);
+    } catch (error) {
+      fill(this.legend);
+      fill(this.problem, note(error.message));
+    }
+  }
+
+  show(found, limits) {
+    this.values = found.values;
+    const own = limitsOf(found.values);
+    const shared = [Math.max(own[0], limits[0]), Math.min(own[1], limits[1])];
+    // The colours of the archive, unless they would show little of the model.
+    const tells = shared[1] - shared[0] > 0.3 * (own[1] - own[0]);
+    const scale = duskScale(tells ? shared : own);
+    const { archive } = this.run;
+    if (this.isRaster) {
+      const [rows, columns] = found.about.raster;
+      const [x, y] = [0, 1].map((axis) => [archive.lower[axis], archive.upper[axis]]);
+      if (!this.layer.raster) this.plane.setExtent(x, y, ["measure 1", "measure 2"]);
+      this.layer.set({ values: found.values, columns, rows, x, y, scale });
+    } else {
+      // All cells, whatever the archive shows now.
+      const { x, y, about } = this.archiveMap.allPlaces;
+      if (!this.layer.points) this.plane.setExtent(withMargin(limitsOf(x)), withMargin(limitsOf(y)), [about.x, about.y]);
+      this.layer.set({ x, y, values: found.values, scale });
+    }
+    this.plane.marks = (context, toPixels) => drawTraining(context, toPixels, found, scale);
+    this.plane.draw();
+    this.archiveMap.setDiscounts(this.perCell());
+    const points = found.x.length ? `, ${number(found.x.length)} training points` : "";
+    this.caption.textContent = `Discount model · iteration ${number(found.about.iteration)}${points}`;
+    this.points.textContent = found.x.length ? "● solutions in the colours of their targets, × empty cells" : "";
+    const bar = h("span", { class: "bar", "aria-hidden": "true" });
+    bar.style.background = duskGradient();
+    const [low, high] = scale.limits;
+    const beyond = own[0] < low || own[1] > high ? ` (values from ${number(own[0])} to ${number(own[1])})` : "";
+    fill(this.legend, h("span", {}, number(low)), bar, h("span", {}, number(high)), h("span", { class: "quiet" }, `discount${beyond}`));
+  }
+
+  /** The value of the model at each cell. */
+  perCell() {
+    if (!this.isRaster) return this.values;
+    const { archive } = this.run;
+    if (!archive.heatmap) return null;
+    const [across, up] = archive.shape;
+    const { columns, rows } = this.layer.raster;
+    const found = new Float32Array(archive.num_cells);
+    for (let i = 0; i < across; i++) {
+      for (let j = 0; j < up; j++) {
+        const column = Math.floor(((i + 0.5) * columns) / across);
+        const row = Math.floor(((j + 0.5) * rows) / up);
+        found[i * up + j] = this.values[row * columns + column];
+      }
+    }
+    return found;
+  }
+
+  close() {
+    this.layer.close();
+  }
+}
+
+function drawTraining(context, toPixels, { x, y, target, solution }, scale) {
+  const color = new Uint8ClampedArray(3);
+  for (const wanted of [0, 1]) {
+    for (let i = 0; i < x.length; i++) {
+      if (solution[i] !== wanted) continue;
+      const [left, top] = toPixels([x[i], y[i]]);
+      context.beginPath();
+      if (wanted) {
+        scale.write(target[i], color, 0);
+        context.fillStyle = `rgb(${color[0]} ${color[1]} ${color[2]})`;
+        context.strokeStyle = "rgb(255 255 255 / 80%)";
+        context.lineWidth = 0.7;
+        context.arc(left, top, 2.6, 0, 7);
+        context.fill();
+      } else {
+        context.strokeStyle = "rgb(255 255 255 / 75%)";
+        context.lineWidth = 1.2;
+        for (const sign of [1, -1]) {
+          context.moveTo(left - 3, top - 3 * sign);
+          context.lineTo(left + 3, top + 3 * sign);
+        }
+      }
+      context.stroke();
+    }
+  }
+}

@@ -1,0 +1,58 @@
+// Numbers, shares, times and names of states as texts.
+
+/** A number with four significant digits; large ones with separators. */
+export function number(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (Number.isInteger(value) && size < 1e9) return value.toLocaleString("en");
+  if (size >= 1e7 || size < 1e-4) return value.toExponential(2);
+  if (size >= 1000) return Math.round(value).toLocaleString("en");
+  return String(Number(value.toPrecision(4)));
+}
+
+/** A share as a percentage. */
+export function percent(value) {
+  return value === null || value === undefined ? "–" : `${(100 * value).toFixed(1)}%`;
+}
+
+/** A time such as "2 h 5 min". */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  if (seconds < 1) return "under 1 s";
+  if (seconds < 60) return `${Math.round(seconds)} s`;
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 60) return `${minutes} min`;
+  if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  return `${Math.round(minutes / 1440)} days`;
+}
+
+/** A value of a table of settings. */
+export function setting(value) {
+  if (value === null || value === undefined) return "none";
+  if (value === true) return "yes";
+  if (value === false) return "no";
+  return typeof value === "number" ? String(value) : value;
+}
+
+const METRICS = {
+  qd_score: "QD score",
+  coverage: "Coverage",
+  best_objective: "Best objective",
+  loss: "Loss of the discount model",
+  rank_correlation: "Rank correlation",
+  empty_discount: "Discount of empty cells",
+  unique_cells: "Unique cells in a batch",
+  restarts: "Restarts",
+  epochs: "Epochs of training",
+  failed_total: "Failed evaluations",
+  failed: "Failed in an iteration",
+  below_f_min: "Objectives below f_min",
+  seconds: "Seconds",
+  evaluations: "Evaluations",
+};
+
+/** The title of a column of metrics. */
+export function metricTitle(name) {
+  return METRICS[name] ?? name.replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase());
+}

@@ -1,0 +1,96 @@
+// Where the data comes from: the explorer's server, or the report that this page is.
+
+const embedded = document.getElementById("report-data");
+const report = embedded ? JSON.parse(embedded.textContent) : null;
+const kept = new Map();
+
+/** Whether the page is a report, whose data is all in it. */
+export const isReport = report !== null;
+
+/** What the report says about itself. */
+export const reportAbout = report?.about ?? {};
+
+/** An answer that says why there is no data. */
+export class SourceError extends Error {}
+
+/** A JSON answer; `tag` changes when the content does. */
+export async function json(path) {
+  if (isReport) return { content: embeddedJson(path), tag: "report" };
+  const answer = await request(path);
+  return { content: await answer.json(), tag: answer.headers.get("etag") };
+}
+
+/** Packed arrays by name, and what belongs to them under `about`. */
+export async function arrays(path) {
+  if (!isReport) return unpack(await (await request(path)).arrayBuffer());
+  if (!kept.has(path)) kept.set(path, await unpackEmbedded(path));
+  return kept.get(path);
+}
+
+/** The address of a picture; `null` where a report does not have it. */
+export function pictureAddress(path) {
+  if (!isReport) return `/api/${path}`;
+  if (!(path in report.pictures)) return null;
+  if (!kept.has(path)) {
+    const blob = new Blob([bytesOf(report.pictures[path])], { type: "image/png" });
+    kept.set(path, URL.createObjectURL(blob));
+  }
+  return kept.get(path);
+}
+
+/** Whether the data is there; on a server everything may be asked for. */
+export function has(path) {
+  return !isReport || path in report.json || path in report.arrays;
+}
+
+async function request(path) {
+  let answer;
+  try {
+    answer = await fetch(`/api/${path}`, { cache: "no-cache" });
+  } catch {
+    throw new SourceError("The explorer does not answer. Is `gloam explore` still running?");
+  }
+  if (answer.ok) return answer;
+  let reason = `The explorer answered ${answer.status}.`;
+  try {
+    reason = (await answer.json()).error ?? reason;
+  } catch {
+    // An answer without a reason.
+  }
+  throw new SourceError(reason);
+}
+
+function embeddedJson(path) {
+  if (!(path in report.json)) throw new SourceError("The report does not have this part.");
+  return report.json[path];
+}
+
+async function unpackEmbedded(path) {
+  const text = report.arrays[path];
+  if (text === undefined) throw new SourceError("The report does not have this part.");
+  const stream = new Blob([bytesOf(text)]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return unpack(await new Response(stream).arrayBuffer());
+}
+
+function bytesOf(text) {
+  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+}
+
+const VIEWS = {
+  float32: Float32Array,
+  float64: Float64Array,
+  int32: Int32Array,
+  uint8: Uint8Array,
+};
+
+/** The inverse of `packed` in packing.py. */
+export function unpack(buffer) {
+  const length = new DataView(buffer).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
+  const found = { about: header.about };
+  for (const { name, dtype, shape, offset } of header.arrays) {
+    const size = shape.reduce((product, side) => product * side, 1);
+    found[name] = new VIEWS[dtype](buffer, 4 + length + offset, size);
+  }
+  return found;
+}

@@ -1,0 +1,283 @@
+"""The page of the explorer in Chromium, on a desktop and on a phone, light and dark."""
+
+import json
+import shutil
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+
+import gloam
+from gloam.archives import Elites
+from gloam.archives.store import Store
+from gloam.explorer import write_html
+from gloam.formats import RunFolder
+from gloam.formats.config import describe
+from gloam.formats.contents import dataset_arrays
+from gloam.formats.lock import locked
+from gloam.formats.run_folder import dataset_digest
+from tests.explorer.conftest import HOSTILE, serving
+from tests.explorer.page import Page, chromium
+
+SCREENS = {"desktop, light": (1280, 860, False), "phone, dark": (390, 844, True)}
+MANY = 10_000
+
+
+@pytest.fixture(scope="module")
+def driver():
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(params=SCREENS)
+def page(request, driver):
+    """A page whose console must stay empty and which must ask this machine alone."""
+    found = Page(driver, *SCREENS[request.param])
+    yield found
+    assert found.errors() == []
+    assert found.foreign_requests() == []
+
+
+@pytest.fixture(scope="module")
+def browsed(made_runs, tmp_path_factory):
+    """The runs, one under a hostile name, and one with ten thousand pairs."""
+    root = tmp_path_factory.mktemp("browsed") / "runs"
+    shutil.copytree(made_runs, root)
+    shutil.copytree(made_runs / "others" / "map-elites", root / HOSTILE)
+    run_with_many_pairs(root / "many")
+    return root
+
+
+@pytest.fixture(scope="module")
+def address(browsed):
+    with serving(browsed) as found:
+        yield found
+
+
+def run_with_many_pairs(path):
+    random = np.random.default_rng(0)
+    items = random.random((MANY, 4, 4), np.float32)
+    labels = [f"label {i % 7} {HOSTILE}" for i in range(MANY)]
+    data = gloam.datasets.from_array(items, labels=labels)
+    archive = data.archive()
+    algorithm = gloam.MAPElites(archive, np.zeros(2), 0.1, batch_size=4)
+    folder = RunFolder(path)
+    digest = dataset_digest(dataset_arrays(data))
+    settings = {"driver": "fused", "seeds": [0], "dataset": digest, "plan": {"iterations": 1}}
+    folder.write_config(*describe(algorithm, None, **settings))
+    folder.write_dataset(data)
+    objectives = random.random(MANY, np.float32)
+    objectives[::10] = -np.inf
+    store = Store(random.random((MANY, 2), np.float32), objectives, items.reshape(MANY, 16), {})
+    folder.write_archive(Elites(archive, store), seed=0)
+
+
+def test_runs_are_listed_filtered_sorted_and_opened(page, address):
+    page.open(address)
+    page.wait("rows().length === 5")
+    assert HOSTILE in page.texts("tr[data-id] th.name a")
+    page.type("input[type=search]", "alpha=0.1 2d-lp")
+    page.wait("rows().length === 1")
+    assert page.texts("tr[data-id] th.name a") == ["grid"]
+    assert page.text("#count") == "1 of 5 runs"
+    page.press("Escape")
+    page.wait("rows().length === 5")
+    sort = "heads().find((head) => head.textContent === 'QD score').querySelector('button')"
+    page.run(f"{sort}.click()")
+    scores = [float(text.replace(",", "")) for text in page.column(6) if text != "–"]
+    assert scores == sorted(scores, reverse=True)
+    assert len(scores) == 4
+    page.row("grid")
+    page.wait("document.querySelector('h1').textContent === 'grid'")
+    page.wait("document.querySelectorAll('.chart canvas').length >= 8")
+    assert page.layout_shift() < 0.1
+
+
+def test_names_of_runs_and_labels_are_text(page, address):
+    page.open(address)
+    page.wait("rows().length === 5")
+    assert not page.run("return document.querySelector('main img')")
+    page.row("many")
+    page.wait("document.querySelectorAll('.pair').length > 3")
+    assert "onerror=alert" in page.text(".pair-name b")
+    assert not page.run("return document.querySelector('main [onerror]')")
+
+
+def test_a_run_is_watched_while_it_goes_on(page, runs):
+    folder = RunFolder(runs / "grid")
+    rows = folder.read_metrics().to_dict("records")
+    config = folder.read_config()
+    object.__setattr__(config, "plan", dict(config.plan) | {"iterations": 12})
+    folder.write_plan(config)
+    (runs / "grid" / "metrics.parquet").unlink()
+    shutil.rmtree(runs / "grid" / "checkpoint")
+    for seed in (3, 4):
+        (runs / "grid" / f"archive-{seed}.npz").unlink()
+    with serving(runs) as address:
+        with locked(runs / "grid"):
+            folder.append_metrics(rows[:4])
+            page.open_run(address, "grid")
+            page.wait("document.querySelector('.state.running')")
+            page.wait("document.querySelector('.progress')?.textContent.startsWith('2 of 12 iter')")
+            assert "left" in page.text(".progress")
+            chart = "document.querySelector('.chart')?.getAttribute('aria-label')"
+            page.wait(f"{chart}?.startsWith('QD score')")
+            before = page.run(f"return {chart}")
+            folder.append_metrics(rows[4:])
+            page.wait("document.querySelector('.progress').textContent.startsWith('6 of 12 iter')")
+            page.wait(f"{chart} !== {json.dumps(before)}")
+        page.wait("document.querySelector('.state.failed')", seconds=20)
+
+
+def test_a_click_on_a_cell_shows_its_elite(page, address, made_runs):
+    page.open_run(address, "grid")
+    page.wait("document.querySelector('.legend .bar')")
+    elites = RunFolder(made_runs / "grid").read_archive(3)
+    cell = int(elites.cells[0])
+    page.click_cell(cell // 6, cell % 6, 8, 6)
+    page.wait(f"document.querySelector('.cell h2')?.textContent === 'Cell {cell}'")
+    facts = dict(zip(page.texts(".facts dt"), page.texts(".facts dd"), strict=True))
+    assert float(facts["Objective"].replace(",", "")) == pytest.approx(
+        elites.objectives[0], rel=1e-3
+    )
+    assert facts["Found"].startswith("after iteration ")
+    assert page.texts(".numbers h3") == ["Measures (2)", "Solution (4)"]
+    assert len(page.texts(".neighbours button")) == min(8, len(elites) - 1)
+    page.wait("document.querySelectorAll('.facts dd')[1].textContent !== '–'")
+    page.run("document.querySelector('.neighbours button').click()")
+    page.wait(f"document.querySelector('.cell h2').textContent !== 'Cell {cell}'")
+
+
+def test_the_slider_shows_recorded_iterations(page, address, made_runs):
+    page.open_run(address, "grid")
+    page.wait("document.querySelector('.slider input')")
+    page.run("document.querySelector('.page').focus()")
+    for _ in range(2):
+        page.press("[")
+    then = RunFolder(made_runs / "grid").read_snapshot(2)["objectives"]
+    filled = int(np.isfinite(then).sum())
+    page.wait(f"document.querySelector('.map figcaption').textContent.includes('{filled} of 48')")
+    page.wait("document.querySelectorAll('.map figcaption')[1].textContent.includes('iteration 2')")
+    assert page.text(".slider output") == "2"
+
+
+def test_the_gallery_is_sorted_and_searched(page, address, made_runs):
+    page.open_run(address, "pictures")
+    page.wait("document.querySelectorAll('.pair').length > 0")
+    folder = RunFolder(made_runs / "pictures")
+    matches = gloam.datasets.Matches(folder.read_archive(), folder.read_dataset())
+    best = matches.table("objective")
+    assert page.text(".pair-name") == f"{best['label'].iloc[0]} {best['name'].iloc[0]}"
+    first = "document.querySelector('.pair-name').textContent"
+    page.run("document.querySelector('section.card input[type=checkbox]').click()")
+    worst = best.iloc[-1]
+    page.wait(f"{first} === '{worst['label']} {worst['name']}'")
+    page.select("section.card .toolbar select", "distance")
+    far = matches.table("distance").iloc[-1]
+    page.wait(f"{first} === '{far['label']} {far['name']}'")
+    label = best["label"].iloc[0]
+    page.type("section.card input[type=search]", label)
+    expected = {f"{label} {name}" for name in best[best["label"] == label]["name"]}
+    page.wait(f"document.querySelectorAll('.pair').length === {len(expected)}")
+    assert set(page.texts(".pair-name")) == expected
+    page.run("document.querySelector('.pair').click()")
+    page.wait("document.querySelectorAll('.cell img.full').length === 2")
+    page.wait("[...document.querySelectorAll('.cell img.full')].every((one) => one.naturalWidth)")
+
+
+def test_ten_thousand_pairs_are_few_elements(page, address):
+    page.open_run(address, "many")
+    page.wait("document.querySelectorAll('.pair').length > 3")
+    page.run("document.querySelector('.gallery').scrollTop = 1e7")
+    page.wait("Number([...document.querySelectorAll('.pair')].at(-1).dataset.place) === 8999")
+    assert page.run("return document.querySelectorAll('.pair').length") < 150
+    page.select("section.card .toolbar select", "item")
+    page.select("section.card .toolbar select", "empty", 1)
+    page.wait("document.querySelector('.pair-figures').textContent === 'no elite'")
+    assert page.text("section.card .toolbar > .quiet").startswith("1,000 of 10,000 items")
+
+
+def test_two_runs_are_compared(page, address):
+    page.open(address)
+    page.wait("rows().length === 5")
+    for name in ("grid", "others/map-elites"):
+        page.row(name, "input")
+    page.press("c")
+    page.wait("document.querySelectorAll('.comparison .chart canvas').length >= 3")
+    assert page.text("h1") == "2 runs"
+    assert page.texts(".comparison table tbody th a") == ["grid", "others/map-elites"]
+    assert "±" in page.text(".comparison tbody td:nth-child(4)")
+    settings = page.texts(".comparison > div:last-child tbody th")
+    assert "algorithm" in settings
+    assert "archive.shape" not in settings
+    page.press("Escape")
+    page.wait("rows().length === 5")
+    for name in ("grid", "others/map-elites"):
+        page.row(name, "input")
+
+
+def test_everything_can_be_reached_by_keys(page, address):
+    page.open(address)
+    page.wait("rows().length === 5")
+    page.press("?")
+    page.wait("document.querySelector('dialog[open]')")
+    page.press("Escape")
+    page.wait("!document.querySelector('dialog')")
+    dark = page.run("return getComputedStyle(document.body).backgroundColor")
+    page.press("t")
+    assert page.run("return getComputedStyle(document.body).backgroundColor") != dark
+    page.press("t")
+    page.press("/")
+    assert page.run("return document.activeElement.type") == "search"
+    page.keys("others")
+    page.wait("rows().length === 1")
+    page.run("document.activeElement.blur()")
+    page.press("ArrowDown")
+    assert page.run("return document.activeElement.textContent") == "others/map-elites"
+    page.press(" ")
+    page.wait("rows()[0].querySelector('input').checked")
+    page.press(" ")
+    page.press("Enter")
+    page.wait("document.querySelector('.legend .bar')")
+    page.run("document.querySelector('.plane').focus()")
+    page.press("ArrowRight")
+    page.wait("document.querySelector('.cell h2')")
+    first = page.text(".cell h2")
+    page.press("ArrowRight")
+    page.wait(f"document.querySelector('.cell h2').textContent !== '{first}'")
+    page.press("+")
+    page.press("0")
+    page.run("document.activeElement.blur()")
+    page.press("Escape")
+    page.wait("rows().length === 1")
+    page.press("Escape")
+    page.wait("rows().length === 5")
+
+
+def test_what_can_be_pressed_has_a_name(page, address):
+    for name in ("grid", "pictures"):
+        page.open_run(address, name)
+        page.wait("document.querySelector('.legend .bar')")
+        assert page.run(UNNAMED) == []
+
+
+UNNAMED = """
+return [...document.querySelectorAll("button, a, input, select, [tabindex='0'], img, progress")]
+  .filter((one) => !(one.getAttribute("aria-label") || one.textContent.trim() || one.alt ||
+    one.labels?.length || one.getAttribute("aria-labelledby")))
+  .map((one) => one.outerHTML);
+"""
+
+
+def test_a_report_opens_from_a_disk(page, runs):
+    path = write_html(runs / "pictures")
+    page.open(path.as_uri())
+    page.wait("document.querySelectorAll('.pair').length > 0")
+    page.wait("document.querySelectorAll('.chart canvas').length >= 8")
+    page.run("document.querySelector('.pair').click()")
+    page.wait("document.querySelector('.cell .pair-picture.large')")
+    assert page.texts(".numbers h3")[0] == "Measures (16)"
+    elites = RunFolder(runs / "pictures").read_archive()
+    assert len(page.texts(".neighbours button")) == min(8, len(elites) - 1)
+    requests = {urlsplit(one).scheme for one in page.requests()}
+    assert requests <= {"file", "data", "blob"}

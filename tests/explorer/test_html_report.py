@@ -1,0 +1,143 @@
+import base64
+import gzip
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+import gloam
+from gloam.archives import Elites
+from gloam.archives.store import empty_store
+from gloam.cli import main
+from gloam.experiments.study import Study
+from gloam.explorer import write_html
+from gloam.formats.config import describe
+from tests.explorer.conftest import HOSTILE
+from tests.explorer.unpacking import unpacked
+from tests.helpers import refused
+
+
+def data_of(path):
+    text = path.read_text()
+    found = re.search(r'<script type="application/json" id="report-data">(.*?)</script>', text)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def arrays_of(data, name):
+    return unpacked(gzip.decompress(base64.b64decode(data["arrays"][name])))
+
+
+def test_the_report_of_a_run_holds_its_views_and_loads_nothing(runs, capsys):
+    main(["report", str(runs / "pictures")])
+    assert capsys.readouterr().out.strip() == str(runs / "pictures" / "report.html")
+    path = runs / "pictures" / "report.html"
+    text = path.read_text()
+    assert not re.findall(r'(?:src|href)="(?!data:|#)', text)
+    assert "connect-src" not in text.partition("<style>")[0]
+    assert "default-src 'none'" in text
+    data = data_of(path)
+    run_id = data["about"]["start"].removeprefix("#/run/")
+    run = data["json"][f"runs/{run_id}"]
+    assert (run["name"], run["state"]) == ("pictures", "finished")
+    elites = gloam.RunFolder(runs / "pictures").read_archive()
+    found, _ = arrays_of(data, f"runs/{run_id}/elites?seed=0")
+    assert found["cell"].tolist() == elites.cells.tolist()
+    assert found["objective"].tolist() == elites.objectives.tolist()
+    rows, about = arrays_of(data, f"runs/{run_id}/rows?seed=0")
+    np.testing.assert_array_equal(
+        rows["solutions"].reshape(-1, about["solution_dim"]), elites.solutions
+    )
+    (sheet,) = data["json"][f"runs/{run_id}/sheets?seed=0"]["sheets"]
+    assert sorted(sheet) == elites.cells.tolist()
+    assert f"runs/{run_id}/sheet?seed=0&number=0" in data["pictures"]
+
+
+def test_hostile_names_stay_inside_of_the_data(runs):
+    shutil.move(runs / "grid", runs / HOSTILE)
+    path = write_html(runs / HOSTILE)
+    text = path.read_text()
+    assert HOSTILE not in text
+    assert data_of(path)["json"]["folder"]["runs"][0]["name"] == HOSTILE
+
+
+def test_a_file_of_somebody_else_is_not_replaced(runs, tmp_path):
+    mine = tmp_path / "mine.html"
+    mine.write_text("<p>mine</p>")
+    with refused("out: expected a new file or a report of gloam"):
+        write_html(runs / "grid", mine)
+    assert mine.read_text() == "<p>mine</p>"
+    first = write_html(runs / "grid", tmp_path / "report.html").read_text()
+    assert write_html(runs / "grid", tmp_path / "report.html").read_text() == first
+
+
+def test_a_folder_without_a_run_is_refused(runs):
+    with refused("folder: expected the folder of a run or of a study"):
+        write_html(runs)
+
+
+def test_a_damaged_run_has_a_report_that_says_so(runs):
+    archive = runs / "grid" / "archive-3.npz"
+    archive.write_bytes(archive.read_bytes()[:200])
+    data = data_of(write_html(runs / "grid"))
+    run_id = data["about"]["start"].removeprefix("#/run/")
+    assert data["json"][f"runs/{run_id}"]["state"] == "damaged"
+    assert "archive-3.npz" in data["json"][f"runs/{run_id}/parts"]["error"]
+    assert f"runs/{run_id}/metrics" in data["arrays"]
+
+
+def test_the_report_of_a_study_has_the_curves_of_its_runs(runs, tmp_path):
+    study = Study(tmp_path / "study", ("2d-lp-sphere",), ("dms", "map-elites"), 2, 6)
+    study.write()
+    shutil.copytree(runs / "grid", tmp_path / "study" / "2d-lp-sphere" / "dms" / "part-00")
+    place = tmp_path / "study" / "2d-lp-sphere" / "map-elites"
+    shutil.copytree(runs / "others" / "map-elites", place)
+    data = data_of(write_html(tmp_path / "study"))
+    (found,) = data["json"]["folder"]["studies"]
+    assert data["about"]["start"] == f"#/study/{found['id']}"
+    assert [cell["algorithm"] for cell in found["cells"]] == ["dms", "map-elites"]
+    assert found["titles"]["dms"] == "DMS"
+    for cell in found["cells"]:
+        metrics, _ = arrays_of(data, f"runs/{cell['runs'][0]}/metrics")
+        assert metrics["iteration"].max() == 6
+
+
+@pytest.mark.parametrize("kind", ["grid", "cvt"])
+def test_a_large_archive_makes_a_small_report(tmp_path, kind):
+    random = np.random.default_rng(0)
+    cells = 1000 * 1000
+    if kind == "grid":
+        archive = gloam.GridArchive((1000, 1000), -1, 1)
+    else:
+        centroids = random.random((cells, 3), np.float32)
+        archive = gloam.CVTArchive(centroids, index="exact")
+    algorithm = gloam.MAPElites(archive, np.zeros(2), 0.1, batch_size=4)
+    folder = gloam.RunFolder(tmp_path / "run")
+    plan = {"iterations": 1}
+    folder.write_config(
+        *describe(algorithm, None, driver="fused", seeds=[0], dataset=None, plan=plan)
+    )
+    store = empty_store(cells, 2, archive.measure_dim, {})
+    objectives = random.random(cells, np.float32)
+    folder.write_archive(Elites(archive, filled(store, objectives)), seed=0)
+    path = write_html(tmp_path / "run")
+    assert path.stat().st_size < 10_000_000
+    data = data_of(path)
+    run_id = data["about"]["start"].removeprefix("#/run/")
+    found, _ = arrays_of(data, f"runs/{run_id}/elites?seed=0")
+    if kind == "grid":
+        assert len(found["cell"]) == 500 * 500
+        np.testing.assert_array_equal(objectives[found["original"]], found["objective"])
+        blocks = objectives.reshape(500, 2, 500, 2).max(axis=(1, 3)).ravel()
+        np.testing.assert_array_equal(found["objective"], blocks)
+    else:
+        assert len(found["cell"]) == 100_000
+        np.testing.assert_array_equal(objectives[found["cell"]], found["objective"])
+
+
+def filled(store, objectives):
+    import equinox as eqx
+
+    return eqx.tree_at(lambda part: part.objectives, store, objectives)

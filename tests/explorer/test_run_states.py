@@ -1,0 +1,126 @@
+import json
+import shutil
+
+import pytest
+
+from gloam.explorer.library import Library
+from gloam.explorer.views import folder_view, run_summary
+from gloam.formats import RunFolder
+from gloam.formats.documents import content_digest
+from gloam.formats.lock import NAME, holder, locked
+
+
+def summary_of(root, name="grid"):
+    library = Library(root)
+    entry = next(one for one in library.look().runs.values() if one.name == name)
+    return run_summary(library, entry)
+
+
+def test_a_finished_run_has_its_names_settings_and_final_scores(runs):
+    found = summary_of(runs)
+    table = RunFolder(runs / "grid").read_metrics()
+    last = table[table["iteration"] == 6]
+    assert found["state"] == "finished"
+    assert found["algorithm"] == "DMS"
+    assert found["domain"] == "2d-lp-sphere"
+    assert (found["iteration"], found["iterations"], found["seeds"]) == (6, 6, [3, 4])
+    assert found["settings"]["archive.shape"] == "8, 6"
+    assert found["settings"]["emitter.batch_size"] == 4
+    assert found["results"]["qd_score"] == pytest.approx(last["qd_score"].mean())
+    assert found["results"]["qd_score_error"] == pytest.approx(last["qd_score"].sem())
+    means = table.groupby("iteration")["qd_score"].mean()
+    assert found["sparkline"] == pytest.approx(list(means), rel=1e-4)
+
+
+def test_a_locked_run_is_running_and_says_how_long_it_takes(runs):
+    folder = RunFolder(runs / "grid")
+    config = folder.read_config()
+    object.__setattr__(config, "plan", dict(config.plan) | {"iterations": 16})
+    folder.write_plan(config)
+    table = folder.read_metrics()
+    table["seconds"] = 2.0 * table["iteration"]
+    folder.write_metrics(table)
+    with locked(runs / "grid"):
+        found = summary_of(runs)
+    assert found["state"] == "running"
+    assert found["seconds_left"] == pytest.approx(2.0 * (16 - 6))
+
+
+def test_looking_at_a_lock_changes_nothing_and_finds_who_has_it(tmp_path):
+    assert holder(tmp_path) is None
+    assert not (tmp_path / NAME).exists()
+    with locked(tmp_path):
+        assert holder(tmp_path).startswith("process ")
+    (tmp_path / NAME).write_text("left behind by a killed process")
+    assert holder(tmp_path) is None
+    assert (tmp_path / NAME).read_text() == "left behind by a killed process"
+    with locked(tmp_path):
+        pass
+
+
+def test_runs_that_were_stopped_are_interrupted_or_failed(runs):
+    (runs / "grid" / "archive-3.npz").unlink()
+    (runs / "grid" / "archive-4.npz").unlink()
+    assert summary_of(runs)["state"] == "interrupted"
+    assert summary_of(runs)["reason"] == "Its last checkpoint is at iteration 6."
+    shutil.rmtree(runs / "grid" / "checkpoint")
+    assert summary_of(runs)["state"] == "failed"
+
+
+def test_a_newer_format_and_damaged_files_are_told_as_such(runs):
+    config = runs / "grid" / "config.json"
+    content = json.loads(config.read_text())
+    newer = {name: part for name, part in content.items() if name != "sha256"} | {"format": 2}
+    config.write_text(json.dumps(newer | {"sha256": content_digest(newer)}))
+    found = summary_of(runs)
+    assert found["state"] == "newer"
+    assert "a newer version of gloam wrote it" in found["reason"]
+    config.write_bytes(config.read_bytes()[:100])
+    found = summary_of(runs)
+    assert (found["state"], found["reason"]) == ("damaged", "config.json: it is not valid JSON.")
+
+
+def test_a_cut_off_archive_is_found_without_reading_it(runs):
+    archive = runs / "grid" / "archive-4.npz"
+    archive.write_bytes(archive.read_bytes()[:-100])
+    found = summary_of(runs)
+    assert found["state"] == "damaged"
+    assert found["reason"].startswith("archive-4.npz: it is damaged")
+
+
+def test_damaged_rows_of_metrics_are_left_out_and_told(runs):
+    folder = RunFolder(runs / "grid")
+    rows = folder.read_metrics()
+    (runs / "grid" / "metrics.parquet").unlink()
+    folder.append_metrics(rows.to_dict("records"))
+    log = runs / "grid" / "metrics.log"
+    log.write_bytes(log.read_bytes().replace(b"qd_score", b"xx_score", 1))
+    found = summary_of(runs)
+    assert found["rows"] == len(rows) - 1
+    assert "1 of its lines are damaged" in found["warnings"][0]
+
+
+def test_a_change_of_a_file_is_seen_by_the_same_library(runs):
+    library = Library(runs)
+    folder = RunFolder(runs / "grid")
+    first = {run["name"]: run for run in folder_view(library)["runs"]}
+    table = folder.read_metrics()
+    table["qd_score"] = 7.0
+    folder.write_metrics(table)
+    second = {run["name"]: run for run in folder_view(library)["runs"]}
+    assert first["grid"]["results"]["qd_score"] != 7.0
+    assert second["grid"]["results"]["qd_score"] == 7.0
+    assert first["pictures"] == second["pictures"]
+    shutil.rmtree(runs / "pictures")
+    assert {run["name"] for run in folder_view(library)["runs"]} == {"grid", "others/map-elites"}
+
+
+def test_links_and_files_of_other_programs_are_not_runs(runs, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    shutil.move(runs / "grid", tmp_path / "elsewhere" / "grid")
+    (runs / "link").symlink_to(tmp_path / "elsewhere")
+    (runs / "mine").mkdir()
+    (runs / "mine" / "config.json").write_text("{}")
+    found = folder_view(Library(runs))
+    assert {run["name"] for run in found["runs"]} == {"others/map-elites", "pictures"}
+    assert found["complete"]

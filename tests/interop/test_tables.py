@@ -1,0 +1,86 @@
+"""Elites as arrays, tables and files, out and in."""
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+import gloam
+from gloam.interop import (
+    elites_from_arrays,
+    elites_from_pandas,
+    elites_from_parquet,
+    elites_to_arrays,
+    elites_to_parquet,
+)
+from tests.helpers import assert_same_bits, refused
+
+ARCHIVE = gloam.GridArchive(
+    (3, 4), -1, 1, fields={"image": (2, 2), "count": jax.ShapeDtypeStruct((), "int32")}
+)
+
+
+@pytest.fixture(scope="module")
+def elites():
+    random = np.random.default_rng(0)
+    return elites_from_arrays(
+        ARCHIVE,
+        random.normal(size=(30, 5)),
+        random.normal(size=30),
+        random.uniform(-1, 1, (30, 2)),
+        fields={"image": random.random((30, 2, 2)), "count": np.arange(30)},
+    )
+
+
+def test_the_best_of_each_cell_stays():
+    found = elites_from_arrays(
+        gloam.GridArchive((2,), 0, 2),
+        [[1.0], [2.0], [3.0], [4.0]],
+        [5.0, 7.0, 6.0, -1.0],
+        [[0.5], [0.6], [0.7], [1.5]],
+    )
+    assert found.cells.tolist() == [0, 1]
+    assert found.solutions.tolist() == [[2.0], [4.0]]
+    assert found.objectives.tolist() == [7.0, -1.0]
+
+
+def test_every_form_holds_the_elites(elites, tmp_path):
+    arrays = elites_to_arrays(elites)
+    fields = {name: arrays.pop(name) for name in ARCHIVE.fields}
+    path = tmp_path / "elites.parquet"
+    elites_to_parquet(elites, path)
+    for again in (
+        elites_from_arrays(ARCHIVE, fields=fields, **arrays),
+        elites_from_pandas(ARCHIVE, elites.to_pandas()),
+        elites_from_pandas(ARCHIVE, elites.to_pandas().drop(columns="cell").sample(frac=1)),
+        elites_from_parquet(ARCHIVE, path),
+    ):
+        assert_same_bits(again, elites)
+    pd.testing.assert_frame_equal(pd.read_parquet(path), elites.to_pandas())
+
+
+def test_measures_with_a_shape_come_back():
+    archive = gloam.CVTArchive(np.random.default_rng(0).random((6, 2, 3)))
+    found = elites_from_arrays(archive, np.zeros((6, 1)), np.ones(6), archive.centroids)
+    assert found.measures.shape == (6, 2, 3)
+    assert_same_bits(elites_from_pandas(archive, found.to_pandas()), found)
+
+
+def test_wrong_data_are_refused(elites, tmp_path):
+    plain = gloam.GridArchive((2,), 0, 1)
+    with refused("objectives: expected 2 numbers"):
+        elites_from_arrays(plain, np.zeros((2, 1)), [1.0], np.zeros((2, 1)))
+    with refused("measures: expected shape (2, 1)"):
+        elites_from_arrays(plain, np.zeros((2, 1)), [1.0, 2.0], np.zeros((2, 3)))
+    for cells in ([0, 2], [-1, 0], [0], [0.0, 1.0]):
+        with refused("cells: expected 2 whole numbers from 0 to 1"):
+            elites_from_arrays(plain, np.zeros((2, 1)), [1, 2], np.zeros((2, 1)), cells=cells)
+    with refused("table: expected columns solution_0"):
+        elites_from_pandas(plain, pd.DataFrame({"objective": [1.0], "measures_0": [0.0]}))
+    with refused("table: expected a column 'objective'"):
+        elites_from_pandas(plain, pd.DataFrame({"measures_0": [0.0]}))
+    with pytest.raises(ValueError, match="fields"):
+        elites_from_arrays(ARCHIVE, np.zeros((1, 1)), [1.0], np.zeros((1, 2)))
+    (tmp_path / "mine").write_text("mine")
+    with refused("path: expected a new file"):
+        elites_to_parquet(elites, tmp_path / "mine")
