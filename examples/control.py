@@ -56,7 +56,8 @@ def evaluate(weights: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def main(iterations: int = 100, out: Path = Path("control.png"), workers: int = 2) -> gloam.Elites:
-    archive = gloam.GridArchive(shape=(40, 40), lower=[-1, -8], upper=[1, 8], f_min=-2000)
+    names = ["mean height", "mean speed"]
+    archive = gloam.GridArchive((40, 40), [-1, -8], [1, 8], f_min=-2000, measure_names=names)
     algorithm = gloam.DMS(archive, np.zeros(NUM_WEIGHTS), 1.0, num_emitters=4, batch_size=20)
     pool = gloam.Processes(workers)
     result = gloam.optimize(evaluate, algorithm, iterations, per_solution=True, evaluator=pool)
@@ -65,9 +66,7 @@ def main(iterations: int = 100, out: Path = Path("control.png"), workers: int = 
 
     figure = Figure(figsize=(11, 4.5), layout="constrained")
     left, right = figure.subplots(1, 2)
-    drawn = gloam.plots.heatmap(left, elites)
-    figure.colorbar(drawn, ax=left, label="return")
-    left.set(xlabel="mean height", ylabel="mean speed")
+    gloam.plots.heatmap(elites, title="Return of each policy", ax=left)
     height, speed = elites.measures.T
     chosen = {"best return": elites.objectives, "lowest": -height, "fastest": abs(speed)}
     for name, values in chosen.items():

@@ -33,15 +33,14 @@ def evaluate(joints: np.ndarray, objective: str) -> tuple[np.ndarray, np.ndarray
 
 
 def main(iterations: int = 100, out: Path = Path("objectives.png")) -> pd.DataFrame:
-    archive = gloam.GridArchive((50, 50), -1, 1, f_min=-2, fields={"all": (len(OBJECTIVES),)})
+    fields = {"all": (len(OBJECTIVES),)}
+    archive = gloam.GridArchive((50, 50), -1, 1, f_min=-2, fields=fields, measure_names=["x", "y"])
     algorithm = gloam.DMS(archive, np.zeros(JOINTS), sigma0=0.2)
-    figure, means = Figure(figsize=(12, 4.3), layout="constrained"), {}
+    figure, means = Figure(figsize=(14, 4), layout="constrained"), {}
     for axes, name in zip(figure.subplots(1, len(OBJECTIVES)), OBJECTIVES, strict=True):
         elites = gloam.optimize(partial(evaluate, objective=name), algorithm, iterations).elites
         means[name] = elites.field("all").mean(axis=0)
-        drawn = gloam.plots.heatmap(axes, elites)
-        figure.colorbar(drawn, ax=axes, orientation="horizontal", shrink=0.8)
-        axes.set(title=f"{name} ({elites.coverage:.0%} filled)", xlabel="x", ylabel="y", aspect=1)
+        gloam.plots.heatmap(elites, title=f"{name} ({elites.coverage:.0%} filled)", ax=axes)
     gloam.plots.save(figure, out)
     table = pd.DataFrame(means, index=list(OBJECTIVES)).T
     print("Mean over the elites: a row for each search, a column for each objective")
