@@ -1,5 +1,6 @@
 import sys
 from pathlib import Path
 
-# The example's files import one another by name, as scripts in one folder do.
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "faces"))
+# The examples are scripts of two folders; those of `faces` import one another by name.
+EXAMPLES = Path(__file__).parents[2] / "examples"
+sys.path[:0] = [str(EXAMPLES), str(EXAMPLES / "faces")]

@@ -122,7 +122,7 @@ def test_wrong_studies_are_refused(arguments, message, tmp_path, capsys):
 def test_a_report_without_a_study_says_so(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["paper", "report", str(tmp_path)])
-    assert "study: expected an existing file" in capsys.readouterr().err
+    assert "folder: expected the folder of a run or of a study" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

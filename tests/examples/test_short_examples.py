@@ -1,0 +1,126 @@
+"""Each example runs at a small size and draws its picture; the index has all of them."""
+
+import importlib
+import json
+import re
+import runpy
+import sys
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.special import iv
+
+from .conftest import EXAMPLES
+
+SMALL = {
+    "black_box": {},
+    "control": {"workers": 1},
+    "custom_network": {"seeds": 1},
+    "objectives": {},
+    "pictures": {"items": 30},
+    "texts": {},
+    "torch_model": {},
+}
+PACKAGES = {"control": "gymnasium", "texts": "sklearn", "torch_model": "torch"}
+NOTEBOOK = EXAMPLES / "first_steps.ipynb"
+SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py"))
+
+
+def example(name: str):
+    """An example as a module; skipped where the package that it is about is not installed."""
+    if name in PACKAGES:
+        pytest.importorskip(PACKAGES[name])
+    return importlib.import_module(name)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_it_runs_and_draws(name, tmp_path):
+    example(name).main(iterations=2, out=tmp_path / "picture.png", **SMALL[name])
+    with Image.open(tmp_path / "picture.png") as picture:
+        assert picture.width > 500
+        assert len(set(picture.convert("L").tobytes())) > 20  # shades: it is not empty
+
+
+@pytest.mark.parametrize("name", sorted(PACKAGES))
+def test_it_says_which_package_is_missing(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, PACKAGES[name], None)
+    for loaded in [module for module in sys.modules if module.startswith(f"{PACKAGES[name]}.")]:
+        monkeypatch.delitem(sys.modules, loaded)
+    with pytest.raises(SystemExit, match=r"^This example needs .*: pip install "):
+        runpy.run_path(str(EXAMPLES / f"{name}.py"))
+
+
+def test_a_circle_is_round_and_an_ellipse_is_not():
+    black_box = example("black_box")
+    solutions = np.zeros((2, 2 * black_box.HARMONICS))
+    solutions[1, 1] = 0.3  # the second harmonic of the radius stretches a circle along x
+    smoothness, measures = black_box.evaluate(solutions)
+    np.testing.assert_allclose(smoothness[0], 1, atol=1e-9)
+    np.testing.assert_allclose(measures[0], 1, atol=2e-3)
+    assert smoothness[1] < 1
+    # Second moments of exp(0.3 cos(2 t)) are sums and differences of Bessel functions.
+    even, odd = iv([0, 1], 0.6)
+    np.testing.assert_allclose(measures[1, 0], np.sqrt((even + odd) / (even - odd)), rtol=1e-6)
+    assert measures[1, 1] < 0.95
+
+
+def test_a_pendulum_without_torque_swings_freely():
+    """Against the equation of motion, in steps of 0.05 s."""
+    control = example("control")
+    height, side, speed = control.environment().reset(seed=0)[0]
+    angle, path = np.arctan2(side, height), []
+    for _ in range(200):
+        speed = np.clip(speed + 0.05 * 15 * np.sin(angle), -8, 8)
+        angle += 0.05 * speed
+        path.append((np.cos(angle), speed))
+    total, measures = control.evaluate(np.zeros(control.NUM_WEIGHTS))
+    np.testing.assert_allclose(measures, np.mean(path, axis=0), atol=1e-3)
+    assert -2000 < total < -500
+
+
+def test_the_network_knows_that_both_ends_of_the_circle_are_one():
+    network = example("custom_network").Periodic(key=jax.random.key(0))
+    ends = [float(network(np.array([end, 0.3], np.float32))) for end in (-1, 1)]
+    np.testing.assert_allclose(*ends, atol=1e-5)
+    assert abs(float(network(np.array([0, 0.3], np.float32))) - ends[0]) > 1e-3
+
+
+def test_words_are_those_of_the_solution():
+    texts = example("texts").Texts()
+    word = list(texts.words).index("clusters")
+    assert word in texts.chosen(texts.directions[[word]])[0]
+    np.testing.assert_allclose(
+        np.linalg.norm(texts.evaluate(texts.directions[:7]), axis=1), 1, rtol=1e-6
+    )
+
+
+def test_the_notebook_runs_from_top_to_bottom():
+    notebook = json.loads(NOTEBOOK.read_text())
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells)
+    names: dict = {}
+    for number, cell in enumerate(cells):
+        # Lines with a percent sign are commands of the notebook's shell.
+        source = re.sub(r"^%.*$", "", "".join(cell["source"]), flags=re.MULTILINE)
+        source = source.replace("ITERATIONS = 200", "ITERATIONS = 2")
+        exec(compile(source, f"{NOTEBOOK.name}, cell {number}", "exec"), names)
+    assert names["search"].iteration == names["ITERATIONS"] == 2
+    assert len(names["matches"].elites) > 0
+
+
+@pytest.mark.parametrize("path", sorted([*EXAMPLES.glob("*.py"), NOTEBOOK]), ids=lambda p: p.name)
+def test_the_index_has_it_with_a_picture(path):
+    index = (EXAMPLES / "README.md").read_text()
+    picture = f"docs/images/examples/{path.stem}.png"
+    assert f"]({path.name})" in index
+    assert f"](../{picture})" in index
+    assert (EXAMPLES.parent / picture).is_file()
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_it_is_short_and_says_how_to_run_it(name):
+    text = (EXAMPLES / f"{name}.py").read_text()
+    assert text.count("\n") < 90
+    assert f"python examples/{name}.py" in text
