@@ -59,9 +59,10 @@ def holder(folder: Path) -> str | None:
     has changed.
     """
     # For reading, because the folder may be somebody else's; a pipe of that name does not block.
-    flags = os.O_RDWR if sys.platform == "win32" else os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    # Windows locks only what may be written to.
+    access = os.O_RDWR if _fcntl is None else os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
     try:
-        descriptor = os.open(folder / NAME, flags)
+        descriptor = os.open(folder / NAME, access | _FLAGS)
     except OSError:
         return None
     with os.fdopen(descriptor, "rb") as file:
