@@ -64,7 +64,7 @@ build: .venv/.build
 	touch $@
 
 .venv/.lint: .venv/.installed
-	$(BIN)/pip install -q -e '.[lint]'
+	$(BIN)/pip install -q -e '.[lint,explorer]'
 	touch $@
 
 .venv/.docs: .venv/.installed
