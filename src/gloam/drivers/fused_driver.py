@@ -117,7 +117,7 @@ class FusedDriver:
         if not self._has_warned and low.batches.any():
             self._has_warned = True
             lowest = float(low.lowest[low.batches > 0].min())
-            warn_of_low_objectives(lowest, self.algorithm, stacklevel=6)
+            warn_of_low_objectives(lowest, self.algorithm, stacklevel=7)
 
     def metrics(self) -> list[dict[str, Any]]:
         """The metrics of each seed after the last iteration."""
