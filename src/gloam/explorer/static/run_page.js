@@ -69,7 +69,7 @@ class RunPage {
       "[": () => this.step(-1),
       "]": () => this.step(1),
     });
-    this.stop = poll(() => this.load(), () => (this.run?.state === "running" ? 1 : 5));
+    this.stop = poll(() => this.load(), () => (this.run?.state === "running" ? 2 : 5));
   }
 
   async load() {
