@@ -17,9 +17,9 @@ from gloam.emitters import (
 )
 
 _PIECES = Piece(CmaEmitters), Piece(DiscountModel, without=("lower", "upper", "shape"))
-# Of the line moves: noise in units of sigma0, step along a line, and elites to choose from.
-# `docs/research/default-search.md` has what was compared.
-_NOISE, _LINE, _BEST_OF = 0.04, 0.5, 4
+# Of the moves: noise in units of sigma0, step along a line, share of differences, and elites to
+# choose from. `docs/research/default-search.md` has what was compared.
+_NOISE, _LINE, _DIFFERENCES, _BEST_OF = 0.04, 0.5, 0.5, 4
 
 
 @composed_of(*_PIECES)
@@ -124,6 +124,7 @@ def _line_moves(cma: CmaEmitters, number: int, box: dict[str, Any]) -> Variation
         cma.x0,
         _NOISE * cma.sigma0,
         line_sigma=_LINE,
+        difference_share=_DIFFERENCES,
         batch_size=number,
         best_of=_BEST_OF,
         **box,

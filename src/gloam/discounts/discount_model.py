@@ -28,10 +28,20 @@ _HIGHEST, _FARTHEST = 1e12, 1e4
 
 
 def targets(
-    objectives: Float[Array, " batch"], discounts: Float[Array, " batch"], alpha: float
+    objectives: Float[Array, " batch"],
+    discounts: Float[Array, " batch"],
+    alpha: float,
+    first_visit: float | None = None,
 ) -> Float[Array, " batch"]:
-    """Training targets, equation 1 of the paper: the discount, raised towards better objectives."""
+    """Training targets, equation 1 of the paper: the discount, raised towards better objectives.
+
+    With ``first_visit``, and objectives and discounts above a floor of 0, a better objective raises
+    the discount at least to that share of itself.
+    """
     raised = (1 - alpha) * discounts + alpha * objectives
+    if first_visit is not None:
+        at_least = jnp.maximum(raised, first_visit * objectives)
+        raised = jnp.where(objectives > 0, at_least, raised)
     return jnp.where(objectives > discounts, raised, discounts)
 
 
@@ -45,6 +55,9 @@ class DiscountModel(Discount):
     Args:
         lower, upper: Bounds of the measures; the network sees them scaled to [-1, 1].
         alpha: Archive learning rate (equation 1): 1 explores only, 0 optimises only.
+        first_visit: A solution above the discount raises it at once to this share of the objective,
+            both counted from ``f_min``, and from there by ``alpha``: what was visited is told from
+            what was not, and can still be refined. ``None`` or 0 for the paper's form.
         f_min: Where the model starts: at or below the lowest objective that you expect. ``None``
             to estimate it from the elites as the search runs.
         f_max: Largest objective that you expect; it scales the loss at which training stops.
@@ -65,6 +78,7 @@ class DiscountModel(Discount):
     upper: Float[Array, " meas"]
     network: eqx.Module
     alpha: float
+    first_visit: float | None
     f_min: float | None
     f_max: float | None
     num_empty_points: int = eqx.field(static=True)
@@ -82,6 +96,7 @@ class DiscountModel(Discount):
         upper: Float[Array, " meas"],
         *,
         alpha: float = 0.1,
+        first_visit: float | None = None,
         f_min: float | None = 0.0,
         f_max: float | None = 1.0,
         network: eqx.Module | None = None,
@@ -98,6 +113,9 @@ class DiscountModel(Discount):
         low, high = checks.bounds(low, given, len(low))
         self.lower, self.upper = jnp.asarray(low), jnp.asarray(high)
         self.alpha = checks.number("alpha", alpha, at_least=0.0, at_most=1.0)
+        share = 0.0 if first_visit is None else first_visit
+        share = checks.number("first_visit", share, at_least=0.0, at_most=1.0)
+        self.first_visit = share if share > 0 else None
         self.f_min = None if f_min is None else checks.objective("f_min", f_min)
         fix = "It is the largest objective you expect."
         least = -math.inf if self.f_min is None else self.f_min
@@ -210,11 +228,18 @@ class DiscountModel(Discount):
 
     def _heights(self, units: Units | None, batch: Batch, scored: Scored) -> Float[Array, " batch"]:
         """What the network shall say of the batch."""
-        if units is None:
+        if units is None and self.first_visit is None:
             return targets(batch.objectives, scored.discounts, self.alpha) - self._floor
+        objectives = self._above_floor(units, batch.objectives)
         # From the improvements, which have all digits; discounts lose them to a large offset.
-        objectives = units.normalised(batch.objectives)
-        return targets(objectives, objectives - scored.improvements, self.alpha)
+        heights = objectives - scored.improvements
+        return targets(objectives, heights, self.alpha, self.first_visit)
+
+    def _above_floor(
+        self, units: Units | None, objectives: Float[Array, " n"]
+    ) -> Float[Array, " n"]:
+        """Objectives as the network says them."""
+        return objectives - self._floor if units is None else units.normalised(objectives)
 
     def _raw(self, units: Units | None, heights: Float[Array, " n"]) -> Float[Array, " n"]:
         """Outputs of the network as objectives."""

@@ -54,7 +54,8 @@ class Entry:
 
 
 _LATER: Mapping[type, Mapping[str, Any]] = {
-    emitters.Variation: {"best_of": 1},
+    emitters.Variation: {"best_of": 1, "difference_share": 0.0},
+    discounts.DiscountModel: {"first_visit": None},
     archives.GridArchive: {"measure_names": ()},
     archives.CVTArchive: {"measure_names": ()},
 }
