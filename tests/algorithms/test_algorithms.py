@@ -18,8 +18,9 @@ BOUNDS = {"lower", "upper"}
 # Arguments for which a preset has a default of its own.
 OWN_DEFAULTS = {"line_sigma"}
 DMS_DEFAULTS = {
-    "num_emitters": 10,
+    "num_emitters": 9,
     "alpha": 0.01,
+    "first_visit": 0.3,
     "f_min": None,
     "f_max": None,
     "num_empty_points": 10,
@@ -51,7 +52,7 @@ def test_a_preset_takes_the_arguments_of_its_pieces(preset):
             assert shown[name].annotation == passed_on[name].annotation or name in OWN_DEFAULTS
             assert name in own or shown[name].default == passed_on[name].default
     if preset is gloam.DMS:
-        expected |= {"num_line_moves"}
+        expected |= {"num_moves"}
         assert {name: shown[name].default for name in DMS_DEFAULTS} == DMS_DEFAULTS
     assert set(shown) == expected
     kinds = {one.kind for one in shown.values()}

@@ -5,7 +5,7 @@ import pytest
 
 import gloam
 from gloam.discounts import DiscountModel
-from gloam.emitters import CmaEmitters, Mixture, RestartWhenIdle, Variation
+from gloam.emitters import CmaEmitters, Mixture, Recombination, RestartWhenIdle
 from tests.helpers import assert_same_bits, refused
 
 ARCHIVE = gloam.GridArchive((8, 8), -1, 1)
@@ -16,15 +16,15 @@ def evaluate(x):
     return 5 - np.square(x).sum(axis=1), np.tanh(x[:, :2])
 
 
-def test_the_default_mixes_cma_es_and_line_moves():
+def test_the_default_mixes_cma_es_and_moves_between_elites():
     emitter = gloam.DMS(ARCHIVE, np.zeros(4), 0.5).emitter
-    cma, line = emitter.parts
+    cma, moves = emitter.parts
     assert isinstance(cma, CmaEmitters)
-    assert isinstance(line, Variation)
-    assert (cma.num_solutions, line.num_solutions, emitter.num_solutions) == (360, 180, 540)
+    assert isinstance(moves, Recombination)
+    assert (cma.num_solutions, moves.num_solutions, emitter.num_solutions) == (324, 216, 540)
     assert isinstance(cma.restart, RestartWhenIdle)
-    assert line.sigma == pytest.approx(0.04 * 0.5)
-    assert line.best_of == 4
+    assert moves.sigma == pytest.approx(0.04 * 0.5)
+    assert moves.best_of == 4
 
 
 def test_the_papers_form_is_made_of_its_pieces():
@@ -42,11 +42,11 @@ def test_the_papers_form_is_made_of_its_pieces():
     assert_same_bits(one, other)
 
 
-def test_without_line_moves_the_emitters_are_alone():
-    assert isinstance(gloam.DMS(ARCHIVE, np.zeros(4), 0.5, num_line_moves=0).emitter, CmaEmitters)
-    mixed = gloam.DMS(ARCHIVE, np.zeros(4), 0.5, num_line_moves=7).emitter
+def test_without_moves_the_emitters_are_alone():
+    assert isinstance(gloam.DMS(ARCHIVE, np.zeros(4), 0.5, num_moves=0).emitter, CmaEmitters)
+    mixed = gloam.DMS(ARCHIVE, np.zeros(4), 0.5, num_moves=7).emitter
     assert isinstance(mixed, Mixture)
-    assert mixed.num_solutions == 367
+    assert mixed.num_solutions == 331
 
 
 @pytest.mark.parametrize("algorithm", [gloam.DMS, gloam.CMAMAE])
@@ -58,7 +58,7 @@ def test_a_box_gives_a_step_size(algorithm):
         algorithm(ARCHIVE, np.zeros(4))
 
 
-def test_line_moves_stay_in_the_box():
+def test_moves_stay_in_the_box():
     algorithm = gloam.DMS(ARCHIVE, np.zeros(4), 2.0, lower=-0.5, upper=0.5, **FEW)
     search = gloam.Search(algorithm, seed=1)
     for _ in range(3):
@@ -76,7 +76,7 @@ def test_runs_are_resumed_to_the_same_bits(tmp_path):
     for seed in (0, 1):
         assert_same_bits(resumed.elites_by_seed[seed], whole.elites_by_seed[seed])
     rows = resumed.metrics[resumed.metrics["iteration"] == 6]
-    kinds = [f"filled_{kind}" for kind in ("cmaemitters", "variation")]
+    kinds = [f"filled_{kind}" for kind in ("cmaemitters", "recombination")]
     filled = rows[kinds].sum(axis=1)
     np.testing.assert_allclose(filled, rows["coverage"] * domain.archive().num_cells, rtol=1e-5)
 

@@ -176,12 +176,12 @@ def test_a_search_does_not_depend_on_units(changed):
 # are left out: float32 has 160 of them, and CMA-ES ranks what is left.
 @pytest.mark.parametrize("changed", OBJECTIVES[1:], ids=str)
 def test_emitters_alone_do_not_depend_on_units(changed):
-    found, others = scores(num_line_moves=0)[0], scores(num_line_moves=0, **changed)[0]
+    found, others = scores(num_moves=0)[0], scores(num_moves=0, **changed)[0]
     assert abs(np.mean(others) - np.mean(found)) < ALONE_BOUND
 
 
 def test_given_units_do_not_follow_the_objective():
     """What the others do not do: the paper's units are those of one objective."""
-    paper = {"num_line_moves": 0, "f_min": 0.0, "f_max": 1.0}
+    paper = {"num_moves": 0, "f_min": 0.0, "f_max": 1.0}
     found, scaled = scores(**paper)[0], scores(factor=1000.0, **paper)[0]
     assert abs(np.mean(scaled) - np.mean(found)) > ALONE_BOUND

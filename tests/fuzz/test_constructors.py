@@ -33,6 +33,7 @@ CMA = {
 }
 DMS = {
     "alpha": 0.1,
+    "first_visit": 0.3,
     "num_empty_points": 3,
     "num_init_points": 4,
     "f_max": 1.0,
@@ -111,6 +112,19 @@ OTHERS = {
     "Variation": (
         emitters.Variation,
         {"x0": X0, "sigma": 0.5, "line_sigma": 0.0, "batch_size": 4, "lower": -1, "upper": 1},
+    ),
+    "Recombination": (
+        emitters.Recombination,
+        {
+            "x0": X0,
+            "sigma": 0.5,
+            "line_sigma": 0.5,
+            "batch_size": 4,
+            "best_of": 2,
+            "memory": 9.0,
+            "lower": -1,
+            "upper": 1,
+        },
     ),
     "RestartEvery": (emitters.RestartEvery, {"iterations": 5}),
     "LMMAES": (emitters.LMMAES, {"vectors": 3}),

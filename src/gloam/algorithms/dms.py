@@ -11,33 +11,35 @@ from gloam.emitters import (
     BasicRestart,
     CmaEmitters,
     Mixture,
+    Recombination,
     RestartRule,
     RestartWhenIdle,
-    Variation,
 )
 
 _PIECES = Piece(CmaEmitters), Piece(DiscountModel, without=("lower", "upper", "shape"))
-# Of the moves: noise in units of sigma0, step along a line, share of differences, and elites to
-# choose from. `docs/research/default-search.md` has what was compared.
-_NOISE, _LINE, _DIFFERENCES, _BEST_OF = 0.04, 0.5, 0.5, 4
+# Of the moves between elites: noise in units of sigma0. `docs/research/default-search.md` has what
+# was compared.
+_NOISE = 0.04
 
 
 @composed_of(*_PIECES)
 class DMS(Algorithm):
     """Discount Model Search.
 
-    Two thirds of each batch come from CMA-ES emitters, ranked by their improvement over the
-    discount model, and one third from moves along lines between elites. `DMS.paper` is the form of
-    the paper, with CMA-ES emitters alone.
+    Three fifths of each batch come from CMA-ES emitters, ranked by their improvement over the
+    discount model, and two fifths from moves between elites. `DMS.paper` is the form of the paper,
+    with CMA-ES emitters alone.
 
     Args:
         archive: The cells to fill. Its ``f_min`` counts for the QD score only, unless you give
             ``f_min``.
-        num_line_moves: Number of solutions per iteration by line moves; by default half as many as
-            the emitters make. They start at the best of four random elites.
+        num_moves: Number of solutions per iteration by moves between elites
+            (`gloam.emitters.Recombination`); by default two thirds as many as the emitters make.
         num_emitters: Number of CMA-ES instances.
         restart: When emitters restart from a random elite; `gloam.emitters.RestartWhenIdle` by
             default.
+        first_visit: A solution above the discount raises it at once to this share of the objective,
+            both counted from ``f_min``, and from there by ``alpha``.
         f_min: Where the discount model starts: at or below the lowest objective that you expect.
             By default it is estimated from the elites as the search runs.
         f_max: Largest objective that you expect, estimated by default.
@@ -58,10 +60,11 @@ class DMS(Algorithm):
         x0: Any,
         sigma0: float | None = None,
         *,
-        num_line_moves: int | None = None,
-        num_emitters: int = 10,
+        num_moves: int | None = None,
+        num_emitters: int = 9,
         restart: RestartRule | None = None,
         alpha: float = 0.01,
+        first_visit: float | None = 0.3,
         f_min: float | None = None,
         f_max: float | None = None,
         num_empty_points: int = 10,
@@ -73,16 +76,17 @@ class DMS(Algorithm):
         self.archive = archive
         restart = RestartWhenIdle() if restart is None else restart
         cma = CmaEmitters(x0, sigma0, num_emitters=num_emitters, restart=restart, **emitter)
-        if num_line_moves is None:  # so many that parts of the search have equally many
-            num_line_moves = num_emitters * (cma.batch_size // 2)
-        number = checks.integer("num_line_moves", num_line_moves, minimum=0)
+        if num_moves is None:  # so many that parts of the search have equally many
+            num_moves = num_emitters * (2 * cma.batch_size // 3)
+        number = checks.integer("num_moves", num_moves, minimum=0)
         box = {name: emitter[name] for name in ("lower", "upper") if name in emitter}
-        self.emitter = Mixture([cma, _line_moves(cma, number, box)]) if number else cma
+        self.emitter = Mixture([cma, _moves(cma, number, box)]) if number else cma
         self.discount = DiscountModel(
             archive.lower,
             archive.upper,
             shape=archive.measure_shape,
             alpha=alpha,
+            first_visit=first_visit,
             f_min=f_min,
             f_max=f_max,
             num_empty_points=num_empty_points,
@@ -106,10 +110,11 @@ class DMS(Algorithm):
         """
         check_archive(archive)
         paper = {
-            "num_line_moves": 0,
+            "num_moves": 0,
             "num_emitters": 15,
             "restart": BasicRestart(),
             "alpha": 0.1,
+            "first_visit": None,
             "f_min": archive.f_min,
             "f_max": 1.0,
             "num_empty_points": 100,
@@ -118,14 +123,6 @@ class DMS(Algorithm):
         return cls(archive, x0, sigma0, **(paper | options))
 
 
-def _line_moves(cma: CmaEmitters, number: int, box: dict[str, Any]) -> Variation:
-    """Moves along lines between elites, in steps of the emitters' size."""
-    return Variation(
-        cma.x0,
-        _NOISE * cma.sigma0,
-        line_sigma=_LINE,
-        difference_share=_DIFFERENCES,
-        batch_size=number,
-        best_of=_BEST_OF,
-        **box,
-    )
+def _moves(cma: CmaEmitters, number: int, box: dict[str, Any]) -> Recombination:
+    """Moves between elites, with noise by the emitters' step size."""
+    return Recombination(cma.x0, _NOISE * cma.sigma0, batch_size=number, **box)

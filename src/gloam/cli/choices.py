@@ -130,8 +130,8 @@ class DmsChoice(_CmaOptions):
 class DmsDefaultChoice(DmsChoice):
     """Discount Model Search with gloam's defaults, the same on every domain."""
 
-    line_moves: int | None = None
-    """Number of solutions per iteration by moves along lines between elites."""
+    moves: int | None = None
+    """Number of solutions per iteration by moves between elites."""
 
     name = "dms-default"
 
@@ -201,7 +201,7 @@ _STRATEGIES = {
 _ARGUMENTS = {
     "emitters": "num_emitters",
     "empty_points": "num_empty_points",
-    "line_moves": "num_line_moves",
+    "moves": "num_moves",
 }
 
 

@@ -6,6 +6,7 @@ from gloam.emitters.emitter import ElitesWanted as ElitesWanted
 from gloam.emitters.emitter import Emitter as Emitter
 from gloam.emitters.lm_ma_es import LMMAES as LMMAES
 from gloam.emitters.mixture import Mixture as Mixture
+from gloam.emitters.recombination import Recombination as Recombination
 from gloam.emitters.restart_rules import BasicRestart as BasicRestart
 from gloam.emitters.restart_rules import RestartEvery as RestartEvery
 from gloam.emitters.restart_rules import RestartRule as RestartRule

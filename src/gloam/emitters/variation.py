@@ -20,15 +20,12 @@ class Variation(Emitter):
     """Noise around random elites: ``x' = x1 + sigma N(0,I) + line_sigma N(0,1) (x2 - x1)``.
 
     Without ``line_sigma`` it is MAP-Elites' Gaussian variation, with it the iso+line operator.
-    With ``difference_share`` a part of the batch moves along the difference of two other elites,
-    ``x2 - x3``, as in differential evolution: such moves do not lead to the middle of the archive.
     While the archive is empty, ``x0`` stands for the elites.
 
     Args:
         x0: ``(sol,)`` solution that is varied while the archive is empty.
         sigma: Standard deviation of the isotropic noise.
         line_sigma: Standard deviation along the line to a second elite; ``None`` or 0 for none.
-        difference_share: Share of the batch that moves along differences, between 0 and 1.
         batch_size: Number of solutions per iteration.
         best_of: Solutions start at the elite with the largest improvement over the discount of so
             many random ones.
@@ -40,7 +37,6 @@ class Variation(Emitter):
     line_sigma: float | None
     """``None`` without lines: whether there are any is known when a program is compiled, the number
     itself is not."""
-    difference_share: float = eqx.field(static=True)
     batch_size: int = eqx.field(static=True)
     best_of: int = eqx.field(static=True)
     lower: Float[Array, " sol"] | None
@@ -52,7 +48,6 @@ class Variation(Emitter):
         sigma: float,
         *,
         line_sigma: float | None = None,
-        difference_share: float = 0.0,
         batch_size: int = 540,
         best_of: int = 1,
         lower: checks.Bounds | None = None,
@@ -64,10 +59,6 @@ class Variation(Emitter):
         along = 0.0 if line_sigma is None else line_sigma
         along = checks.number("line_sigma", along, at_least=0.0, at_most=1e3)
         self.line_sigma = along if along > 0 else None
-        share = checks.number("difference_share", difference_share, at_least=0.0, at_most=1.0)
-        lines = "0 without line_sigma"
-        checks.expect(share == 0 or along > 0, "difference_share", lines, share, "Give line_sigma.")
-        self.difference_share = share
         self.batch_size = checks.integer("batch_size", batch_size, minimum=1)
         self.best_of = checks.integer("best_of", best_of, minimum=1)
         low, high = checks.solution_bounds(lower, upper, start)
@@ -80,14 +71,9 @@ class Variation(Emitter):
         return self.batch_size
 
     @property
-    def num_differences(self) -> int:
-        """Solutions that move along differences, the last ones of the batch."""
-        return int(self.difference_share * self.batch_size)
-
-    @property
     def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
-        """One for each solution; two for a line, and three for a difference."""
-        others = 0 if self.line_sigma is None else self.batch_size + self.num_differences
+        """One for each solution; two when they vary along lines."""
+        others = 0 if self.line_sigma is None else self.batch_size
         if self.best_of == 1:
             return (ElitesWanted(self.batch_size + others),)
         first = ElitesWanted(self.batch_size, self.best_of)
@@ -108,9 +94,7 @@ class Variation(Emitter):
         noise = normals(key, (self.batch_size, first.shape[1] + 1))
         solutions = first + self.sigma * noise[:, :-1]
         if self.line_sigma is not None:
-            second, third = jnp.split(elites[self.batch_size :], [self.batch_size])
-            start = jnp.concatenate([first[: self.batch_size - self.num_differences], third])
-            solutions += self.line_sigma * noise[:, -1:] * (second - start)
+            solutions += self.line_sigma * noise[:, -1:] * (elites[self.batch_size :] - first)
         if self.lower is not None:
             solutions = jnp.clip(solutions, self.lower, self.upper)
         return Proposal(solutions, None)
@@ -131,7 +115,7 @@ class Variation(Emitter):
     @property
     def num_parts(self) -> int:
         """Batches of a few solutions: the smaller they are, the newer the elites that they vary."""
-        return self.batch_size // _part_size(self.batch_size)
+        return self.batch_size // part_size(self.batch_size)
 
     def divides_into(self, num_parts: int) -> bool:
         """Into batches of equal size."""
@@ -143,7 +127,6 @@ class Variation(Emitter):
             self.x0,
             self.sigma,
             line_sigma=self.line_sigma,
-            difference_share=self.difference_share,
             batch_size=self.batch_size // (num_parts or self.num_parts),
             best_of=self.best_of,
             lower=None if self.lower is None else np.asarray(self.lower),
@@ -151,6 +134,6 @@ class Variation(Emitter):
         )
 
 
-def _part_size(batch_size: int) -> int:
+def part_size(batch_size: int) -> int:
     """The largest divisor of a batch that is at most `_LARGEST_PART`."""
     return next(size for size in range(_LARGEST_PART, 0, -1) if batch_size % size == 0)

@@ -28,7 +28,7 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "arm": {"sigma0": 0.2},
         "ta-mnist": {"sigma0": 0.1, "batch_size": 12},
         "ta-fashion-mnist": {"sigma0": 0.1, "batch_size": 12},
-        "lsi": {"sigma0": 0.02, "num_emitters": 1, "batch_size": 24},
+        "lsi": {"sigma0": 0.02, "num_emitters": 1, "batch_size": 22},
     },
     "dms": {
         "2d-lp": {"sigma0": 0.5, "alpha": 0.1},

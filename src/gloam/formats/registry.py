@@ -54,7 +54,7 @@ class Entry:
 
 
 _LATER: Mapping[type, Mapping[str, Any]] = {
-    emitters.Variation: {"best_of": 1, "difference_share": 0.0},
+    emitters.Variation: {"best_of": 1},
     discounts.DiscountModel: {"first_visit": None},
     archives.GridArchive: {"measure_names": ()},
     archives.CVTArchive: {"measure_names": ()},
@@ -106,6 +106,7 @@ _CONSTRUCTED = (
     archives.Faiss,
     emitters.CmaEmitters,
     emitters.Variation,
+    emitters.Recombination,
     emitters.Mixture,
     emitters.MuSelection,
     emitters.FilterSelection,
