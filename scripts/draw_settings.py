@@ -1,0 +1,92 @@
+"""Draw docs/images/settings.png: what each setting of `gloam.DMS` does on two problems."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+import gloam
+from gloam.emitters import BasicRestart, RestartEvery
+from gloam.plots import save, style
+
+IMAGE = Path(__file__).parents[1] / "docs" / "images" / "settings.png"
+SEEDS, ITERATIONS = (0, 1), 1000
+COLORS = ("#0072b2", style.INK, "#e69f00")
+
+# By setting: the label of each curve, and what it changes.
+SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
+    "alpha": {"0.001": {"alpha": 0.001}, "0.01 (default)": {}, "0.1": {"alpha": 0.1}},
+    "first_visit": {
+        "None": {"first_visit": None},
+        "0.3 (default)": {},
+        "0.6": {"first_visit": 0.6},
+    },
+    "restart": {
+        "RestartEvery(50)": {"restart": RestartEvery(50)},
+        "RestartWhenIdle() (default)": {},
+        "BasicRestart()": {"restart": BasicRestart()},
+    },
+    "f_min": {"0": {"f_min": 0.0}, "estimated (default)": {}},
+    "num_moves": {"0": {"num_moves": 0}, "216 (default)": {}, "432": {"num_moves": 432}},
+    "num_emitters, batch_size": {
+        "3, 108": {"num_emitters": 3, "batch_size": 108},
+        "9, 36 (default)": {},
+        "27, 12": {"num_emitters": 27, "batch_size": 12},
+    },
+    "num_empty_points": {
+        "0": {"num_empty_points": 0},
+        "10 (default)": {},
+        "100": {"num_empty_points": 100},
+    },
+    "learning_rate": {
+        "0.0001": {"learning_rate": 1e-4},
+        "0.0003 (default)": {},
+        "0.001": {"learning_rate": 1e-3},
+    },
+}
+COLUMNS = 4
+
+
+def main() -> None:
+    """Run all searches and draw a panel for each setting and problem."""
+    half = len(SETTINGS) // COLUMNS
+    figure = style.figure(13, 2.6 * 2 * half)
+    panels = figure.subplots(2 * half, COLUMNS)
+    for number, measures in enumerate((2, 10)):
+        domain = gloam.domains.LinearProjection(measure_dim=measures)
+        own = panels[number * half : (number + 1) * half].ravel()
+        plain = scores(domain, {})
+        for axes, (name, curves) in zip(own, SETTINGS.items(), strict=True):
+            tables = {
+                label: scores(domain, changes) if changes else plain
+                for label, changes in curves.items()
+            }
+            draw(axes, tables, f"{name}, {measures} measures")
+            for label, table in tables.items():
+                print(measures, name, label, round(table.iloc[-1].mean()), flush=True)
+    print(save(figure, IMAGE))
+
+
+def scores(domain: gloam.domains.LinearProjection, changes: dict[str, Any]) -> pd.DataFrame:
+    """The QD score by iteration, a column for each seed."""
+    algorithm = gloam.DMS(domain.archive(), domain.x0, sigma0=0.5, **changes)
+    result = gloam.run(domain, algorithm, ITERATIONS, seeds=SEEDS, log_every=25, progress=False)
+    return result.metrics.pivot(index="iteration", columns="seed", values="qd_score")
+
+
+def draw(axes: Axes, tables: dict[str, pd.DataFrame], title: str) -> None:
+    """A curve for each value: the mean of the seeds, and their range."""
+    style.dress(axes, grid=True)
+    colors = COLORS if len(tables) == len(COLORS) else COLORS[:2]
+    for color, (label, table) in zip(colors, tables.items(), strict=True):
+        mean, low, high = (getattr(table, kind)(axis=1) for kind in ("mean", "min", "max"))
+        axes.plot(mean.index, mean, color=color, linewidth=1.8, label=label)
+        axes.fill_between(mean.index, low, high, color=color, alpha=0.2, linewidth=0)
+    axes.set(ylim=(0, None), xlim=(0, ITERATIONS))
+    axes.legend(frameon=False, fontsize=style.SMALL, loc="lower right")
+    style.heading(axes, title, gap=8)
+
+
+if __name__ == "__main__":
+    main()
