@@ -142,11 +142,14 @@ def main() -> None:
     parser.add_argument("problems", nargs="*", default=["pendulum", "vectors", "noisy"])
     parser.add_argument("--iterations", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--only", default="", help="beginning of the names of algorithms to run")
     options = parser.parse_args()
     rows = []
     for name in options.problems:
         problem = {"pendulum": Pendulum, "vectors": Vectors, "noisy": Noisy}[name]()
         for label, algorithm in algorithms(problem):
+            if not label.startswith(options.only):
+                continue
             began = time.perf_counter()
             result = gloam.run(
                 problem,
