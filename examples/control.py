@@ -4,11 +4,10 @@
     python examples/control.py --workers 8 --iterations 100 --out control.png
 
 A solution has the weights of a small network. One episode gives the return (the objective) and two
-descriptors of the trajectory (the measures): mean height and mean speed of rotation. Episodes run
-one at a time in worker processes.
+descriptors of the trajectory (the measures): mean height and mean speed of rotation.
+`gloam.interop.gymnasium` plays the episodes, in worker processes.
 """
 
-import functools
 from pathlib import Path
 
 import numpy as np
@@ -16,51 +15,37 @@ import tyro
 from matplotlib.figure import Figure
 
 import gloam
+from gloam.interop.gymnasium import Episode, MLPPolicy, Rollouts
 
 try:
-    import gymnasium
+    import gymnasium  # noqa: F401
 except ImportError:
     raise SystemExit("This example needs gymnasium: pip install 'gloam[examples]'") from None
 
-HIDDEN = 6
-NUM_WEIGHTS = HIDDEN * 4 + HIDDEN + 1
-
-
-@functools.cache  # one in each process
-def environment() -> gymnasium.Env:
-    return gymnasium.make("Pendulum-v1")  # 200 steps
+NETWORK = MLPPolicy(observation_dim=3, low=[-2], high=[2], hidden=[6])
 
 
 def torque(weights: np.ndarray, observation: np.ndarray) -> np.ndarray:
-    """A network with one hidden layer, from height, side and speed to a torque."""
-    inputs = np.append(observation / [1, 1, 8], 1.0)
-    hidden = np.tanh(weights[: HIDDEN * 4].reshape(HIDDEN, 4) @ inputs)
-    return 2 * np.tanh(weights[-HIDDEN - 1 : -1] @ hidden + weights[-1:])
+    """The action of the network for height, side and speed, which is from -8 to 8."""
+    return NETWORK(weights, observation / [1, 1, 8])
 
 
-def episode(weights: np.ndarray) -> tuple[float, np.ndarray]:
-    """The return of one episode, and its ``(steps, 3)`` observations."""
-    env, total, path, done = environment(), 0.0, [], False
-    observation, _ = env.reset(seed=0)
-    while not done:
-        observation, reward, ended, cut, _ = env.step(torque(weights, observation))
-        total, done = total + float(reward), ended or cut
-        path.append(observation)
-    return total, np.array(path)
+def height_and_speed(episode: Episode) -> np.ndarray:
+    """Means over the steps of one episode."""
+    return episode.observations[1:, [0, 2]].mean(axis=0)
 
 
-def evaluate(weights: np.ndarray) -> tuple[float, np.ndarray]:
-    """Return, and mean height and speed, of one solution."""
-    total, path = episode(weights)
-    return total, path[:, [0, 2]].mean(axis=0)
+evaluate = Rollouts("Pendulum-v1", torque, height_and_speed)
 
 
 def main(iterations: int = 100, out: Path = Path("control.png"), workers: int = 2) -> gloam.Elites:
     names = ["mean height", "mean speed"]
     archive = gloam.GridArchive((40, 40), [-1, -8], [1, 8], f_min=-2000, measure_names=names)
-    algorithm = gloam.DMS(archive, np.zeros(NUM_WEIGHTS), 1.0, num_emitters=4, batch_size=20)
+    algorithm = gloam.DMS(
+        archive, np.zeros(NETWORK.solution_dim), 1.0, num_emitters=4, batch_size=20
+    )
     pool = gloam.Processes(workers)
-    result = gloam.optimize(evaluate, algorithm, iterations, per_solution=True, evaluator=pool)
+    result = gloam.optimize(evaluate, algorithm, iterations, evaluator=pool)
     elites = result.elites
     print(elites)
 
@@ -70,7 +55,8 @@ def main(iterations: int = 100, out: Path = Path("control.png"), workers: int = 
     height, speed = elites.measures.T
     chosen = {"best return": elites.objectives, "lowest": -height, "fastest": abs(speed)}
     for name, values in chosen.items():
-        right.plot(episode(elites.solutions[values.argmax()])[1][:, 0], label=name)
+        episode = evaluate.play(elites.solutions[values.argmax()], seed=0)
+        right.plot(episode.observations[1:, 0], label=name)
     right.set(xlabel="step", ylabel="height")
     right.legend()
     gloam.plots.save(figure, out)

@@ -5,12 +5,16 @@ from pathlib import Path
 
 
 def _jaxlib_knows(flag: str) -> bool:
-    """Whether XLA has a flag; it ends the process at one that it does not have."""
+    """Whether XLA has a flag; it ends the process at one that it does not have.
+
+    The name of a flag is a string that ends by a zero byte. Names of former flags are elsewhere.
+    """
+    name = flag.encode() + b"\0"
     spec = importlib.util.find_spec("jaxlib")
     folders = (spec and spec.submodule_search_locations) or []
     for library in (path for folder in folders for path in Path(folder).glob("*jax_common*")):
         with library.open("rb") as file:
-            if mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ).find(flag.encode()) >= 0:
+            if mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ).find(name) >= 0:
                 return True
     return False
 

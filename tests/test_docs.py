@@ -78,7 +78,7 @@ def workplace(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     # Another test imports a file of this name, too.
     monkeypatch.delitem(sys.modules, "my_problem", raising=False)
-    main(["new", "my_problem.py"])
+    main(["new", "my_problem.py", "--size", "16", "16", "--mode", "RGB"])
     (tmp_path / "pictures").mkdir()
     for number in range(6):
         pixels = np.random.default_rng(number).integers(0, 255, (9, 12), dtype=np.uint8)

@@ -36,14 +36,15 @@ def workplace(tmp_path_factory):
 def test_every_command_runs(workplace, monkeypatch, capsys):
     monkeypatch.chdir(workplace)
     commands = [line for block in blocks("bash") for line in block.splitlines() if line]
-    assert len(commands) == 6
+    assert len(commands) == 8
     for command in commands:
         program, *arguments = shlex.split(command)
         assert program == "gloam"
         main(arguments)
     printed = capsys.readouterr().out
     assert "24 items of shape (8, 8)" in printed
-    for run in ("first", "pictures"):
+    assert "24 items of shape (16, 16, 3)" in printed
+    for run in ("first", "pictures", "colour"):
         folder = workplace / "runs" / run
         with Image.open(folder / "figures" / "gallery.png") as picture:
             assert picture.width > 500

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from gloam import RunFolder
 from gloam.cli import fill, main
@@ -19,6 +20,7 @@ def problem(tmp_path, monkeypatch):
         "import numpy as np\nx0 = np.zeros(2)\nsigma0 = 0.3\n"
         "def evaluate(x):\n    return np.tanh(x)\n"
         "def wide(x):\n    return np.zeros((len(x), 3))\n"
+        "def tall(x):\n    return np.zeros((len(x), 2, 1))\n"
         "def words(x):\n    return 'far'\n"
     )
     random = np.random.default_rng(0)
@@ -26,6 +28,7 @@ def problem(tmp_path, monkeypatch):
     np.savez(tmp_path / "bad.npz", items=np.array([[0.0, np.nan], [1.0, 1.0]]))
     np.save(tmp_path / "same.npy", np.ones((5, 2)))
     np.save(tmp_path / "one.npy", np.ones((1, 2)))
+    (tmp_path / "photo.JPG").write_bytes(b"")
     return tmp_path
 
 
@@ -39,13 +42,26 @@ def refused(capsys, *arguments):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["mine.py", "--dataset", "nowhere"], "nowhere"),
+        (
+            ["mine.py", "--dataset", "nowhere/"],
+            "dataset: expected an existing folder of images, an existing file, or digits, got "
+            "'nowhere/'. Check the path.",
+        ),
+        (
+            ["mine.py", "--dataset", "photo.JPG"],
+            "dataset: expected a folder of images, got the file 'photo.JPG'. Give the folder",
+        ),
+        (["mine.py", "--dataset", "data.npy", "--sigma0", "0"], "sigma0: expected"),
         (["mine.py", "--dataset", "bad.npz"], "items: expected finite numbers"),
         (["mine.py", "--dataset", "same.npy"], "at least 2 different items"),
         (["mine.py", "--dataset", "one.npy"], "at least 2 items"),
         (
             ["mine.py:wide", "--dataset", "data.npy"],
             "measures: expected shape (batch, 2), as the items have, got shape (2, 3)",
+        ),
+        (
+            ["mine.py:tall", "--dataset", "data.npy"],
+            "Return measures in the form of the items: measures.reshape(len(measures), -1).",
         ),
         (["mine.py:words", "--dataset", "data.npy"], "evaluate: expected measures"),
         (["mine.py:none", "--dataset", "data.npy"], "function: expected 'none' in mine.py"),
@@ -120,6 +136,46 @@ def test_new_does_not_overwrite(problem, capsys):
     with pytest.raises(SystemExit):
         main(["new", "begin.py"])
     assert "which exists" in capsys.readouterr().err
+
+
+@pytest.fixture
+def pictures(tmp_path, monkeypatch):
+    """A folder with pictures of several sizes, in grey, in colour, and with transparency."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pictures").mkdir()
+    for number, mode in enumerate(["L", "RGB", "RGBA", "P", "1", "CMYK", "L", "RGB"]):
+        picture = Image.new("L", (9 + 4 * number, 20 - number), 30 * number).convert(mode)
+        picture.save(tmp_path / "pictures" / f"{number}.{'jpg' if mode == 'CMYK' else 'png'}")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("options", "shape"), [([], "(8, 8)"), (["--size", "5", "7", "--mode", "RGB"], "(5, 7, 3)")]
+)
+def test_pictures_are_read_as_the_function_draws_them(pictures, capsys, options, shape):
+    main(["new", "begin.py", *options])
+    dataset = "pictures/" if options else "digits"
+    assert f"To run it: gloam fill begin.py --dataset {dataset}" in capsys.readouterr().out
+    assert f"gloam fill begin.py --dataset {dataset}\n" in (pictures / "begin.py").read_text()
+    main(["fill", "begin.py", "--dataset", "pictures", "--iterations", "2", "--quiet"])
+    printed = capsys.readouterr().out
+    assert f"items of shape {shape}" in printed
+    assert "runs/fill/figures/gallery.png" in printed
+
+
+def test_a_size_that_the_function_does_not_draw_is_explained(pictures, capsys):
+    main(["new", "begin.py"])
+    message = refused(capsys, "begin.py", "--dataset", "pictures", "--size", "9", "9")
+    assert "measures: expected shape (batch, 9, 9) or (batch, 81)" in message
+    assert "or leave out --size and --mode" in message
+    message = refused(capsys, "begin.py", "--dataset", "pictures", "--mode", "RGB")
+    assert "measures: expected shape (batch, 8, 8, 3) or (batch, 192)" in message
+
+
+def test_a_table_is_a_dataset(problem, capsys):
+    np.savetxt("data.csv", np.load("data.npy"), delimiter=",")
+    main(["fill", "mine.py", "--dataset", "data.csv", "--iterations", "2", "--quiet"])
+    assert "Dataset(20 items of shape (2,))" in capsys.readouterr().out
 
 
 def test_the_digits_are_a_dataset_by_name():

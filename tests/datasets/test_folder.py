@@ -105,6 +105,7 @@ def test_broken_files_are_named_and_skipped(tmp_path):
     assert names == ["empty.jpg", "half.png", "nan.tiff", "sub/text.gif"]
     assert all(skipped.reason for skipped in data.skipped)
     assert str(tmp_path) not in "".join(skipped.reason for skipped in data.skipped)
+    assert data.skipped[0].reason == "cannot identify image file"
     assert repr(data) == "Dataset(2 items of shape (4, 4), 4 files skipped)"
     assert data.subsample(2).skipped == data.skipped
 
@@ -147,7 +148,17 @@ def test_missing_and_empty_folders_are_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("not a picture")
     with refused(f"path: expected a folder with pictures, got '{tmp_path}', which has none."):
         folder(tmp_path)
+    (tmp_path / "a.HEIC").write_bytes(b"")
+    (tmp_path / "b.heic").write_bytes(b"")
+    with pytest.raises(
+        ValueError, match=r"It has other files \(2 \.heic, 1 \.txt\)\. Pictures are"
+    ):
+        folder(tmp_path)
+    with refused(f"path: expected an existing folder, got '{tmp_path / 'notes.txt'}'. Read a file"):
+        folder(tmp_path / "notes.txt")
     save(tmp_path / "one.png", gray(1))
+    with pytest.raises(ValueError, match=r"got one\..* The folder is '"):
+        folder(tmp_path)
     with refused("items: expected at least 2 items, got one."):
         folder(tmp_path)
     save(tmp_path / "two.png", gray(1))

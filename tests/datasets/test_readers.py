@@ -185,6 +185,25 @@ def test_columns_of_numbers_are_named_by_a_list(tmp_path, items, labels, suffix)
         from_file(path, ["x", "text"])
 
 
+@pytest.mark.parametrize("header", [True, False])
+def test_all_columns_of_a_csv_file_are_the_items(tmp_path, items, header):
+    path = tmp_path / "table.csv"
+    pd.DataFrame(items).add_prefix("x" if header else "").to_csv(path, index=False, header=header)
+    data = from_file(path, shape=(2, 3))
+    np.testing.assert_allclose(data.items, items, rtol=1e-6)
+    assert data.shape == (2, 3)
+    assert data.labels is None
+
+
+def test_labels_and_the_index_of_a_csv_file_are_no_measures(tmp_path, items, labels):
+    frame = pd.DataFrame(items, index=[f"row {row}" for row in range(30)]).assign(labels=labels)
+    frame.to_csv(tmp_path / "table.csv")
+    data = from_file(tmp_path / "table.csv")
+    np.testing.assert_allclose(data.items, items, rtol=1e-6)
+    assert data.labels == labels
+    assert data.names[3] == "row 3"
+
+
 # What is wrong
 
 
@@ -267,9 +286,22 @@ def test_wrong_paths_and_choices_are_explained(tmp_path):
     (tmp_path / "x.txt").write_text("1 2")
     with refused("path: expected a file of kind .npy, .npz, .parquet, .csv, got"):
         from_file(tmp_path / "x.txt")
+    with refused(
+        f"path: expected an existing file, got '{tmp_path}'. Check the path; a folder of "
+    ):
+        from_file(tmp_path)
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
-    with refused("column: expected a list of columns of numbers for a .csv file, got None."):
+    with refused("column: expected a list of columns of numbers for a .csv file, got 'a'."):
+        from_file(tmp_path / "x.csv", "a")
+    with refused("items: expected at least 2 items, got one."):
         from_file(tmp_path / "x.csv")
+    (tmp_path / "x.csv").write_text("a,name\n1,x\n2,y\n")
+    with refused("column: expected columns of numbers in a .csv file, got 'name'. Remove"):
+        from_file(tmp_path / "x.csv")
+    (tmp_path / "x.csv").write_text("")
+    with refused("path: expected a .csv file of numbers, got"):
+        from_file(tmp_path / "x.csv")
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     with refused("path: expected a .csv file"):
         from_file(tmp_path / "x.csv", ["c"])
     np.save(tmp_path / "x.npy", np.eye(2))

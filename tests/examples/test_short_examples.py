@@ -69,13 +69,14 @@ def test_a_circle_is_round_and_an_ellipse_is_not():
 def test_a_pendulum_without_torque_swings_freely():
     """Against the equation of motion, in steps of 0.05 s."""
     control = example("control")
-    height, side, speed = control.environment().reset(seed=0)[0]
+    weights = np.zeros((1, control.NETWORK.solution_dim))
+    height, side, speed = control.evaluate.play(weights[0], seed=0).observations[0]
     angle, path = np.arctan2(side, height), []
     for _ in range(200):
         speed = np.clip(speed + 0.05 * 15 * np.sin(angle), -8, 8)
         angle += 0.05 * speed
         path.append((np.cos(angle), speed))
-    total, measures = control.evaluate(np.zeros(control.NUM_WEIGHTS))
+    (total,), (measures,) = control.evaluate(weights)
     np.testing.assert_allclose(measures, np.mean(path, axis=0), atol=1e-3)
     assert -2000 < total < -500
 

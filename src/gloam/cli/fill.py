@@ -1,6 +1,7 @@
 """`gloam fill`: search for the best match to every item of a dataset."""
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -16,6 +17,7 @@ from gloam.cli.following import FollowOptions
 from gloam.cli.gallery import Gallery
 from gloam.cli.matches_table import print_matches
 from gloam.datasets import Dataset, Matches
+from gloam.datasets.images import SUFFIXES
 from gloam.drivers import Interrupted, optimize
 from gloam.evaluators import Processes
 from gloam.files import read_array
@@ -35,7 +37,7 @@ class Fill(FollowOptions):
     function: Annotated[str, tyro.conf.Positional]
     """Your function: my_file.py:name or my.module:name. Default name: evaluate."""
     dataset: str
-    """Folder of images; .npy, .npz, .parquet or IDX file; or `digits` (from scikit-learn)."""
+    """Folder of images; .npy, .npz, .parquet, .csv or IDX file; or `digits` (from scikit-learn)."""
     x0: str | None = None
     """First solution: an .npy file, zeros:N or uniform:N. Default: `x0` in your file."""
     sigma0: float | None = None
@@ -44,10 +46,11 @@ class Fill(FollowOptions):
     """Run folder for metrics, archives, checkpoints and figures."""
     iterations: int = 1000
     """Number of iterations."""
-    size: tuple[int, int] = (28, 28)
-    """Height and width to which the images of a folder are resized."""
-    mode: Literal["L", "RGB"] = "L"
-    """Greyscale (L) or colour (RGB), for the images of a folder."""
+    size: tuple[int, int] | None = None
+    """Height and width to which the images of a folder are resized. Default: those of the images
+    that your function returns."""
+    mode: Literal["L", "RGB"] | None = None
+    """Greyscale (L) or colour (RGB), for the images of a folder. Default: as your function's."""
     items: int | None = None
     """Number of items to use, drawn at random by the seed. Default: all."""
     metric: Literal["euclidean", "cosine"] = "euclidean"
@@ -96,12 +99,8 @@ class Fill(FollowOptions):
             evaluate = user_code.guarded(evaluate)
         else:  # workers import the function itself
             evaluator.check(evaluate)
-        data = read_dataset(self.dataset, self.size, self.mode)
-        if self.items is not None:
-            data = data.subsample(self.items, self.seed)
-        print(data)
         start = _start(self.x0 or getattr(module, "x0", None), self.seed)
-        sigma0 = self.sigma0 or getattr(module, "sigma0", None)
+        sigma0 = getattr(module, "sigma0", None) if self.sigma0 is None else self.sigma0
         checks.expect(
             sigma0 is not None,
             "sigma0",
@@ -110,7 +109,13 @@ class Fill(FollowOptions):
             f"Give --sigma0, or set it in {self.function}.",
         )
         assert sigma0 is not None
-        _check_measures(evaluate, start, data)
+        found = _measures_shape(evaluate, start)
+        size, mode = _picture_form(found)
+        data = read_dataset(self.dataset, self.size or size, self.mode or mode)
+        if self.items is not None:
+            data = data.subsample(self.items, self.seed)
+        print(data)
+        _check_measures(found, data, can_follow=bool(self.size or self.mode))
         archive = data.archive(self.metric, index=self.index)
         if archive.index is not None:
             print(archive.index)
@@ -165,6 +170,11 @@ def read_dataset(where: str, size: tuple[int, int], mode: Literal["L", "RGB"]) -
     path = Path(where)
     if path.is_dir():
         return datasets.from_folder(path, size, mode)
+    expected = "an existing folder of images, an existing file, or digits"
+    checks.expect(path.is_file(), "dataset", expected, f"'{where}'", "Check the path.")
+    is_picture = path.suffix.lower() in SUFFIXES
+    fix = "Give the folder that the images are in."
+    checks.expect(not is_picture, "dataset", "a folder of images", f"the file '{where}'", fix)
     # MNIST's files have no suffix of their own: train-images-idx3-ubyte, or with .gz.
     if path.name.removesuffix(".gz").endswith("-ubyte"):
         return datasets.from_idx(path)
@@ -186,18 +196,35 @@ def _start(x0: Any, seed: int) -> np.ndarray:
     return np.asarray(x0)
 
 
-def _check_measures(evaluate: Any, start: np.ndarray, data: Dataset) -> None:
-    """Call the function once, so that wrong sizes are reported before the search."""
+def _measures_shape(evaluate: Any, start: np.ndarray) -> tuple[int, ...]:
+    """Shape of the measures of a batch of two, from one call of the function."""
     from gloam.drivers.evaluation import evaluation_parts
 
     checks.expect(callable(evaluate), "function", "a function", type(evaluate).__name__)
     _, measures, _ = evaluation_parts(evaluate(np.stack([start, start]).astype(np.float32)))
-    found, shapes = np.shape(measures), checks.measure_shapes(2, data.shape)
+    return np.shape(measures)
+
+
+def _picture_form(shape: tuple[int, ...]) -> tuple[tuple[int, int], Literal["L", "RGB"]]:
+    """Size and mode of the images that measures of this shape are; 28 x 28 if they are none."""
+    if len(shape) == 3 or (len(shape) == 4 and shape[3] == 3):
+        return (shape[1], shape[2]), "RGB" if len(shape) == 4 else "L"
+    return (28, 28), "L"
+
+
+def _check_measures(found: tuple[int, ...], data: Dataset, *, can_follow: bool) -> None:
+    """Report measures of a wrong size before the search."""
+    shapes = checks.measure_shapes(2, data.shape)
     told = checks.one_of([f"(batch, {str(shape[1:]).strip('(,)')})" for shape in shapes])
+    fix = "Return measures in the form of the items"
+    if can_follow:
+        fix += ", or leave out --size and --mode: the images are then read as your function's"
+    elif math.prod(found) == math.prod(shapes[0]):
+        fix += ": measures.reshape(len(measures), -1)"
     checks.expect(
         found in shapes,
         "measures",
         f"shape {told}, as the items have",
         f"shape {found} for a batch of 2",
-        "Return measures in the form of the items.",
+        f"{fix}.",
     )

@@ -1,7 +1,9 @@
 """Datasets from a folder of pictures."""
 
 import os
+import re
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -53,7 +55,8 @@ def from_folder(
         progress: Whether to show bars.
     """
     folder = Path(path)
-    checks.expect(folder.is_dir(), "path", "an existing folder", f"'{path}'", "Check the path.")
+    fix = "Read a file by from_file." if folder.is_file() else "Check the path."
+    checks.expect(folder.is_dir(), "path", "an existing folder", f"'{path}'", fix)
     checks.expect(np.shape(size) == (2,), "size", "(height, width)", repr(size))
     height, width = (checks.integer("size", side, minimum=1) for side in size)
     checks.expect(mode in ("L", "RGB"), "mode", "'L' (gray) or 'RGB'", repr(mode))
@@ -68,7 +71,7 @@ def from_folder(
         "path",
         "a folder with pictures",
         f"'{path}', which has none",
-        f"Pictures are files that end with {' '.join(sorted(SUFFIXES))}.",
+        f"{_others(folder)}Pictures are files that end with {' '.join(sorted(SUFFIXES))}.",
     )
     if max_items is not None and len(files) > checks.integer("max_items", max_items, minimum=2):
         drawn = np.random.default_rng(0).permutation(len(files))[:max_items]
@@ -82,7 +85,9 @@ def from_folder(
                 files[number], (height, width), mode, crop=crop, background=gray
             )
         except Exception as error:  # decoders fail in many ways, none of which is ours
-            reason = str(error).replace(str(files[number]), names[number])
+            # Pillow names the open file as Python shows it.
+            reason = re.sub(r" *<_io\.[^>]*>", "", str(error))
+            reason = reason.replace(str(files[number]), names[number])
             return Skipped(names[number], reason or type(error).__name__)
         return None
 
@@ -138,6 +143,15 @@ def _files(folder: Path) -> list[Path]:
         pictures = [name for name in files if Path(name).suffix.lower() in SUFFIXES]
         found += [Path(where, name) for name in pictures if not name.startswith(".")]
     return sorted(found, key=lambda file: file.relative_to(folder).as_posix())
+
+
+def _others(folder: Path) -> str:
+    """Kinds of the files in a folder without pictures."""
+    names = (file.name for file in folder.rglob("*") if file.is_file())
+    kinds = Counter(Path(name).suffix.lower() for name in names if not name.startswith("."))
+    kinds.pop("", None)
+    listed = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(3))
+    return f"It has other files ({listed}). " if listed else ""
 
 
 def _report(

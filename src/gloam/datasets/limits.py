@@ -18,14 +18,15 @@ _KINDS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 @contextmanager
 def naming(file: Path) -> Iterator[None]:
-    """Add the name of the file to errors that do not have it."""
+    """Add the name of the file or folder to errors that do not have it."""
     try:
         yield
     except ValueError as error:
         text = str(error)
         if f"'{file}'" in text:
             raise
-        raise ValueError(f"{text} The file is '{file}'.") from error
+        kind = "folder" if file.is_dir() else "file"
+        raise ValueError(f"{text} The {kind} is '{file}'.") from error
 
 
 @contextmanager

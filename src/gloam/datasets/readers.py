@@ -115,9 +115,10 @@ def from_file(
     Args:
         path: The file.
         column: Name of the array (``.npz``) or of the column of vectors (``.parquet``); needed
-            only where there are several. A list names columns of numbers (``.parquet``, ``.csv``).
-        label: Name of the array or column of labels; in a ``.npz`` file an array "labels" is
-            found by itself.
+            only where there are several. A list names columns of numbers (``.parquet``, ``.csv``);
+            by default all columns of a ``.csv`` file, which then need no names in the first line.
+        label: Name of the array or column of labels; in a ``.npz`` or ``.csv`` file one that is
+            called "labels" is found by itself.
         shape, bounds: As in `from_array`.
         max_bytes: Largest array that is read, in bytes; by default half of the machine's memory.
 
@@ -125,7 +126,8 @@ def from_file(
         ValueError: The file is missing, damaged or too large, or its numbers are no dataset; the
             message names the file.
     """
-    file = checks.existing_file("path", path)
+    fix = "Check the path; a folder of pictures is read by from_folder."
+    file = checks.existing_file("path", path, fix)
     kind = file.suffix.lower()
     checks.expect(
         kind in _SUFFIXES,
@@ -135,6 +137,10 @@ def from_file(
         "For pictures use from_folder, for IDX files from_idx.",
     )
     with limits.naming(file):
+        if kind == ".csv" and column is None:
+            frame, label = _whole_table(file, label, max_bytes)
+            column = [name for name in frame.columns if name != label]
+            return from_pandas(frame, column, label, shape=shape, bounds=bounds, source=file)
         if column is not None and not isinstance(column, str):
             tables = (".parquet", ".csv")
             checks.expect(kind in tables, "column", f"one name for a {kind} file", column)
@@ -166,21 +172,57 @@ def _arrays(
 
 def _table(file: Path, columns: list[str], max_bytes: int | None) -> "pd.DataFrame":
     """Some columns of a file."""
-    import pandas as pd
-
     if file.suffix.lower() == ".parquet":
         from gloam.datasets.parquet import read_columns
 
         return read_columns(file, columns, max_bytes=max_bytes)
-    with (
-        limits.reading(file, "a .csv file with these columns", "Check its text."),
-        files.open_regular(file) as opened,
-    ):
+    with limits.reading(file, "a .csv file with these columns", "Check its text."):
+        return _csv(file, max_bytes, usecols=columns)
+
+
+def _csv(file: Path, max_bytes: int | None, **options: Any) -> "pd.DataFrame":
+    """A ``.csv`` file that is not too large."""
+    import pandas as pd
+
+    with files.open_regular(file) as opened:
         size, limit = os.fstat(opened.fileno()).st_size, files.byte_limit(max_bytes)
         if size > limit:
             raise ValueError(f"it has {size:,} bytes, and the limit is {limit:,}")
         # In one piece: by pieces, a column could have several kinds of values, with a warning.
-        return pd.read_csv(opened, usecols=columns, low_memory=False)
+        return pd.read_csv(opened, low_memory=False, **options)
+
+
+def _whole_table(
+    file: Path, label: str | None, max_bytes: int | None
+) -> tuple["pd.DataFrame", str | None]:
+    """All columns of a ``.csv`` file, which are numbers but for the labels, and the label."""
+    with limits.reading(file, "a .csv file of numbers", "Check its text."):
+        first = _csv(file, max_bytes, header=None, nrows=1, dtype=str, keep_default_na=False)
+        names = first.iloc[0].tolist()
+        has_names = not all(_is_number(name) for name in names)
+        # pandas writes the index as a first column without a name.
+        index = 0 if has_names and names[0] == "" and len(names) > 1 else False
+        frame = _csv(file, max_bytes, header=0 if has_names else None, index_col=index)
+    if label is None and "labels" in frame.columns:
+        label = "labels"
+    texts = [n for n in frame.columns if n != label and frame[n].dtype.kind not in "biuf"]
+    checks.expect(
+        not texts,
+        "column",
+        "columns of numbers in a .csv file",
+        f"{', '.join(repr(name) for name in texts[:5])}{', ...' * (len(texts) > 5)}",
+        'Remove them, call a column of labels "labels", or name the columns of numbers: '
+        "from_file(path, column=[...]).",
+    )
+    return frame, label
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _zipped(

@@ -176,14 +176,22 @@ def _captions(
 def _named(label: str | None, name: str, letters: int) -> str:
     """Label and name in so many letters; of a long name the end is kept, which tells files apart.
 
+    The folder that is the label is not repeated, and a suffix is left out if the rest then fits.
+
     >>> _named("cat", "photographs/0017.png", 16), _named("a very long label", "x", 8)
     ('cat · …/0017.png', 'a very …')
+    >>> _named("cat", "cat/0017.png", 14), _named("cat", "cat/0017.png", 10)
+    ('cat · 0017.png', 'cat · 0017')
     """
     label, name = (" ".join((text or "").split()) for text in (label, name))
+    name = name.removeprefix(f"{label}/")
     if len(label) > letters:
         return label[: letters - 1] + "…"
     before = f"{label} · " if label else ""
     room = letters - len(before)
+    stem = name.rpartition(".")[0]
+    if stem and len(stem) <= room < len(name):
+        return before + stem
     if len(name) <= room:
         return before + name
     return before + "…" + name[len(name) - room + 1 :] if room > 4 else label

@@ -59,6 +59,9 @@ class MLPPolicy:
             self._low, self._high = (np.atleast_1d(np.asarray(b, float)) for b in (low, high))
             bounded = bool(np.isfinite(self._low).all() and np.isfinite(self._high).all())
             checks.expect(bounded, "low, high", "finite bounds", "infinite ones")
+            # Flat, and once: a policy is called at every step.
+            self._middle = ((self._high + self._low) / 2).ravel()
+            self._half = ((self._high - self._low) / 2).ravel()
             outputs = self._low.size
         else:
             outputs = checks.integer("num_actions", num_actions, minimum=1)
@@ -82,17 +85,17 @@ class MLPPolicy:
 
     def __call__(self, weights: np.ndarray, observation: np.ndarray) -> Any:
         """The action for an observation."""
-        x, place = np.ravel(np.asarray(observation, float)), 0
+        weights, x = np.asarray(weights), np.asarray(observation, float).ravel()
+        place, last = 0, len(self._shapes) - 1
         for number, (rows, columns) in enumerate(self._shapes):
-            layer = np.reshape(weights[place : place + (rows + 1) * columns], (rows + 1, columns))
-            place += (rows + 1) * columns
-            x = x @ layer[:-1] + layer[-1]
-            if number < len(self._shapes) - 1:
+            end = place + rows * columns
+            x = x @ weights[place:end].reshape(rows, columns) + weights[end : end + columns]
+            place = end + columns
+            if number < last:
                 x = np.tanh(x)
         if self._is_discrete:
-            return int(np.argmax(x))
-        middle, half = (self._high + self._low) / 2, (self._high - self._low) / 2
-        action = middle.ravel() + half.ravel() * np.tanh(x)
+            return int(x.argmax())
+        action = self._middle + self._half * np.tanh(x)
         return action.reshape(self._low.shape).astype(np.float32)
 
 
