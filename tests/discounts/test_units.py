@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import gloam
@@ -72,6 +72,7 @@ def test_what_is_given_stays():
 
 
 @given(st.lists(st.lists(NUMBERS, min_size=2, max_size=4), min_size=1, max_size=6))
+@example([[0.0, 0.0, 9.999999747378752e-06], [0.0, 65.0]])
 def test_nothing_looks_better_covered_when_the_range_grows(found):
     now = first_units()
     heights = jnp.linspace(0, 1)
@@ -79,7 +80,9 @@ def test_nothing_looks_better_covered_when_the_range_grows(found):
         before, now = now, grown(now, elites(*objectives))
         height = before.normalised(jnp.max(jnp.asarray(objectives, jnp.float32)))
         if before.is_known and height > 0:
-            slack = 1e-4 * float(now.scale)
+            # Heights may be large: raw objectives are then rounded by more than a part of the scale.
+            largest = max(abs(float(now.low)), *map(abs, objectives))
+            slack = 1e-4 * float(now.scale) + 1e-6 * largest
             assert now.low <= before.low + slack
             covered = heights * height  # of the elites
             assert jnp.all(now.raw(covered) <= before.raw(covered) + slack)
@@ -155,9 +158,9 @@ def test_the_health_of_the_model_is_judged_in_its_units():
     assert paper.floor(state, -7.0) == -7.0
 
 
-# Means of three seeds, over six times three others, have a standard deviation of 0.032 (coverage),
-# 4.4% (score) and 0.008 (coverage by emitters alone). The bounds are three of a difference.
-COVERAGE_BOUND, SCORE_BOUND, ALONE_BOUND = 0.135, 0.185, 0.035
+# Means of three seeds, over six times three others, have a standard deviation of 0.0135 (coverage),
+# 1.45% (score) and 0.0114 (coverage by emitters alone). The bounds are four of a difference.
+COVERAGE_BOUND, SCORE_BOUND, ALONE_BOUND = 0.077, 0.083, 0.065
 OBJECTIVES = [
     {"factor": a, "offset": b} for a in (0.01, 1.0, 1000.0) for b in (-1000.0, -1.0, 0.0, 10.0)
 ]
@@ -172,7 +175,7 @@ def test_a_search_does_not_depend_on_units(changed):
     assert abs(np.mean(other_score) / np.mean(score) - 1) < SCORE_BOUND
 
 
-# Without line moves, which cover this problem whatever the model says. Objectives of -1000 + 0.01 f
+# Without moves between elites, which cover this problem whatever the model says. Objectives of -1000 + 0.01 f
 # are left out: float32 has 160 of them, and CMA-ES ranks what is left.
 @pytest.mark.parametrize("changed", OBJECTIVES[1:], ids=str)
 def test_emitters_alone_do_not_depend_on_units(changed):
