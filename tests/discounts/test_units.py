@@ -80,7 +80,7 @@ def test_nothing_looks_better_covered_when_the_range_grows(found):
         before, now = now, grown(now, elites(*objectives))
         height = before.normalised(jnp.max(jnp.asarray(objectives, jnp.float32)))
         if before.is_known and height > 0:
-            # Heights may be large: raw objectives are then rounded by more than a part of the scale.
+            # Where heights are large, objectives are rounded by more than a part of the scale.
             largest = max(abs(float(now.low)), *map(abs, objectives))
             slack = 1e-4 * float(now.scale) + 1e-6 * largest
             assert now.low <= before.low + slack
@@ -175,8 +175,8 @@ def test_a_search_does_not_depend_on_units(changed):
     assert abs(np.mean(other_score) / np.mean(score) - 1) < SCORE_BOUND
 
 
-# Without moves between elites, which cover this problem whatever the model says. Objectives of -1000 + 0.01 f
-# are left out: float32 has 160 of them, and CMA-ES ranks what is left.
+# Without moves between elites, which cover this problem whatever the model says. Objectives of
+# -1000 + 0.01 f are left out: float32 has 160 of them, and CMA-ES ranks what is left.
 @pytest.mark.parametrize("changed", OBJECTIVES[1:], ids=str)
 def test_emitters_alone_do_not_depend_on_units(changed):
     found, others = scores(num_moves=0)[0], scores(num_moves=0, **changed)[0]
