@@ -1,4 +1,4 @@
-"""Draw docs/images/settings.png: what each setting of `gloam.DMS` does on two problems."""
+"""Draw docs/images/settings.png: what each setting of `gloam.DMS` does on 10D LP (Sphere)."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from gloam.emitters import BasicRestart, RestartEvery
 from gloam.plots import save, style
 
 IMAGE = Path(__file__).parents[1] / "docs" / "images" / "settings.png"
-SEEDS, ITERATIONS = (0, 1), 1000
+SEEDS, ITERATIONS = (0, 1), 500
 COLORS = ("#0072b2", style.INK, "#e69f00")
 
 # By setting: the label of each curve, and what it changes.
@@ -45,26 +45,22 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "0.001": {"learning_rate": 1e-3},
     },
 }
-COLUMNS = 4
 
 
 def main() -> None:
-    """Run all searches and draw a panel for each setting and problem."""
-    half = len(SETTINGS) // COLUMNS
-    figure = style.figure(13, 2.6 * 2 * half)
-    panels = figure.subplots(2 * half, COLUMNS)
-    for number, measures in enumerate((2, 10)):
-        domain = gloam.domains.LinearProjection(measure_dim=measures)
-        own = panels[number * half : (number + 1) * half].ravel()
-        plain = scores(domain, {})
-        for axes, (name, curves) in zip(own, SETTINGS.items(), strict=True):
-            tables = {
-                label: scores(domain, changes) if changes else plain
-                for label, changes in curves.items()
-            }
-            draw(axes, tables, f"{name}, {measures} measures")
-            for label, table in tables.items():
-                print(measures, name, label, round(table.iloc[-1].mean()), flush=True)
+    """Run all searches and draw a panel for each setting."""
+    domain = gloam.domains.LinearProjection(measure_dim=10)
+    figure = style.figure(13, 5.6)
+    panels = figure.subplots(2, len(SETTINGS) // 2).ravel()
+    plain = scores(domain, {})
+    for axes, (name, curves) in zip(panels, SETTINGS.items(), strict=True):
+        tables = {
+            label: scores(domain, changes) if changes else plain
+            for label, changes in curves.items()
+        }
+        draw(axes, tables, name)
+        for label, table in tables.items():
+            print(name, label, table.iloc[-1].round().tolist(), flush=True)
     print(save(figure, IMAGE))
 
 
@@ -83,7 +79,7 @@ def draw(axes: Axes, tables: dict[str, pd.DataFrame], title: str) -> None:
         mean, low, high = (getattr(table, kind)(axis=1) for kind in ("mean", "min", "max"))
         axes.plot(mean.index, mean, color=color, linewidth=1.8, label=label)
         axes.fill_between(mean.index, low, high, color=color, alpha=0.2, linewidth=0)
-    axes.set(ylim=(0, None), xlim=(0, ITERATIONS))
+    axes.set(ylim=(0, None), xlim=(0, ITERATIONS), xlabel="iteration", ylabel="QD score")
     axes.legend(frameon=False, fontsize=style.SMALL, loc="lower right")
     style.heading(axes, title, gap=8)
 
