@@ -81,6 +81,8 @@ def test_cells_come_first_and_improvements_count_when_no_cell_is_left():
     assert brought(improved=(1, 90), filled=1).swap_share.item() == pytest.approx(0.03)
     assert brought(improved=(1, 90)).swap_share.item() == pytest.approx(0.9)
     assert brought().swap_share.item() == pytest.approx(0.03)
+    assert brought(tried=(0, 0)).swap_share.item() == pytest.approx(0.03)
+    assert brought(tried=(0, 9), improved=(0, 3)).swap_share.item() == pytest.approx(0.9)
 
 
 rates = st.floats(0, 1)

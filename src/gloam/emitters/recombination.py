@@ -5,13 +5,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from gloam import checks
 from gloam.draws import normals, uniforms
-from gloam.emitters.emitter import ElitesWanted, Emitter
-from gloam.emitters.variation import part_size
+from gloam.emitters.elite_emitter import EliteEmitter
+from gloam.emitters.emitter import ElitesWanted
 from gloam.records import Feedback, Proposal
 
 # An empty cell that is filled counts as much as so many improvements. What swaps fill is not
@@ -19,6 +18,8 @@ from gloam.records import Feedback, Proposal
 _CELL = 1000.0
 # However much better one kind is, the other is tried, too.
 _FEWEST_SWAPS, _MOST_SWAPS = 0.03, 0.9
+# A kind that was not tried of late brought nothing.
+_FEWEST = 1e-6
 # Batches over which the shares are estimated.
 _BATCHES = 100.0
 
@@ -35,14 +36,13 @@ class RecombinationState(eqx.Module):
     @property
     def swap_share(self) -> Float[Array, ""]:
         """Share of the batch that are swaps, by the squares of what both kinds are worth."""
-        improved = self.improved / self.tried / _CELL
-        worth = improved.at[0].add(self.filled / self.tried[0])
-        squares = jnp.square(worth)
+        tried = jnp.maximum(self.tried, _FEWEST)
+        squares = jnp.square((self.improved / _CELL).at[0].add(self.filled) / tried)
         share = jnp.where(squares[1] > 0, squares[1] / jnp.sum(squares), 0.0)
         return jnp.clip(share, _FEWEST_SWAPS, _MOST_SWAPS)
 
 
-class Recombination(Emitter):
+class Recombination(EliteEmitter):
     """Moves from one elite by what tells others apart: ``x' = x1 + sigma N(0,I) + t d``.
 
     ``t`` is drawn from ``N(0, line_sigma^2)`` and the direction ``d`` is one of three:
@@ -107,11 +107,6 @@ class Recombination(Emitter):
         self.upper = None if high is None else jnp.asarray(high, jnp.float32)
 
     @property
-    def num_solutions(self) -> int:
-        """Solutions proposed in each iteration."""
-        return self.batch_size
-
-    @property
     def num_differences(self) -> int:
         """Solutions that move along differences unless they are swaps: the last ones."""
         return self.batch_size // 2
@@ -121,11 +116,6 @@ class Recombination(Emitter):
         """Two for each solution, and three for a difference."""
         first = ElitesWanted(self.batch_size, self.best_of)
         return first, ElitesWanted(self.batch_size + self.num_differences)
-
-    @property
-    def num_elites_to_adapt(self) -> int:
-        """None: nothing restarts."""
-        return 0
 
     def init(self, x0: Float[Array, " sol"] | None = None) -> RecombinationState:
         """Both kinds are thought to improve, and the first to fill a cell by each move."""
@@ -142,15 +132,12 @@ class Recombination(Emitter):
         noise = normals(key_noise, (number, size + 1))
         drawn = uniforms(key_kinds, 2 * number)
         is_swap = drawn[:number] < state.swap_share
-        differ = jnp.arange(number) >= number - self.num_differences
-        third = jnp.concatenate([first[: number - self.num_differences], third])
-        start = jnp.where((differ & ~is_swap)[:, None], third, first)
+        from_others = jnp.concatenate([first[: number - self.num_differences], third])
+        start = jnp.where(is_swap[:, None], first, from_others)
         swapped = _numbers_to_swap(key_numbers, drawn[number:], size)
         direction = jnp.where(is_swap[:, None] & ~swapped, 0.0, second - start)
         solutions = first + self.sigma * noise[:, :-1] + self.line_sigma * noise[:, -1:] * direction
-        if self.lower is not None:
-            solutions = jnp.clip(solutions, self.lower, self.upper)
-        return Proposal(solutions, is_swap)
+        return Proposal(self.in_box(solutions), is_swap)
 
     def adapt(
         self,
@@ -172,35 +159,9 @@ class Recombination(Emitter):
             kept * state.filled + number(is_kind[0] & feedback.filled),
         )
 
-    def num_restarts(self, state: RecombinationState) -> Int[Array, ""]:
-        """None ever."""
-        return jnp.zeros((), jnp.int32)
-
     def metrics(self, state: RecombinationState) -> dict[str, Array]:
         """Restarts, which are none, and the share of swaps in the next batch."""
         return {"restarts": self.num_restarts(state), "swap_share": state.swap_share}
-
-    @property
-    def num_parts(self) -> int:
-        """Batches of a few solutions: the smaller they are, the newer the elites that they vary."""
-        return self.batch_size // part_size(self.batch_size)
-
-    def divides_into(self, num_parts: int) -> bool:
-        """Into batches of equal size."""
-        return self.batch_size % num_parts == 0
-
-    def part(self, num_parts: int | None = None) -> "Recombination":
-        """The emitter with a smaller batch; its state is that of all parts."""
-        return Recombination(
-            self.x0,
-            self.sigma,
-            line_sigma=self.line_sigma,
-            batch_size=self.batch_size // (num_parts or self.num_parts),
-            best_of=self.best_of,
-            memory=self.memory,
-            lower=None if self.lower is None else np.asarray(self.lower),
-            upper=None if self.upper is None else np.asarray(self.upper),
-        )
 
 
 def _numbers_to_swap(

@@ -4,19 +4,16 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from gloam import checks
 from gloam.draws import normals
-from gloam.emitters.emitter import ElitesWanted, Emitter
+from gloam.emitters.elite_emitter import EliteEmitter
+from gloam.emitters.emitter import ElitesWanted
 from gloam.records import Feedback, Proposal
 
-# Solutions in a part: a compiled call for each part takes about as long as for one solution.
-_LARGEST_PART = 36
 
-
-class Variation(Emitter):
+class Variation(EliteEmitter):
     """Noise around random elites: ``x' = x1 + sigma N(0,I) + line_sigma N(0,1) (x2 - x1)``.
 
     Without ``line_sigma`` it is MAP-Elites' Gaussian variation, with it the iso+line operator.
@@ -66,11 +63,6 @@ class Variation(Emitter):
         self.upper = None if high is None else jnp.asarray(high, jnp.float32)
 
     @property
-    def num_solutions(self) -> int:
-        """Solutions proposed in each iteration."""
-        return self.batch_size
-
-    @property
     def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
         """One for each solution; two when they vary along lines."""
         others = 0 if self.line_sigma is None else self.batch_size
@@ -78,11 +70,6 @@ class Variation(Emitter):
             return (ElitesWanted(self.batch_size + others),)
         first = ElitesWanted(self.batch_size, self.best_of)
         return (first, ElitesWanted(others)) if others else (first,)
-
-    @property
-    def num_elites_to_adapt(self) -> int:
-        """None: nothing restarts."""
-        return 0
 
     def init(self, x0: Float[Array, " sol"] | None = None) -> None:
         """Nothing to remember."""
@@ -95,9 +82,7 @@ class Variation(Emitter):
         solutions = first + self.sigma * noise[:, :-1]
         if self.line_sigma is not None:
             solutions += self.line_sigma * noise[:, -1:] * (elites[self.batch_size :] - first)
-        if self.lower is not None:
-            solutions = jnp.clip(solutions, self.lower, self.upper)
-        return Proposal(solutions, None)
+        return Proposal(self.in_box(solutions), None)
 
     def adapt(
         self,
@@ -107,33 +92,3 @@ class Variation(Emitter):
         elites: Float[Array, "n sol"],
     ) -> None:
         """Nothing to learn."""
-
-    def num_restarts(self, state: None) -> Int[Array, ""]:
-        """None ever."""
-        return jnp.zeros((), jnp.int32)
-
-    @property
-    def num_parts(self) -> int:
-        """Batches of a few solutions: the smaller they are, the newer the elites that they vary."""
-        return self.batch_size // part_size(self.batch_size)
-
-    def divides_into(self, num_parts: int) -> bool:
-        """Into batches of equal size."""
-        return self.batch_size % num_parts == 0
-
-    def part(self, num_parts: int | None = None) -> "Variation":
-        """The emitter with a smaller batch."""
-        return Variation(
-            self.x0,
-            self.sigma,
-            line_sigma=self.line_sigma,
-            batch_size=self.batch_size // (num_parts or self.num_parts),
-            best_of=self.best_of,
-            lower=None if self.lower is None else np.asarray(self.lower),
-            upper=None if self.upper is None else np.asarray(self.upper),
-        )
-
-
-def part_size(batch_size: int) -> int:
-    """The largest divisor of a batch that is at most `_LARGEST_PART`."""
-    return next(size for size in range(_LARGEST_PART, 0, -1) if batch_size % size == 0)
