@@ -161,6 +161,38 @@ def test_the_slider_shows_recorded_iterations(page, address, made_runs):
     assert page.text(".slider output") == "2"
 
 
+@pytest.mark.parametrize("question", ["elites", "discount"])
+def test_a_slow_answer_does_not_replace_a_later_one(page, address, question):
+    page.open_run(address, "grid")
+    iteration = "document.querySelectorAll('.map figcaption')[{}].textContent.includes('iteration {}')"
+    page.wait(iteration.format(1, 6))
+    hold = """
+        const ask = window.fetch;
+        const released = new Promise((release) => { window.release = release; });
+        window.state = "asked";
+        window.fetch = async (path, options) => {
+          const answer = await ask(path, options);
+          if (!path.includes("QUESTION?") || !path.includes("at=6")) return answer;
+          window.state = "held";
+          await released;
+          const content = await answer.arrayBuffer();
+          setTimeout(() => { window.state = "arrived"; }, 100);
+          return new Response(content);
+        };
+        document.querySelector('.page').focus();
+    """
+    page.run(hold.replace("QUESTION", question))
+    page.press("[")
+    page.wait("window.state === 'held'")
+    page.press("[")
+    for place in range(2):
+        page.wait(iteration.format(place, 2))
+    page.run("window.release()")
+    page.wait("window.state === 'arrived'")
+    for place in range(2):
+        assert page.run("return " + iteration.format(place, 2))
+
+
 def test_the_gallery_is_sorted_and_searched(page, address, made_runs):
     page.open_run(address, "pictures")
     page.wait("document.querySelectorAll('.pair').length > 0")

@@ -7,7 +7,7 @@ import { note } from "gloam/parts";
 import { Plane } from "gloam/plane";
 import { PointsLayer } from "gloam/points_layer";
 import { RasterLayer } from "gloam/raster_layer";
-import { arrays, has } from "gloam/source";
+import { arrays, has, Turns } from "gloam/source";
 
 const NEVER = 2 ** 31 - 1;
 const TITLES = {
@@ -29,6 +29,7 @@ export class ArchiveMap {
     this.run = run;
     this.archive = run.archive;
     this.onselect = onselect;
+    this.turns = new Turns();
     this.color = "objective";
     this.projection = this.archive.projections[0]?.name ?? null;
     this.elites = null;
@@ -50,11 +51,13 @@ export class ArchiveMap {
   /** Show the elites of a seed, now or at a recorded iteration. */
   async load(seed, at) {
     const run = `runs/${this.run.id}`;
+    const isLast = this.turns.begin();
     this.seed = seed;
     try {
       const query = at === null ? `seed=${seed}` : `seed=${seed}&at=${at}`;
       const elites = await arrays(`${run}/elites?${query}`);
       if (!this.archive.heatmap) await this.loadPlaces();
+      if (!isLast()) return;
       this.elites = elites;
       if (at === null) this.limits = limitsOf(elites.objective);
       this.limits ??= limitsOf(elites.objective);
@@ -62,16 +65,23 @@ export class ArchiveMap {
       this.drawControls();
       this.draw();
     } catch (error) {
-      fill(this.problem, note(error.message));
+      if (isLast()) fill(this.problem, note(error.message));
     }
   }
 
-  async loadPlaces() {
+  placesAddress() {
     const sampled = this.archive.projections.find(({ name }) => name === this.projection)?.cells;
     const query = sampled ? `?by=${this.projection}&seed=${this.seed}` : `?by=${this.projection}`;
-    const address = `runs/${this.run.id}/map${query}`;
+    return `runs/${this.run.id}/map${query}`;
+  }
+
+  async loadPlaces() {
+    const address = this.placesAddress();
     if (this.places?.address === address) return;
-    this.places = { ...(await arrays(address)), address };
+    const places = await arrays(address);
+    // Another projection or seed was chosen in the meantime.
+    if (address !== this.placesAddress()) return this.loadPlaces();
+    this.places = { ...places, address };
     this.shownCells = null;
     if (!this.places.cell) this.allPlaces = this.places;
     const { about, x, y } = this.places;

@@ -4,7 +4,7 @@ import { cellDetails, cellDiscount } from "gloam/cells";
 import { announce, copyText, fill, h } from "gloam/dom";
 import { number } from "gloam/format";
 import { note } from "gloam/parts";
-import { isReport, pictureAddress } from "gloam/source";
+import { isReport, pictureAddress, Turns } from "gloam/source";
 import { Thumbs } from "gloam/thumbs";
 
 const FEW = 12;
@@ -17,28 +17,29 @@ export class CellPanel {
   constructor(run, onselect) {
     this.run = run;
     this.onselect = onselect;
+    this.turns = new Turns();
     this.content = h("div", { class: "cell-content" }, note("Select a cell to see its elite."));
     this.element = h("aside", { class: "card cell", "aria-label": "Selected cell" }, this.content);
   }
 
   /** Show a cell of a seed. */
   async show(seed, cell) {
-    this.wanted = `${seed} ${cell}`;
+    const isLast = this.turns.begin();
     try {
       const details = await cellDetails(this.run, seed, cell);
-      if (this.wanted !== `${seed} ${cell}`) return;
+      const pictures = await this.pictures(details);
+      if (!isLast()) return;
       this.details = details;
-      await this.draw(details);
+      this.draw(details, pictures);
       announce(`Cell ${number(cell)}, ${details.filled ? `objective ${number(details.objective)}` : "empty"}`);
-      this.showDiscount(seed, cell);
+      this.showDiscount(seed, cell, isLast);
     } catch (error) {
-      fill(this.content, note(error.message, "bad"));
+      if (isLast()) fill(this.content, note(error.message, "bad"));
     }
   }
 
-  async draw(details) {
+  draw(details, pictures) {
     const named = details.name !== undefined && h("p", { class: "item-name" }, details.label && h("b", {}, details.label), ` ${details.name}`);
-    const pictures = await this.pictures(details);
     const head = [h("h2", {}, `Cell ${number(details.cell)}`), named, pictures];
     if (!details.filled) return fill(this.content, head, note("No elite was found for this cell."));
     this.discount = h("dd", {}, "–");
@@ -60,10 +61,10 @@ export class CellPanel {
     );
   }
 
-  async showDiscount(seed, cell) {
+  async showDiscount(seed, cell, isLast) {
     try {
       const value = await cellDiscount(this.run, seed, cell);
-      if (this.wanted === `${seed} ${cell}` && this.discount) this.discount.textContent = number(value);
+      if (isLast() && this.discount) this.discount.textContent = number(value);
     } catch {
       // The model may be of the user's own class; the rest of the panel stands.
     }

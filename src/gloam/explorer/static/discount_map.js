@@ -8,12 +8,13 @@ import { note } from "gloam/parts";
 import { Plane } from "gloam/plane";
 import { PointsLayer } from "gloam/points_layer";
 import { RasterLayer } from "gloam/raster_layer";
-import { arrays } from "gloam/source";
+import { arrays, Turns } from "gloam/source";
 
 export class DiscountMap {
   constructor(run, archiveMap) {
     this.run = run;
     this.archiveMap = archiveMap;
+    this.turns = new Turns();
     this.caption = h("figcaption", {}, "Discount model");
     this.legend = h("div", { class: "legend" }, h("span", { class: "quiet" }, "being computed"));
     this.problem = h("div", {});
@@ -38,12 +39,15 @@ export class DiscountMap {
 
   /** Show the model at a recorded iteration or now. */
   async load(at, limits) {
+    const isLast = this.turns.begin();
     const query = at === null ? "" : `?at=${at}`;
     try {
       const found = await arrays(`runs/${this.run.id}/discount${query}`);
+      if (!isLast()) return;
       fill(this.problem);
       this.show(found, limits);
     } catch (error) {
+      if (!isLast()) return;
       fill(this.legend);
       fill(this.problem, note(error.message));
     }

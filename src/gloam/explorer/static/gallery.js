@@ -3,7 +3,7 @@
 import { announce, choice, fill, h } from "gloam/dom";
 import { number, percent } from "gloam/format";
 import { note } from "gloam/parts";
-import { isReport, json } from "gloam/source";
+import { isReport, json, Turns } from "gloam/source";
 import { Thumbs } from "gloam/thumbs";
 
 const WIDE = 156;
@@ -29,6 +29,7 @@ export class Gallery {
   constructor(run, onselect) {
     this.run = run;
     this.onselect = onselect;
+    this.turns = new Turns();
     this.by = "objective";
     this.worst = false;
     this.which = "filled";
@@ -74,17 +75,20 @@ export class Gallery {
 
   /** Show the pairs of a seed. */
   async load(seed) {
+    const isLast = this.turns.begin();
     try {
       const { content } = await json(`runs/${this.run.id}/pairs?seed=${seed}`);
+      const thumbs = new Thumbs(this.run, seed);
+      await thumbs.load();
+      if (!isLast()) return;
       this.pairs = content;
       this.rows = new Map();
       content.cells.forEach((cell, row) => this.rows.set(cell, row));
-      this.thumbs = new Thumbs(this.run, seed);
-      await this.thumbs.load();
+      this.thumbs = thumbs;
       fill(this.problem);
       this.sort();
     } catch (error) {
-      fill(this.problem, note(error.message));
+      if (isLast()) fill(this.problem, note(error.message));
     }
   }
 

@@ -211,8 +211,8 @@ class RunPage {
     this.at = null;
     this.drawMoments();
     await this.showMoment();
-    await this.gallery?.load(seed);
-    if (this.cell !== null) this.panel.show(seed, this.cell);
+    await this.gallery?.load(this.seed);
+    if (this.cell !== null) this.panel.show(this.seed, this.cell);
   }
 
   async showMoment() {

@@ -27,6 +27,17 @@ export async function arrays(path) {
   return kept.get(path);
 }
 
+/** Turns of asking for something that may change: a slow answer may arrive after the answer to a later question. */
+export class Turns {
+  last = 0;
+
+  /** Begin a turn; the function tells whether no other has begun since. */
+  begin() {
+    const turn = ++this.last;
+    return () => turn === this.last;
+  }
+}
+
 /** The address of a picture; `null` where a report does not have it. */
 export function pictureAddress(path) {
   if (!isReport) return `/api/${path}`;
