@@ -1,3 +1,4 @@
+import gc
 import importlib.util
 import mmap
 import os
@@ -30,6 +31,10 @@ _CACHE = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 
+# Programs are made of many small objects that live long: by default, a tenth of the time goes into
+# looking for garbage among them.
+gc.set_threshold(100_000, 50, 100)
+
 from jaxtyping import install_import_hook  # noqa: E402
 
 import tests.typechecker  # noqa: E402, F401  # by its name, below
@@ -52,6 +57,7 @@ _CHECKED = (
 if os.environ.get("GLOAM_CHECK_SHAPES", "on") != "off":
     install_import_hook([f"gloam.{name}" for name in _CHECKED], "tests.typechecker.checked")
 
+import jax  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import Phase, settings  # noqa: E402
 
@@ -65,6 +71,13 @@ settings.register_profile(
     phases=[phase for phase in Phase if phase is not Phase.explain],
 )
 settings.load_profile("gloam")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _programs_of_a_module():
+    """Forget the programs that a module compiled: those of all tests would take gigabytes."""
+    yield
+    jax.clear_caches()
 
 
 @pytest.fixture(scope="session")

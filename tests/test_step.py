@@ -449,13 +449,13 @@ def test_the_best_of_many_random_elites_are_varied():
     archive = GridArchive((8, 8), -1.0, 1.0)
     emitter = Variation(np.zeros(SOL), 0.1, batch_size=5, best_of=64)
     algorithm = Algorithm(emitter, archive, Thresholds(archive.num_cells))
-    state = init(algorithm, jax.random.key(0))
+    state = eqx.filter_jit(init)(algorithm, jax.random.key(0))
     solutions = np.arange(5.0)[:, None] * np.ones(SOL)
     objectives = jnp.asarray([1.0, 2.0, 9.0, 3.0, 4.0])
     measures = jnp.linspace(-0.9, 0.9, 5)[:, None] * jnp.ones(2)
     batch = evaluated_batch(algorithm, jnp.asarray(solutions), (objectives, measures, {}), None)
-    state, _ = put(algorithm, state, batch)
+    state, _ = eqx.filter_jit(put)(algorithm, state, batch)
     # The thresholds are f_min, so the improvement is the objective. Of 64 draws among five elites,
     # one that misses the best has a chance of one in a million.
-    parents = ask(algorithm, state).solutions
+    parents = eqx.filter_jit(ask)(algorithm, state).solutions
     assert np.abs(np.asarray(parents) - 2.0).max() < 1

@@ -103,6 +103,8 @@ def test_names_of_runs_and_labels_are_text(page, address):
     assert not page.run("return document.querySelector('main [onerror]')")
 
 
+# It waits for the page to ask again, which is the same on every screen.
+@pytest.mark.parametrize("page", ["desktop, light"], indirect=True)
 def test_a_run_is_watched_while_it_goes_on(page, runs):
     folder = RunFolder(runs / "grid")
     rows = folder.read_metrics().to_dict("records")
@@ -164,7 +166,9 @@ def test_the_slider_shows_recorded_iterations(page, address, made_runs):
 @pytest.mark.parametrize("question", ["elites", "discount"])
 def test_a_slow_answer_does_not_replace_a_later_one(page, address, question):
     page.open_run(address, "grid")
-    iteration = "document.querySelectorAll('.map figcaption')[{}].textContent.includes('iteration {}')"
+    iteration = (
+        "document.querySelectorAll('.map figcaption')[{}].textContent.includes('iteration {}')"
+    )
     page.wait(iteration.format(1, 6))
     hold = """
         const ask = window.fetch;
