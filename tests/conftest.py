@@ -1,5 +1,6 @@
 import gc
 import importlib.util
+import itertools
 import mmap
 import os
 from pathlib import Path
@@ -73,11 +74,15 @@ settings.register_profile(
 settings.load_profile("gloam")
 
 
+_modules = itertools.count(1)
+
+
 @pytest.fixture(autouse=True, scope="module")
-def _programs_of_a_module():
-    """Forget the programs that a module compiled: those of all tests would take gigabytes."""
+def _few_programs():
+    """Forget compiled programs now and then: those of all tests would take gigabytes."""
     yield
-    jax.clear_caches()
+    if next(_modules) % 10 == 0:
+        jax.clear_caches()
 
 
 @pytest.fixture(scope="session")

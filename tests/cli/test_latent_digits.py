@@ -53,6 +53,7 @@ def test_the_whole_dataset_and_its_iterations_are_the_default():
     assert 1000 <= chosen.iterations < 10_000
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_resumed_to_the_same_bits(tmp_path):
     out = tmp_path / "killed"
     options = [*TINY, *SMALL_CMA, "--iterations", "100000", "--checkpoint-every", "5"]

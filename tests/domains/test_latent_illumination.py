@@ -224,6 +224,7 @@ def test_landscapes_become_cells(shared_data):
     assert 0 < float(objectives[0]) <= 1
 
 
+@pytest.mark.slow
 def test_the_recorded_networks_search_landscapes(shared_data):
     paths = [shared_data / "stylegan3", shared_data / "clip", shared_data / "images/landscapes"]
     missing = [str(path) for path in paths if not path.is_dir()]

@@ -1,9 +1,5 @@
 """Evaluation on a Dask cluster of this machine."""
 
-import re
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -80,27 +76,3 @@ def test_a_client_stays_open_and_a_lost_one_is_an_error(cluster):
 def test_other_things_are_no_clusters():
     with refused("cluster: expected an address such as 'tcp://10.0.0.1:8786', a Client or a"):
         gloam.Dask(8)
-
-
-def test_the_example_of_the_documentation_runs(cluster, monkeypatch):
-    page = Path(__file__).parents[2] / "docs" / "running-at-scale.md"
-    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-    # The cluster of the other tests, and fewer iterations.
-    monkeypatch.setattr(distributed, "LocalCluster", lambda **options: Kept(cluster))
-    names: dict = {}
-    exec(compile(block.replace("100", "2"), "running-at-scale.md", "exec"), names)
-    assert len(names["result"].elites) > 10
-    assert "distributed" in sys.modules
-
-
-class Kept:
-    """A cluster that stays open at the end of a block."""
-
-    def __init__(self, cluster):
-        self.cluster = cluster
-
-    def __enter__(self):
-        return self.cluster
-
-    def __exit__(self, *error):
-        return None

@@ -177,6 +177,7 @@ def test_faces_and_items_have_equal_moments_in_the_embedding(weights):
         model.embed_images(pictures[..., 0])
 
 
+@pytest.mark.slow
 def test_a_search_ends_in_galleries(weights, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "landscapes"
     folder.mkdir()

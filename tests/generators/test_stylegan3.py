@@ -132,7 +132,7 @@ def test_truncation_moves_styles_to_their_mean():
     ("name", "half", "tolerance"),
     [
         ("T", "bfloat16", 4e-2),
-        ("R", "float16", 1e-2),
+        pytest.param("R", "float16", 1e-2, marks=pytest.mark.slow),
         pytest.param("T", "float16", 1e-2, marks=pytest.mark.slow),
         pytest.param("R", "bfloat16", 4e-2, marks=pytest.mark.slow),
     ],
