@@ -51,7 +51,8 @@ def test_a_pool_of_threads_fills_archives(seeds):
     assert list(result.metrics["evaluations"]) == [BATCH * it for it in (2, 4, 5) for _ in seeds]
     assert not result.metrics["failed"].any()
     solutions = np.stack(function.solutions)
-    assert 5 * BATCH * len(seeds) <= len(solutions) <= 5 * BATCH * len(seeds) + 8
+    # Each seed ends with at most 8 solutions, two for each worker, that it does not wait for.
+    assert 5 * BATCH * len(seeds) <= len(solutions) <= (5 * BATCH + 8) * len(seeds)
     for elites in result.elites_by_seed.values():
         assert len(elites) > 5
         found = (elites.solutions[:, None] == solutions).all(axis=2).any(axis=1)
@@ -237,14 +238,14 @@ def test_an_evaluation_that_hangs_counts_as_failed_and_may_come_late(tmp_path, m
 
     calls = []
     monkeypatch.setattr(gloam.AsyncSearch, "fail", noted)
-    settings = gloam.Asynchronous(timeout=0.2, in_flight=2)
+    settings = gloam.Asynchronous(timeout=1.0, in_flight=2)
     with ThreadPoolExecutor(2) as pool:
         result = optimize(
             6, hangs, log_every=1, evaluator=pool, asynchronous=settings, run_dir=tmp_path
         )
     table = gloam.RunFolder(tmp_path).read_failures()
     assert set(table["kind"]) == {"timeout"}
-    assert table["error"][0] == "the evaluation took longer than the time limit of 0.2 s"
+    assert table["error"][0] == "the evaluation took longer than the time limit of 1 s"
     np.testing.assert_array_equal(table["solution"][0], hung[0])
     assert result.metrics["failed"].sum() == len(table) <= 2  # the other thread waited as well
     best = result.elites.objectives.argmax()

@@ -62,7 +62,7 @@ class Page:
         )
         return self._driver.execute_script(shorthand + script)
 
-    def wait(self, condition, seconds=30.0):
+    def wait(self, condition, seconds=60.0):
         """Wait until an expression is true; what it asks for may not be there yet."""
         end = time.monotonic() + seconds
         script = f"try {{ return Boolean({condition}) }} catch {{ return false }}"
