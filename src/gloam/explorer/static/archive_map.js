@@ -136,7 +136,7 @@ export class ArchiveMap {
       fill(this.problem);
       this.draw();
     } catch (error) {
-      fill(this.problem, note(error.message, "bad"));
+      if (name === this.projection) fill(this.problem, note(error.message, "bad"));
     }
   }
 
