@@ -234,5 +234,5 @@ def test_archives_and_discounts_pass_on_what_users_need_and_no_more():
     assert public(gloam.archives) == archives | {"Faiss", "FaissIndex", "kmeans_centroids"}
     discounts = {"Discount", "DiscountModel", "NoDiscount", "Thresholds", "KernelDensity"}
     discounts |= {"BufferPolicy", "KeepLast", "Reservoir"}
-    networks = {"CNN", "MLP", "Frozen", "TorchNetwork", "from_torch"}
+    networks = {"CNN", "MLP", "Frozen", "from_torch"}
     assert public(gloam.discounts) == discounts | networks

@@ -11,7 +11,6 @@ import pytest
 
 import gloam
 from gloam import kernels
-from gloam.discounts.networks import host_call
 from gloam.drivers.fused_driver import FusedDriver
 from gloam.drivers.fused_program import fused_program
 from gloam.drivers.search_programs import search_programs
@@ -166,10 +165,3 @@ assert not experimental(), experimental()
 def test_a_search_on_a_cpu_imports_nothing_experimental():
     code = SEARCH if jax.default_backend() == "cpu" else "import gloam"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
-
-
-def test_without_buffer_callbacks_calls_are_by_copies(monkeypatch):
-    monkeypatch.setitem(sys.modules, "jax.experimental.buffer_callback", None)
-    shape = jax.ShapeDtypeStruct((3,), jnp.float32)
-    double = jax.jit(lambda x: host_call.host_call(lambda a: [2 * a], [shape], x)[0])
-    assert double(jnp.arange(3.0)).tolist() == [0.0, 2.0, 4.0]

@@ -15,7 +15,6 @@ from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.devices import usable_devices
-from gloam.discounts import TorchNetwork
 from gloam.draws import root_key
 from gloam.drivers.evaluation import evaluation_parts
 from gloam.drivers.failures import warn_of_failed_batch
@@ -38,7 +37,6 @@ class FusedDriver:
         checks.expect(
             callable(domain), "domain", "a function of a batch of solutions", type(domain).__name__
         )
-        _check_on_device(algorithm)
         size, of = len(seeds) * algorithm.size_of_elites, f"the elites of {len(seeds)} seeds"
         checks.fits_memory("seeds", size, of)
         self.seeds = seeds
@@ -152,23 +150,6 @@ def _devices_for(seeds: int) -> list[Any]:
 
 def _keys(seeds: list[int]) -> Any:
     return jnp.stack([root_key(seed) for seed in seeds])
-
-
-def _check_on_device(algorithm: Algorithm) -> None:
-    """Refuse a network that another library computes."""
-
-    def foreign(part: Any) -> bool:
-        return isinstance(part, TorchNetwork)
-
-    found = any(map(foreign, jax.tree.leaves(algorithm, is_leaf=foreign)))
-    checks.expect(
-        not found,
-        "network",
-        "one that JAX computes",
-        "a TorchNetwork",
-        "Convert it by gloam.discounts.from_torch, or search in Python: gloam.optimize, "
-        "or gloam.Search.",
-    )
 
 
 def _check_evaluation(domain: Callable, algorithm: Algorithm) -> None:

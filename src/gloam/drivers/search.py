@@ -71,9 +71,8 @@ class Search:
         self.report: StepInfo | None = None  # what the last `tell` said of itself
         self._has_warned = False
         self._has_unseen_objectives = False
-        # Waited for, because PyTorch's random state is borrowed to draw a `TorchNetwork`'s weights.
-        self.state: SearchState = jax.block_until_ready(
-            self._init(arrays, root_key(self.seed), _start(algorithm, x0))
+        self.state: SearchState = self._init(
+            arrays, root_key(self.seed), _start(algorithm, x0)
         )
 
     def ask(self) -> np.ndarray:

@@ -4,4 +4,3 @@ from gloam.discounts.networks.cnn import CNN as CNN
 from gloam.discounts.networks.from_torch import from_torch as from_torch
 from gloam.discounts.networks.frozen import Frozen as Frozen
 from gloam.discounts.networks.mlp import MLP as MLP
-from gloam.discounts.networks.torch_network import TorchNetwork as TorchNetwork

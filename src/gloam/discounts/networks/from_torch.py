@@ -1,7 +1,6 @@
 """Networks of PyTorch as Equinox modules with the same weights.
 
-A conversion, not a bridge (`TorchNetwork` is one): the result compiles into the search, on any
-device and in both drivers, and run folders hold it.
+The result compiles into the search, on any device and in both drivers, and is stored in run folders.
 """
 
 import math
@@ -16,15 +15,14 @@ from gloam import checks
 
 _FIX = (
     "Supported are Sequential, Linear, Conv2d, ReLU, LeakyReLU, Tanh, GELU, Flatten and Unflatten. "
-    "Wrap other modules by gloam.discounts.TorchNetwork, or write them as an Equinox module."
+    "Write other modules as an Equinox module."
 )
 
 
 def from_torch(module: Any) -> "Stack":
     """A PyTorch ``nn.Sequential`` as an Equinox module with the same weights.
 
-    The first choice for users of PyTorch (the other is `TorchNetwork`, for any module): train or
-    load a network there, and let it serve here as the ``network`` of a `DiscountModel` or as the
+    Train or load a network in PyTorch and use it as the ``network`` of a `DiscountModel` or as the
     ``embed`` of a `Frozen` one. PyTorch is not needed after the conversion, nor to resume a run.
     The weights are copies in float32; as a ``network`` every seed starts from them.
 
