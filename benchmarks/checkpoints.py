@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 
 import gloam
-from gloam.drivers import loop
-from gloam.drivers.metric_rows import MetricRows
-from gloam.drivers.python_driver import PythonDriver
 from gloam.formats.config import describe
+from gloam.runs import loop
+from gloam.runs.loop import MetricRows
+from gloam.runs.python_driver import PythonDriver
 from memory import peak, resident
 
 

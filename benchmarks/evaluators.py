@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import gloam
-from gloam.drivers.progress_bars import Silent
+from gloam.progress import Silent
 
 DIMENSION, SECONDS = 20, 0.02
 

@@ -2,7 +2,7 @@
 
     python benchmarks/generators.py [--resolution 256]
 
-The forms are what was tried for `gloam.generators.resampling`; `docs/generators.md` has figures.
+The forms are what was tried for the resampling of StyleGAN3; `docs/generators.md` has figures.
 CPU seconds are shown beside the wall clock, because they do not depend on other work so much.
 """
 
@@ -17,8 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gloam.generators import StyleGAN3, StyleGAN3Settings, resampling
-from gloam.generators.filters import lowpass
+from gloam.generators import StyleGAN3, StyleGAN3Settings
+from gloam.generators import stylegan3_layers as resampling
+from gloam.generators.stylegan3_settings import lowpass
 
 # Name, channels, size, factor of the upsampling, padding: layers of the 256 x 256 network.
 LAYERS = [

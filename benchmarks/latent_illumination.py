@@ -17,7 +17,7 @@ import numpy as np
 
 import gloam
 from gloam.domains import LatentIllumination
-from gloam.experiments.lsi_timing import median_seconds
+from gloam.experiments.lsi import median_seconds
 from gloam.generators import CLIP, StyleGAN3, StyleGAN3Settings
 from gloam.generators.clip import _DEFAULTS, _section, _shapes, _tower
 

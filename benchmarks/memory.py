@@ -9,7 +9,7 @@ import numpy as np
 
 import gloam
 from gloam.domains import LinearProjection
-from gloam.drivers.fused_driver import FusedDriver
+from gloam.runs.fused_driver import FusedDriver
 
 
 def resident() -> float:

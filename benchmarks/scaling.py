@@ -12,8 +12,8 @@ import pandas as pd
 
 import gloam
 from gloam.domains import LinearProjection
-from gloam.experiments.tables import as_markdown
-from gloam.peers.compare import Neighbours
+from gloam.experiments.comparison import Neighbours
+from gloam.experiments.report import as_markdown
 
 # What is varied, one at a time, around the paper's 10D problem.
 STANDARD = {"measures": 10, "cells": 10_000, "solution": 100, "num_emitters": 15, "seeds": 1}

@@ -15,14 +15,13 @@ import pandas as pd
 from gloam import step
 from gloam.algorithms import Algorithm
 from gloam.archives.store import add, random_elites, random_empty_cells
-from gloam.drivers.compiling import compiled
-from gloam.drivers.fused_driver import FusedDriver
-from gloam.drivers.splitting import for_programs, split
 from gloam.emitters import CMAES
-from gloam.experiments.tables import as_markdown
-from gloam.peers.compare import Neighbours
-from gloam.peers.problem import Problem
+from gloam.experiments.comparison import Neighbours, Problem
+from gloam.experiments.report import as_markdown
+from gloam.programs.fused_program import compiled
+from gloam.programs.splitting import for_programs, split
 from gloam.records import Batch, Feedback
+from gloam.runs.fused_driver import FusedDriver
 
 
 class Stopwatch:

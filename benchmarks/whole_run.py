@@ -9,7 +9,7 @@ import jax
 
 import gloam
 from gloam.experiments import paper_algorithm
-from gloam.peers.problem import Problem
+from gloam.experiments.comparison import Problem
 
 
 def main() -> int:

@@ -19,7 +19,7 @@ import numpy as np
 import optax
 
 from gloam import files
-from gloam.datasets.digits import HANDWRITTEN_FILE
+from gloam.datasets.fetch import HANDWRITTEN_FILE
 from gloam.generators import Decoder
 from gloam.generators.decoder import DIGITS_FILE, logits_of
 

@@ -44,15 +44,13 @@ import tests.typechecker  # noqa: E402, F401  # by its name, below
 # that users call check their arguments themselves, and the tests hold them to their own messages.
 _CHECKED = (
     "draws",
-    "emitters.cma_parts",
     "emitters.cma_es",
     "emitters.sep_cma_es",
-    "emitters.selection_rules",
+    "emitters.rules",
     "discounts.training",
-    "discounts.discount_metrics",
-    "domains.painting",
+    "discounts.discount",
+    "domains.triangles",
     "generators.clip_towers",
-    "generators.resampling",
     "generators.stylegan3_layers",
 )
 if os.environ.get("GLOAM_CHECK_SHAPES", "on") != "off":
@@ -61,6 +59,8 @@ if os.environ.get("GLOAM_CHECK_SHAPES", "on") != "off":
 import jax  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import Phase, settings  # noqa: E402
+
+from tests import problems  # noqa: E402
 
 # A compiled function's first call may take seconds; the same examples come in every run. A failing
 # example is shrunk but not explained, which would take minutes.
@@ -92,3 +92,14 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no data folder '{folder}': set GLOAM_DATA to the folder with the data")
     return folder
+
+
+# One of each kind of emitter, discount and archive; compiling all six would take a minute more.
+@pytest.fixture(params=["dms-grid", "dds", "map-elites-line"])
+def algorithm(request):
+    return problems.small_algorithms()[request.param]
+
+
+@pytest.fixture
+def dms():
+    return problems.small_algorithms()["dms-grid"]

@@ -7,7 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from gloam import cache, cli
+from gloam import cli
+from gloam import files as cache
 from gloam.datasets import embedding
 from gloam.domains import LinearProjection, linear_projection
 

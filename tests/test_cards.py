@@ -13,10 +13,11 @@ import pytest
 from PIL import Image
 
 import gloam
-from gloam import cards, colors
+from gloam import drawing as cards
+from gloam import drawing as colors
 from gloam.archives import Elites
-from gloam.archives.elites_card import thumbnail_pixels
 from gloam.archives.store import Store, empty_store
+from gloam.archives.thumbnail import thumbnail_pixels
 
 HOSTILE = "<script>alert(1)</script>\"'&"
 

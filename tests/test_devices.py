@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from gloam import devices, kernels
-from gloam.archives.faiss_settings import chosen_index
+from gloam.archives.faiss_index import chosen_index
 from gloam.archives.nearest_centroids import _height
-from gloam.drivers import compiling
-from gloam.drivers.splitting import surroundings
+from gloam.programs import fused_program as compiling
+from gloam.programs.splitting import surroundings
 
 CPU = jax.devices("cpu")[0]
 GPU = SimpleNamespace(

@@ -10,8 +10,8 @@ import gloam
 
 # Peers that need not be installed, and the template, which is a text to copy.
 LEFT_OUT = {
-    "gloam.peers.pyribs",
-    "gloam.peers.qdax",
+    "gloam.experiments.pyribs",
+    "gloam.experiments.qdax",
     "gloam.cli.template",
     "gloam.__main__",
 }

@@ -17,7 +17,7 @@ X0 = np.zeros(5)
 
 _PROGRAM = """
 import jax, numpy as np, gloam
-from gloam.drivers.fused_driver import FusedDriver
+from gloam.runs.fused_driver import FusedDriver
 from gloam.emitters import LMMAES, SepCMAES
 
 def evaluate(solutions):
@@ -93,7 +93,7 @@ def test_other_seeds_are_refused(seed):
     with pytest.raises(ValueError, match="seed"):
         small_search(seed)
     with pytest.raises(ValueError, match="seeds"):
-        gloam.drivers.entry_points.seed_list([seed])
+        gloam.runs.run.seed_list([seed])
 
 
 # Fields

@@ -9,10 +9,9 @@ import types
 import pytest
 from rich.console import Console
 
-from gloam import terminal
-from gloam.datasets.progress import bar
-from gloam.drivers import progress_bars as progress
-from gloam.notebook_bars import NotebookBar
+from gloam import progress
+from gloam import progress as terminal
+from gloam.progress import NotebookBar, work_bar
 
 
 class Terminal(io.StringIO):
@@ -32,19 +31,19 @@ TITLE = "DMS [/x] [red]f[faiss]"
 
 
 def test_titles_are_not_markup_on_a_terminal(on_terminal):
-    with progress.bar(TITLE, 10) as display:
+    with progress.run_display(TITLE, 10) as display:
         assert isinstance(display, progress.Bar)
         display.update(5, 1.0, 0.5, 100.0)
     with progress.StudyBar(TITLE, 2) as study:
         study.begin(TITLE, 5).update(5, 1.0, 0.5, 100.0)
         study.finish_run()
-    with bar(TITLE, 3, show=True) as advance:
+    with work_bar(TITLE, 3, show=True) as advance:
         advance(3)
     assert on_terminal.getvalue().count(TITLE) >= 4
 
 
 def test_a_log_file_gets_plain_lines(capsys):
-    with progress.bar(TITLE, 200) as display:
+    with progress.run_display(TITLE, 200) as display:
         for iteration in range(1, 201):
             display.update(iteration, 12.0, 0.5, 100.0)
     lines = capsys.readouterr().err.splitlines()
@@ -57,7 +56,7 @@ def test_a_log_file_gets_plain_lines(capsys):
     shown = capsys.readouterr().err
     assert f"{TITLE}: 1 of 1" in shown
     assert "study: 1 of 2" in shown
-    with bar(TITLE, 3, show=True) as advance:
+    with work_bar(TITLE, 3, show=True) as advance:
         advance(3)
     assert capsys.readouterr().err == f"{TITLE}: 3 of 3\n"
     assert "\x1b" not in shown
@@ -101,7 +100,7 @@ def in_notebook(monkeypatch):
 
 
 def test_a_notebook_gets_one_bar_that_moves(in_notebook, capsys):
-    with progress.bar(TITLE + "<b>", 200) as display:
+    with progress.run_display(TITLE + "<b>", 200) as display:
         for iteration in range(1, 201):
             display.update(iteration, 12.0, 0.5, 100.0)
     (contents,) = in_notebook
@@ -111,7 +110,7 @@ def test_a_notebook_gets_one_bar_that_moves(in_notebook, capsys):
     assert f"{TITLE}&lt;b&gt;" in contents[-1]
     assert "<b>DMS" in contents[-1]
     assert len(contents) < 100  # a page cannot redraw at every iteration
-    with bar("reading", None, show=True) as advance:
+    with work_bar("reading", None, show=True) as advance:
         advance(3)
     assert "<progress>" in in_notebook[1][-1]
     assert "reading</b> <progress></progress> 3" in in_notebook[1][-1]
@@ -149,6 +148,6 @@ def test_jupyter_without_ipython_gets_lines(monkeypatch, capsys):
     console = Console(force_jupyter=True)
     monkeypatch.setattr(terminal, "error_console", lambda: console)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with progress.bar("notebook", 2) as display:
+    with progress.run_display("notebook", 2) as display:
         display.update(2, 1.0, 0.5, 100.0)
     assert "notebook: 2 of 2" in capsys.readouterr().err

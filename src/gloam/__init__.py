@@ -26,15 +26,6 @@ from gloam.archives import Elites as Elites
 from gloam.archives import GridArchive as GridArchive
 from gloam.archives import kmeans_centroids as kmeans_centroids
 from gloam.checks import EvaluationError as EvaluationError
-from gloam.drivers import Asynchronous as Asynchronous
-from gloam.drivers import AsyncSearch as AsyncSearch
-from gloam.drivers import Interrupted as Interrupted
-from gloam.drivers import Result as Result
-from gloam.drivers import Search as Search
-from gloam.drivers import Ticket as Ticket
-from gloam.drivers import optimize as optimize
-from gloam.drivers import resume as resume
-from gloam.drivers import run as run
 from gloam.evaluators import Dask as Dask
 from gloam.evaluators import EvaluatorError as EvaluatorError
 from gloam.evaluators import Executors as Executors
@@ -46,6 +37,15 @@ from gloam.formats import ForeignError as ForeignError
 from gloam.formats import LockedError as LockedError
 from gloam.formats import RunExistsError as RunExistsError
 from gloam.formats import RunFolder as RunFolder
+from gloam.runs import Asynchronous as Asynchronous
+from gloam.runs import Interrupted as Interrupted
+from gloam.runs import Result as Result
+from gloam.runs import optimize as optimize
+from gloam.runs import resume as resume
+from gloam.runs import run as run
+from gloam.searches import AsyncSearch as AsyncSearch
+from gloam.searches import Search as Search
+from gloam.searches import Ticket as Ticket
 
 if TYPE_CHECKING:
     from gloam import experiments as experiments

@@ -1,4 +1,4 @@
-"""Atomic file writes: a temporary file, synced and renamed. No pickles."""
+"""Atomic file writes, checked reads and the cache folder. No pickles."""
 
 import contextlib
 import errno
@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+import platformdirs
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 _PARTIAL = ".gloam-partial"
 
@@ -272,3 +274,13 @@ class _Counted:
         part = self._stream.read(size)
         self.count += len(part)
         return part
+
+
+def cache_folder() -> Path:
+    """The folder that ``GLOAM_CACHE`` names, or the user's cache folder of this platform.
+
+    It has centroids, downloaded datasets, embeddings and compiled programs. Nothing is lost when
+    it is deleted. It need not exist yet.
+    """
+    given = os.environ.get("GLOAM_CACHE")
+    return Path(given) if given else platformdirs.user_cache_path("gloam", appauthor=False)

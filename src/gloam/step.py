@@ -16,15 +16,16 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import Archive
-from gloam.archives.archive_metrics import ArchiveMetrics, archive_metrics
 from gloam.archives.store import (
+    ArchiveMetrics,
     add,
+    archive_metrics,
     empty_store,
     random_elite_cells,
     random_elites,
     random_empty_cells,
 )
-from gloam.discounts.discount_metrics import DiscountMetrics, discount_metrics
+from gloam.discounts.discount import DiscountMetrics, discount_metrics
 from gloam.records import (
     Added,
     Batch,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import gloam
 from gloam import step
-from gloam.archives.directions import has_direction, scaled_rows, unit_rows
+from gloam.archives.cvt_archive import has_direction, scaled_rows, unit_rows
 from gloam.datasets import Dataset
 
 BATCH = 12

@@ -14,10 +14,12 @@ import pytest
 
 import gloam
 from gloam import devices
-from gloam.archives import Faiss, FaissIndex, cvt_archive, faiss_building, faiss_settings
-from gloam.archives.faiss_settings import chosen_index
-from gloam.drivers.splitting import split
+from gloam.archives import Faiss, FaissIndex, cvt_archive
+from gloam.archives import faiss_index as faiss_building
+from gloam.archives import faiss_index as faiss_settings
+from gloam.archives.faiss_index import chosen_index
 from gloam.formats import objects
+from gloam.programs.splitting import split
 from tests.helpers import assert_same_bits
 
 KINDS = ["flat", "ivf", "hnsw"]

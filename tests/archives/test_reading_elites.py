@@ -11,7 +11,7 @@ from ribs.archives import GridArchive as RibsGrid
 
 import gloam
 from gloam.archives import Elites
-from gloam.archives.merging import same_cells
+from gloam.archives.elites import same_cells
 from gloam.archives.store import Store, add, empty_store
 from gloam.records import Batch
 

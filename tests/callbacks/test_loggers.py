@@ -11,7 +11,7 @@ import pytest
 
 import gloam
 from gloam.callbacks import CsvLogger, MLflow, PrintLogger, TensorBoard, WandB
-from gloam.callbacks.trackers import _numbers
+from gloam.callbacks.loggers import _numbers
 from tests.helpers import refused
 
 from .conftest import search

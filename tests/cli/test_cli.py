@@ -200,8 +200,8 @@ def test_restart_is_text_in_run_and_fill(text, rule):
 
 def test_bench_writes_a_table_a_csv_and_a_picture(tmp_path, capsys, monkeypatch):
     # Without peers: the comparison of gloam's two drivers is enough to see the whole command.
-    monkeypatch.setitem(sys.modules, "gloam.peers.pyribs", None)
-    monkeypatch.setitem(sys.modules, "gloam.peers.qdax", None)
+    monkeypatch.setitem(sys.modules, "gloam.experiments.pyribs", None)
+    monkeypatch.setitem(sys.modules, "gloam.experiments.qdax", None)
     main(
         [
             "bench",

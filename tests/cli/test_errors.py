@@ -14,7 +14,7 @@ from gloam import datasets
 from gloam.cli import main, user_code
 from gloam.cli import run as run_command
 from gloam.datasets import FetchError
-from gloam.drivers import Interrupted
+from gloam.runs import Interrupted
 
 
 @pytest.fixture

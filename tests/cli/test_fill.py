@@ -9,7 +9,7 @@ from gloam import RunFolder
 from gloam.cli import fill, main
 from gloam.cli.fill import read_dataset
 from gloam.datasets import Matches
-from gloam.drivers import Interrupted
+from gloam.runs import Interrupted
 
 
 @pytest.fixture

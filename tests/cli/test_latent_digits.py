@@ -11,7 +11,7 @@ import gloam
 from gloam.cli import main
 from gloam.cli.choices import LatentDigitsChoice
 from gloam.experiments import preset_algorithm
-from gloam.experiments.own_presets import LATENT_DIGITS
+from gloam.experiments.presets import LATENT_DIGITS
 from tests.helpers import assert_same_bits
 
 TINY = ["latent-digits", "--items", "30", "--quiet"]

@@ -16,9 +16,7 @@ from PIL import Image
 
 import gloam
 from gloam.cli import main
-from gloam.experiments.lsi import lsi_domain, read_embedder, read_landscapes
-from gloam.experiments.lsi_sources import SOURCES
-from gloam.experiments.lsi_timing import LsiTimes
+from gloam.experiments.lsi import SOURCES, LsiTimes, lsi_domain, read_embedder, read_landscapes
 from gloam.generators import StyleGAN3
 from tests.cli.lsi_files import SETTINGS, random_files, recorded_files
 from tests.generators import test_official_pickle as pickles
@@ -139,7 +137,7 @@ def test_check_without_files_says_where_they_come_from(capsys):
 
 def test_check_with_files_estimates_the_time(files, capsys, monkeypatch):
     times = LsiTimes(image=2.5, embedding=0.1, search=0.01, batch_size=36)
-    monkeypatch.setattr("gloam.cli.lsi_check.measure_times", lambda *_: times)
+    monkeypatch.setattr("gloam.cli.lsi.measure_times", lambda *_: times)
     main(["lsi", "check", *files.options])
     printed = capsys.readouterr().out
     for expected in (
@@ -354,7 +352,7 @@ STUDY = ["--seeds", "2", "--iterations", "1", "--no-figures"]
 
 def test_a_study_runs_lsi_where_its_files_are_named(files, tmp_path, monkeypatch):
     few_starts = functools.partial(lsi_domain, num_starts=2)
-    monkeypatch.setattr("gloam.experiments.paper_domains.lsi_domain", few_starts)
+    monkeypatch.setattr("gloam.experiments.study.lsi_domain", few_starts)
     out = tmp_path / "study"
     algorithms = ["--algorithms", "map-elites", "dds"]
     main(["paper", "--domains", "lsi", *algorithms, *STUDY, "--out", str(out), *files.options])

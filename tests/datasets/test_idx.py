@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gloam.datasets import from_idx, idx
+from gloam.datasets import from_idx
+from gloam.datasets import readers as idx
 
 CODES = {"u1": 8, "i1": 9, ">i2": 11, ">i4": 12, ">f4": 13, ">f8": 14}
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from gloam.datasets import from_array, from_file, from_pandas, parquet
+from gloam.datasets import from_array, from_file, from_pandas
+from gloam.datasets import readers as parquet
 from tests.helpers import refused
 
 

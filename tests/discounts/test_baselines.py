@@ -12,14 +12,8 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from sklearn.neighbors import KernelDensity as SklearnDensity
 
-from gloam.discounts import (
-    KeepLast,
-    KernelDensity,
-    NoDiscount,
-    Reservoir,
-    Thresholds,
-)
-from gloam.discounts.discount_metrics import discount_metrics, spearman
+from gloam.discounts import KeepLast, KernelDensity, NoDiscount, Reservoir, Thresholds
+from gloam.discounts.discount import discount_metrics, spearman
 from gloam.records import Batch
 
 with warnings.catch_warnings():

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from gloam.discounts import MLP, DiscountModel
-from gloam.discounts.networks.cnn import CNN
-from gloam.discounts.networks.from_torch import (
+from gloam.discounts.from_torch import (
     Convolution,
     Flatten,
     Gelu,
@@ -23,7 +22,7 @@ from gloam.discounts.networks.from_torch import (
     Unflatten,
     from_torch,
 )
-from gloam.discounts.networks.frozen import Frozen
+from gloam.discounts.networks import CNN, Frozen
 from gloam.formats import objects
 from gloam.records import Batch
 from tests.helpers import assert_same_bits

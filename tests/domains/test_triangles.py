@@ -18,7 +18,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from gloam.archives import CVTArchive
-from gloam.domains import painting
+from gloam.domains import triangles as painting
 from gloam.domains.triangles import Triangles
 from gloam.formats import objects
 

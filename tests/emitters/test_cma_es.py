@@ -11,8 +11,7 @@ import pytest
 from ribs.emitters.opt import CMAEvolutionStrategy
 
 from gloam.emitters import CMAES, CmaEmitters
-from gloam.emitters.cma_es import CmaState
-from gloam.emitters.cma_parts import constants
+from gloam.emitters.cma_es import CmaState, constants
 from gloam.records import Proposal
 from tests.helpers import feedback
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gloam.emitters import RestartWhenIdle
-from gloam.emitters.restart_rules import Progress
+from gloam.emitters.rules import Progress
 from tests.helpers import refused
 
 

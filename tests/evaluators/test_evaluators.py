@@ -11,7 +11,7 @@ import pytest
 
 import gloam
 from gloam.evaluators import AnswerForm, as_evaluator
-from gloam.evaluators.blocks import Block, evaluated_blocks
+from gloam.evaluators.answers import Block, evaluated_blocks
 from gloam.evaluators.row_queue import Pace, RowQueue
 
 from ..helpers import assert_same_bits, refused

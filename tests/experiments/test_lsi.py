@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from gloam.datasets import Dataset
-from gloam.experiments.lsi import IMAGES_AT_ONCE, lsi_domain
-from gloam.experiments.lsi_timing import LsiTimes, measure_times
+from gloam.experiments.lsi import IMAGES_AT_ONCE, LsiTimes, lsi_domain, measure_times
 from tests.domains.test_latent_illumination import Means, Waves
 
 ITEMS = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)

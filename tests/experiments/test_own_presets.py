@@ -5,8 +5,7 @@ import pytest
 
 from gloam.domains import Arm, LatentDigits
 from gloam.experiments import paper_algorithm, preset_algorithm
-from gloam.experiments.own_presets import LATENT_DIGITS
-from gloam.experiments.presets import ALGORITHMS
+from gloam.experiments.presets import ALGORITHMS, LATENT_DIGITS
 from gloam.formats import objects
 from tests.helpers import refused, small_decoder
 

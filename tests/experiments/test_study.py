@@ -7,7 +7,8 @@ import pytest
 
 import gloam
 from gloam.cli import main
-from gloam.experiments import Study, tables
+from gloam.experiments import Study
+from gloam.experiments import report as tables
 from gloam.experiments.study import ABLATIONS, VARIANTS, build_cell, seeds_that_fit
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from gloam.explorer.library import Library
 from gloam.formats import RunFolder
-from gloam.formats.lock import locked
+from gloam.formats.ownership import locked
 from tests.explorer.conftest import HOSTILE, serving
 from tests.explorer.unpacking import unpacked
 

@@ -2,14 +2,20 @@ import numpy as np
 import pytest
 
 from gloam.datasets import Matches
-from gloam.explorer.archive_view import found_at, packed_elites, packed_map
-from gloam.explorer.cell_view import cell_details
-from gloam.explorer.coarse_archive import best_of_blocks
+from gloam.explorer.archive_views import (
+    THUMB,
+    cell_details,
+    found_at,
+    packed,
+    packed_elites,
+    packed_map,
+    picture,
+    sheet,
+)
 from gloam.explorer.discount_view import discount_at, has_model, packed_discount
+from gloam.explorer.html_report import best_of_blocks
 from gloam.explorer.library import Library
 from gloam.explorer.opened_run import OpenedRun
-from gloam.explorer.packing import packed
-from gloam.explorer.thumbnails import THUMB, picture, sheet
 from gloam.explorer.views import pairs_view
 from gloam.formats import RunFolder
 from tests.explorer.unpacking import png, unpacked

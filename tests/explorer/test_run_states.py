@@ -7,7 +7,7 @@ from gloam.explorer.library import Library
 from gloam.explorer.views import folder_view, run_summary
 from gloam.formats import RunFolder
 from gloam.formats.documents import content_digest
-from gloam.formats.lock import NAME, holder, locked
+from gloam.formats.ownership import NAME, holder, locked
 
 
 def summary_of(root, name="grid"):

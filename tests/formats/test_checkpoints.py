@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 
 import gloam
-from gloam.drivers.restoring import restored
 from gloam.formats.arrays import read_arrays, write_arrays
 from gloam.formats.config import describe
+from gloam.runs.loop import restored
 
 SEED = 5
 

@@ -15,8 +15,7 @@ import pytest
 import gloam
 from gloam.cli import main
 from gloam.formats.arrays import read_arrays, write_arrays
-from gloam.formats.documents import write_document
-from gloam.formats.errors import DamagedFileError, ForeignError
+from gloam.formats.documents import DamagedFileError, ForeignError, write_document
 from gloam.gallery import gallery_run
 from gloam.plots import plot_run, style
 

@@ -10,7 +10,7 @@ import pytest
 
 import gloam
 from gloam.formats.arrays import read_arrays
-from gloam.formats.errors import DamagedFileError
+from gloam.formats.documents import DamagedFileError
 
 from ..helpers import assert_same_bits
 from .conftest import small_run

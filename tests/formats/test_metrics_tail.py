@@ -1,8 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gloam.formats.metrics_files import MetricsFiles
-from gloam.formats.metrics_tail import MetricsTail
+from gloam.formats.metrics import MetricsFiles, MetricsTail
 
 ROWS = [{"seed": i % 2, "iteration": i // 2, "qd_score": i / 3} for i in range(12)]
 STEPS = st.lists(st.sampled_from(["append", "part", "finish", "cut", "damage"]), max_size=8)

@@ -10,7 +10,7 @@ import pytest
 
 import gloam
 from gloam import discounts, emitters
-from gloam.discounts.networks.from_torch import (
+from gloam.discounts.from_torch import (
     Convolution,
     Flatten,
     Gelu,
@@ -21,8 +21,7 @@ from gloam.discounts.networks.from_torch import (
     Unflatten,
 )
 from gloam.formats import objects
-from gloam.formats.conformity import conforms
-from gloam.formats.registry import REGISTRY
+from gloam.formats.registry import REGISTRY, conforms
 from tests.helpers import small_decoder
 
 GRID = gloam.GridArchive(

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from gloam import files
-from gloam.formats import LockedError, lock
+from gloam.formats import LockedError
+from gloam.formats import ownership as lock
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 import gloam
 from gloam import files
 from gloam.cli import main
-from gloam.formats.lock import NAME, locked
+from gloam.formats.ownership import NAME, locked
 
 from .conftest import small_run
 
@@ -43,7 +43,7 @@ for name, path in (("gloam", {str(package)!r}), ("gloam.formats", {str(package /
     sys.modules[name].__path__ = [path]
 import os, signal
 from pathlib import Path
-from gloam.formats.lock import locked
+from gloam.formats.ownership import locked
 with locked(Path({str(folder)!r})):
     {block}
 """

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import gloam
 from gloam import discounts, domains, emitters, generators
-from gloam.drivers.entry_points import seed_list
-from gloam.drivers.options import RunOptions
+from gloam.runs.options import RunOptions
+from gloam.runs.run import seed_list
 from tests.helpers import small_decoder
 
 from .odd import odd_values, outcome

@@ -20,12 +20,10 @@ from PIL import Image
 import gloam
 from gloam.archives.store import Store
 from gloam.datasets import Dataset, Matches, from_array
-from gloam.gallery import panels
-from gloam.gallery import pictures as pictures_module
-from gloam.gallery.layout import layout_for
+from gloam.gallery import page as panels
+from gloam.gallery import pairs as pictures_module
 from gloam.gallery.page import page
-from gloam.gallery.pairs import gallery, spread
-from gloam.gallery.pictures import elite_pictures, made_pictures
+from gloam.gallery.pairs import elite_pictures, gallery, layout_for, made_pictures, spread
 from gloam.plots import style
 from tests.helpers import refused
 

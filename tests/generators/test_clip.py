@@ -18,8 +18,8 @@ from PIL import Image
 
 from gloam.formats import objects
 from gloam.generators import CLIP
-from gloam.generators.clip_pixels import prepared
 from gloam.generators.clip_tokens import END, START, Tokenizer, cleaned
+from gloam.generators.clip_towers import prepared
 
 torch = pytest.importorskip("torch", reason="no PyTorch, the oracle of the towers")
 

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from gloam.generators import StyleGAN3, StyleGAN3Settings, convert
-from gloam.generators.official_pickle import read_official
-from gloam.generators.safe_pickle import UnsafePickleError, read_pickle
+from gloam.generators.official_pickle import UnsafePickleError, read_official, read_pickle
 
 SETTINGS = StyleGAN3Settings(
     img_resolution=16, z_dim=4, w_dim=6, channel_base=32, channel_max=4, num_layers=3

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import signal, special
 
-from gloam.generators import filters, resampling
+from gloam.generators import stylegan3_layers as resampling
+from gloam.generators import stylegan3_settings as filters
 from tests.generators import reference
 
 DESIGNS = [

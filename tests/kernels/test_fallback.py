@@ -11,9 +11,9 @@ import pytest
 
 import gloam
 from gloam import kernels
-from gloam.drivers.fused_driver import FusedDriver
-from gloam.drivers.fused_program import fused_program
-from gloam.drivers.search_programs import search_programs
+from gloam.programs.fused_program import fused_program
+from gloam.programs.search_programs import search_programs
+from gloam.runs.fused_driver import FusedDriver
 
 MODULES = ("cholesky", "minibatch", "nearest")
 

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 import gloam
 from gloam import kernels
 from gloam.discounts import MLP
-from gloam.discounts.mlp_sweep import by_kernel, fast_sweep
-from gloam.discounts.training import Trained, fit
-from gloam.drivers.fused_driver import FusedDriver
+from gloam.discounts.training import Trained, by_kernel, fast_sweep, fit
 from gloam.kernels import cholesky as cholesky_
 from gloam.kernels import minibatch, nearest
 from gloam.kernels.blocks import padded
@@ -21,6 +19,7 @@ from gloam.kernels.cholesky import LARGEST, cholesky
 from gloam.kernels.minibatch import Adam, fits
 from gloam.kernels.nearest import most_similar
 from gloam.kernels.products import _parts, in_one_product
+from gloam.runs.fused_driver import FusedDriver
 
 ADAM = Adam(1e-3, 0.9, 0.999)
 OPTIMIZER = optax.adam(1e-3)

@@ -16,8 +16,7 @@ import gloam
 from gloam import plots
 from gloam.archives import Elites
 from gloam.archives.store import Store
-from gloam.plots.heatmap import draw_heatmap
-from gloam.plots.voronoi import cell_polygons
+from gloam.plots.heatmap import cell_polygons, draw_heatmap
 
 
 def filled(archive, objectives, measures=None, fields=None):

@@ -16,11 +16,8 @@ from matplotlib.image import AxesImage
 
 import gloam
 from gloam import step
-from gloam.drivers.fused_driver import FusedDriver
-from gloam.drivers.metrics import snapshot_arrays
-from gloam.drivers.python_driver import PythonDriver
+from gloam.formats.checkpoints import state_from
 from gloam.formats.config import describe
-from gloam.formats.states import state_from
 from gloam.plots import (
     curves,
     discount_function,
@@ -30,9 +27,11 @@ from gloam.plots import (
     save,
     style,
 )
-from gloam.plots.heatmap import draw_heatmap
-from gloam.plots.plane import Plane
+from gloam.plots.heatmap import Plane, draw_heatmap
 from gloam.records import Fit
+from gloam.runs.fused_driver import FusedDriver
+from gloam.runs.python_driver import PythonDriver
+from gloam.searches.search import snapshot_arrays
 
 BATCH = 12
 ITERATIONS = 6

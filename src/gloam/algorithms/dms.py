@@ -3,8 +3,7 @@
 from typing import Any
 
 from gloam import checks
-from gloam.algorithms.algorithm import Algorithm, check_archive
-from gloam.algorithms.composition import Piece, composed_of, split_options
+from gloam.algorithms.algorithm import Algorithm, Piece, check_archive, composed_of, split_options
 from gloam.archives import Archive
 from gloam.discounts import DiscountModel
 from gloam.emitters import (

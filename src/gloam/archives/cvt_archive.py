@@ -1,8 +1,21 @@
-"""CVT archive: a cell for every centroid; each point belongs to the nearest one."""
+"""Rows of measures as directions, for archives that compare by angle.
+
+Lengths are found without overflow: rows are first divided by a power of two near their largest
+number, which changes no digit of them.
+
+What is made of an array when it is first needed, and forgotten with the array.
+
+Archives are frozen, and copies of them share their arrays. So what is expensive to make, and not
+always needed, is kept beside them: it is no part of their equality, of files or of programs.
+
+CVT archive: a cell for every centroid; each point belongs to the nearest one.
+"""
 
 import gc
 import os
-from collections.abc import Sequence
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal
 
 import equinox as eqx
@@ -13,19 +26,72 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gloam import checks, files
-from gloam.archives.archive import Archive
-from gloam.archives.directions import has_direction, scaled_rows, unit_rows
-from gloam.archives.faiss_building import build_index
-from gloam.archives.faiss_index import FaissIndex
-from gloam.archives.faiss_settings import Faiss, IndexName, chosen_index
-from gloam.archives.fields import FieldSpecs, field_specs
-from gloam.archives.made_once import MadeOnce
-from gloam.archives.measure_names import measure_names as checked_names
+from gloam.archives.archive import Archive, FieldSpecs, field_specs
+from gloam.archives.archive import measure_names as checked_names
+from gloam.archives.faiss_index import Faiss, FaissIndex, IndexName, build_index, chosen_index
 from gloam.archives.nearest_centroids import Lanes, lanes, most_similar, scores_collide
+
+_SMALLEST = float(np.finfo(np.float32).tiny)  # below it processors take numbers for zero
+_LARGEST_SCALE = 2.0**126  # the reciprocal of a larger power of two would be taken for zero
+_EXPONENT = 0x7F800000  # the bits of float32 that hold the exponent
+
+
+def has_direction(rows: Float[Array | np.ndarray, "n meas"]) -> Bool[Array | np.ndarray, " n"]:
+    """True for rows of finite numbers that are not all zero, on the host or on the device.
+
+    >>> has_direction(np.array([[0.0, 2.0], [0.0, 0.0], [np.inf, 1.0], [0.0, 1e-40]])).tolist()
+    [True, False, False, False]
+    """
+    largest = abs(rows).max(axis=1)
+    return (largest >= _SMALLEST) & (largest < np.inf)
+
+
+def scaled_rows(rows: Float[Array, "n meas"]) -> Float[Array, "n meas"]:
+    """Rows divided by a power of two each, so that their largest number is between 1 and 4.
+
+    A row without a direction becomes zero.
+    """
+    rows = rows.astype(jnp.float32)
+    largest = jnp.max(jnp.abs(rows), axis=1)
+    bits = jax.lax.bitcast_convert_type(largest, jnp.uint32) & jnp.uint32(_EXPONENT)
+    power = jax.lax.bitcast_convert_type(bits, jnp.float32)
+    sound = has_direction(rows)
+    scale = 1.0 / jnp.where(sound, jnp.minimum(power, _LARGEST_SCALE), 1.0)
+    return jnp.where(sound[:, None], rows * scale[:, None], 0.0)
+
+
+def unit_rows(rows: Float[Array, "n meas"]) -> Float[Array, "n meas"]:
+    """Rows of length one. A row without a direction becomes zero.
+
+    >>> unit_rows(jnp.array([[3e30, 4e30], [0.0, 0.0]])).round(3).tolist()
+    [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+    """
+    scaled = scaled_rows(rows)
+    length = jnp.sqrt(jnp.sum(jnp.square(scaled), axis=1, keepdims=True))
+    return scaled / jnp.maximum(length, 1.0)
+
+
+class MadeOnce:
+    """Values by array and key. A value may not hold on to its array."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[int, Hashable], Any] = {}
+        self._lock = threading.RLock()
+
+    def get(self, array: Array, key: Hashable, make: Callable[[], Any]) -> Any:
+        """The value for ``array`` and ``key``; ``make`` makes it at the first call."""
+        place = (id(array), key)
+        with self._lock:
+            if place not in self._values:
+                self._values[place] = make()
+                # An id is free for another array only after this was called.
+                weakref.finalize(array, self._values.pop, place, None).atexit = False
+            return self._values[place]
+
 
 _BLOCK = 65_536  # rows that are in float64 at once
 
-# Of archives, by their centroids: see `gloam.archives.made_once`.
+# Of archives, by their centroids: see `gloam.archives.cvt_archive`.
 _INDEXES, _LANES = MadeOnce(), MadeOnce()
 
 

@@ -1,23 +1,151 @@
-"""Elites on the host: the filled archive as a user reads it."""
+"""One elite, and several at once, as `gloam.Elites` hands them out.
 
-from collections.abc import Iterator
+Elites of several archives in one, and elites brought into an archive with other cells.
+
+Elites on the host: the filled archive as a user reads it.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import ArrayLike
+from jaxtyping import ArrayLike, Bool, Float, Int, Shaped
 
 from gloam import checks
 from gloam.archives.archive import Archive
-from gloam.archives.archive_metrics import archive_metrics
-from gloam.archives.elite import Elite, EliteBatch, EliteStatistics
-from gloam.archives.elites_card import elites_card
-from gloam.archives.merging import cells_of, merged_store, same_cells, store_in
-from gloam.archives.store import Store
+from gloam.archives.cvt_archive import CVTArchive
+from gloam.archives.grid_archive import GridArchive
+from gloam.archives.store import Store, add, archive_metrics, empty_store
+from gloam.archives.thumbnail import elites_card
+from gloam.records import Batch
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Elite:
+    """The elite of one cell."""
+
+    cell: int
+    solution: Float[np.ndarray, " sol"]
+    objective: float
+    measures: Float[np.ndarray, " *measure_shape"]
+    fields: dict[str, Shaped[np.ndarray, " ..."]]
+    """The extra fields that the archive declares."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class EliteBatch:
+    """The elites of several cells, a row for each, in the order in which they were asked for.
+
+    Rows of empty cells have ``found`` false and NaN for numbers, zero for integers.
+    """
+
+    cells: Int[np.ndarray, " n"]
+    found: Bool[np.ndarray, " n"]
+    solutions: Float[np.ndarray, "n sol"]
+    objectives: Float[np.ndarray, " n"]
+    measures: Float[np.ndarray, "n *measure_shape"]
+    fields: dict[str, Shaped[np.ndarray, "n ..."]]
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+
+@dataclasses.dataclass(frozen=True)
+class EliteStatistics:
+    """Figures of a set of cells. Those of objectives are NaN where no cell holds an elite."""
+
+    num_cells: int
+    num_elites: int
+    coverage: float
+    """Share of the cells that hold an elite."""
+    qd_score: float
+    """Sum over elites of ``objective - f_min``."""
+    normalized_qd_score: float
+    """The QD score divided by the number of cells."""
+    best_objective: float
+    mean_objective: float
+    median_objective: float
+    worst_objective: float
+
+
+# Rows whose cells are found at once.
+_ROWS = 4096
+
+
+def same_cells(one: Archive, other: Archive) -> bool:
+    """Whether two archives have the same cells under the same numbers."""
+    if type(one) is not type(other) or one.num_cells != other.num_cells:
+        return False
+    arrays = [(one.lower, other.lower), (one.upper, other.upper)]
+    if isinstance(one, GridArchive) and isinstance(other, GridArchive):
+        if one.shape != other.shape:
+            return False
+    elif isinstance(one, CVTArchive) and isinstance(other, CVTArchive):
+        if one.metric != other.metric:
+            return False
+        arrays = [(one.centroids, other.centroids)]
+    elif one is not other:  # of the user's own class
+        every = jnp.arange(one.num_cells, dtype=jnp.int32)
+        arrays = [(one.centers_of(every), other.centers_of(every))]
+    return all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in arrays)
+
+
+def cells_of(archive: Archive, measures: Float[np.ndarray, "n meas"]) -> Int[np.ndarray, " n"]:
+    """The cell of each row, some rows at a time."""
+    blocks = [measures[start : start + _ROWS] for start in range(0, len(measures), _ROWS)]
+    found = [np.asarray(archive.index_of(jnp.asarray(block, jnp.float32))) for block in blocks]
+    return np.concatenate([np.zeros(0, np.int32), *found])
+
+
+def with_elites(store: Store, cells: np.ndarray, others: Store, rows: np.ndarray) -> Store:
+    """A store after the rows of others were offered to these cells of it."""
+    batch = Batch(
+        jnp.asarray(others.solutions[rows]),
+        jnp.asarray(others.objectives[rows]),
+        jnp.asarray(others.measures[rows]),
+        jnp.asarray(cells, jnp.int32),
+        jnp.ones(len(rows), bool),
+        {name: jnp.asarray(others.fields[name][rows]) for name in store.fields},
+    )
+    return add(store, batch)[0] if len(rows) else store
+
+
+def merged_store(store: Store, others: Sequence[Store]) -> Store:
+    """The best elite of every cell; of equal ones the first."""
+    store = jax.tree.map(jnp.asarray, store)
+    for other in others:
+        rows = np.flatnonzero(np.isfinite(other.objectives))
+        store = with_elites(store, rows, other, rows)
+    return store
+
+
+def store_in(archive: Archive, store: Store, measure_dim: int) -> Store:
+    """A store of ``archive``'s cells with the elites of another store, by their measures."""
+    checks.expect(
+        archive.measure_dim == measure_dim,
+        "archive",
+        f"{measure_dim} measures, as the elites have",
+        f"{archive.measure_dim}",
+    )
+    for name, spec in archive.fields.items():
+        there = store.fields.get(name)
+        found = "no such field" if there is None else f"shape {there.shape[1:]}"
+        fits = there is not None and there.shape[1:] == spec.shape
+        checks.expect(fits, f"field '{name}'", f"elites with shape {spec.shape}", found)
+    rows = np.flatnonzero(np.isfinite(store.objectives))
+    measures = np.asarray(store.measures)[rows]
+    fits = np.asarray(archive.accepts(measures))
+    rows, measures = rows[fits], measures[fits]
+    solution_dim = store.solutions.shape[1]
+    empty = empty_store(archive.num_cells, solution_dim, measure_dim, archive.fields)
+    return with_elites(empty, cells_of(archive, measures), store, rows)
 
 
 class Elites:

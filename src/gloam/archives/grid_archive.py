@@ -9,9 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from gloam import checks
-from gloam.archives.archive import Archive
-from gloam.archives.fields import FieldSpecs, field_specs
-from gloam.archives.measure_names import measure_names as checked_names
+from gloam.archives.archive import Archive, FieldSpecs, field_specs
+from gloam.archives.archive import measure_names as checked_names
 
 
 class GridArchive(Archive):

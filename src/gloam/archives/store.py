@@ -1,4 +1,7 @@
-"""The one store of elites: the only `add` in gloam, and random draws of elites and empty cells."""
+"""The one store of elites: the only `add` in gloam, and random draws of elites and empty cells.
+
+QD score, coverage and best objective of a store.
+"""
 
 import equinox as eqx
 import jax
@@ -125,3 +128,24 @@ def random_empty_cells(
     ticket = jnp.where(store.occupied, -1.0, uniforms(key, cells))
     value, index = jax.lax.top_k(ticket, count)
     return index.astype(jnp.int32), value >= 0.0
+
+
+class ArchiveMetrics(eqx.Module):
+    """The figures by which archives are compared."""
+
+    qd_score: Float[Array, ""]
+    """Sum over elites of (objective - f_min). With f_min at or below every objective, filling a
+    cell never lowers it; with the paper's f_min = 0 it is the plain sum."""
+    coverage: Float[Array, ""]
+    """Share of cells that hold an elite, between 0 and 1."""
+    best_objective: Float[Array, ""]
+    """Best objective of any elite; minus infinity for an empty archive."""
+
+
+def archive_metrics(store: Store, f_min: float | Float[Array, ""]) -> ArchiveMetrics:
+    """Measure a store."""
+    occupied = store.occupied
+    gains = jnp.where(occupied, store.objectives - f_min, 0.0)
+    return ArchiveMetrics(
+        jnp.sum(gains), jnp.mean(occupied, dtype=jnp.float32), jnp.max(store.objectives)
+    )

@@ -7,22 +7,17 @@ from typing import Annotated, Any
 import jax
 import tyro
 
-from gloam.cache import cache_folder
 from gloam.cli import errors
 from gloam.cli.bench import Bench
 from gloam.cli.datasets import Datasets
 from gloam.cli.demo import Demo
-from gloam.cli.explore import Explore
-from gloam.cli.fill import Fill
-from gloam.cli.gallery import Gallery
+from gloam.cli.fill import Fill, New
+from gloam.cli.look import Explore, Gallery, Plot, Report
 from gloam.cli.lsi import Lsi
-from gloam.cli.new import New
 from gloam.cli.paper import Paper
-from gloam.cli.plot import Plot
-from gloam.cli.report import Report
-from gloam.cli.resume import Resume
-from gloam.cli.run import Run
-from gloam.drivers.signals import remembered_interrupt
+from gloam.cli.run import Resume, Run
+from gloam.files import cache_folder
+from gloam.runs.signals import remembered_interrupt
 
 _Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]

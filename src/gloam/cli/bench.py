@@ -6,10 +6,16 @@ from pathlib import Path
 import pandas as pd
 
 from gloam.cli.outputs import check_bench
-from gloam.experiments.tables import as_markdown
+from gloam.experiments.comparison import (
+    ALGORITHMS,
+    Comparison,
+    Neighbours,
+    Problem,
+    measure,
+    surroundings,
+)
+from gloam.experiments.report import as_markdown
 from gloam.files import write_bytes
-from gloam.peers import ALGORITHMS, Comparison, Problem, measure
-from gloam.peers.compare import Neighbours, surroundings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +68,7 @@ class Bench:
         write_bytes(self.out / "bench.md", text.encode())
         frame = comparison.frame().assign(**surroundings(), others_cpu_share=neighbours.share)
         write_bytes(self.out / "bench.csv", frame.to_csv(index=False).encode())
-        from gloam.plots.speed import speed  # matplotlib takes a second to import
+        from gloam.plots.study import speed  # matplotlib takes a second to import
         from gloam.plots.style import save
 
         picture = save(speed(comparison.frame()), self.out / "bench.png")

@@ -5,15 +5,13 @@ from pathlib import Path
 from typing import Literal
 
 from gloam.algorithms import DMS
-from gloam.cli.gallery import Gallery
-from gloam.cli.matches_table import print_matches
-from gloam.cli.metrics_table import print_metrics
-from gloam.cli.plot import Plot
+from gloam.cli.look import Gallery, Plot
+from gloam.cli.outputs import print_matches, print_metrics
 from gloam.datasets import Matches, digits
 from gloam.domains import LinearProjection, Triangles
-from gloam.drivers import run
 from gloam.experiments import paper_algorithm
 from gloam.formats import RunFolder
+from gloam.runs import run
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,13 +10,13 @@ from typing import Any, TextIO
 
 from rich.text import Text
 
-from gloam import terminal
+from gloam import progress as terminal
 from gloam.checks import EvaluationError
 from gloam.cli import user_code
 from gloam.datasets import FetchError
-from gloam.drivers import Interrupted
 from gloam.evaluators import EvaluatorError
 from gloam.formats import RunExistsError, RunFolder
+from gloam.runs import Interrupted
 
 _EXPECTED = (ValueError, OSError, EvaluationError, EvaluatorError, FetchError)
 _USER_CODE_FAILED, _FAILED, _BY_SIGNAL = 1, 2, 128

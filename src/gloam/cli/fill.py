@@ -1,4 +1,7 @@
-"""`gloam fill`: search for the best match to every item of a dataset."""
+"""`gloam new`: an example file for `gloam fill`.
+
+`gloam fill`: search for the best match to every item of a dataset.
+"""
 
 import dataclasses
 import math
@@ -10,18 +13,47 @@ import tyro
 
 from gloam import checks, datasets
 from gloam.algorithms import DMS
-from gloam.archives.faiss_settings import IndexName
+from gloam.archives.faiss_index import IndexName
 from gloam.cli import user_code
 from gloam.cli.choices import restart_rule
-from gloam.cli.following import FollowOptions
-from gloam.cli.gallery import Gallery
-from gloam.cli.matches_table import print_matches
+from gloam.cli.look import Gallery
+from gloam.cli.outputs import print_matches, write_new
+from gloam.cli.run import FollowOptions
 from gloam.datasets import Dataset, Matches
 from gloam.datasets.images import SUFFIXES
-from gloam.drivers import Interrupted, optimize
 from gloam.evaluators import Processes
 from gloam.files import read_array
 from gloam.formats import RunFolder
+from gloam.runs import Interrupted, optimize
+
+
+@dataclasses.dataclass(frozen=True)
+class New:
+    """Write an example Python file for `gloam fill`, with a function and a start."""
+
+    file: Annotated[Path, tyro.conf.Positional] = Path("my_problem.py")
+    """Name of the new file."""
+    size: tuple[int, int] = (8, 8)
+    """Height and width of the images that the function draws."""
+    mode: Literal["L", "RGB"] = "L"
+    """Greyscale (L) or colour (RGB)."""
+
+    def __call__(self) -> None:
+        """Write the file."""
+        checks.expect(self.file.suffix == ".py", "file", "a name that ends in .py", str(self.file))
+        height, width = (checks.integer("size", side, minimum=1) for side in self.size)
+        channels = 3 if self.mode == "RGB" else 1
+        # scikit-learn's digits have 8 x 8 pixels.
+        dataset = "digits" if (height, width, channels) == (8, 8, 1) else "pictures/"
+        text = Path(__file__).with_name("template.py").read_text(encoding="utf-8")
+        text = text.replace("FILE --dataset digits", f"{self.file} --dataset {dataset}")
+        text = text.replace(
+            "WIDTH, CHANNELS = 8, 8, 1", f"WIDTH, CHANNELS = {height}, {width}, {channels}"
+        )
+        write_new(self.file, text)
+        print(f"{self.file}\nTo run it: gloam fill {self.file} --dataset {dataset}")
+        if dataset == "digits":
+            print(f"With a folder of your images: gloam fill {self.file} --dataset FOLDER")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,7 +230,7 @@ def _start(x0: Any, seed: int) -> np.ndarray:
 
 def _measures_shape(evaluate: Any, start: np.ndarray) -> tuple[int, ...]:
     """Shape of the measures of a batch of two, from one call of the function."""
-    from gloam.drivers.evaluation import evaluation_parts
+    from gloam.searches.search import evaluation_parts
 
     checks.expect(callable(evaluate), "function", "a function", type(evaluate).__name__)
     _, measures, _ = evaluation_parts(evaluate(np.stack([start, start]).astype(np.float32)))

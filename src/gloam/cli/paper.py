@@ -5,15 +5,14 @@ from pathlib import Path
 from typing import Literal
 
 from gloam import checks
-from gloam.cli.report import Report
-from gloam.drivers import Interrupted
-from gloam.drivers.progress_bars import StudyBar
+from gloam.cli.look import Report
 from gloam.experiments.lsi import LsiFiles, check_files
-from gloam.experiments.paper_domains import DOMAINS, LSI
 from gloam.experiments.presets import ALGORITHMS
 from gloam.experiments.published import title
 from gloam.experiments.report import needs_files
-from gloam.experiments.study import Study, ablation, run_cell
+from gloam.experiments.study import DOMAINS, LSI, Study, ablation, run_cell
+from gloam.progress import StudyBar
+from gloam.runs import Interrupted
 
 
 @dataclasses.dataclass(frozen=True)

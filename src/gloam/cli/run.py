@@ -1,16 +1,50 @@
-"""`gloam run`: search with one algorithm on one domain."""
+"""Options by which a run is stopped early or logged, for the commands that search.
+
+`gloam run`: search with one algorithm on one domain.
+
+`gloam resume`: continue a run.
+"""
 
 import dataclasses
 from pathlib import Path
+from typing import Annotated
 
+import tyro
+
+from gloam.callbacks import Callback, CsvLogger, StopAt, StopOnPlateau
 from gloam.cli.choices import AlgorithmChoice, build_algorithm
-from gloam.cli.following import FollowOptions
-from gloam.cli.gallery import Gallery
-from gloam.cli.matches_table import print_matches
-from gloam.cli.metrics_table import print_metrics
+from gloam.cli.look import Gallery
+from gloam.cli.outputs import print_matches, print_metrics
 from gloam.datasets import Matches
-from gloam.drivers import run
-from gloam.formats import RunFolder
+from gloam.formats import ForeignError, RunFolder
+from gloam.runs import resume, run
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FollowOptions:
+    """Options for callbacks. A command inherits them, so that they are its own."""
+
+    stop_coverage: float | None = None
+    """Stop when this share of the cells (0 to 1) is filled, in every seed."""
+    stop_score: float | None = None
+    """Stop when the QD score has reached this value, in every seed."""
+    stop_plateau: int | None = None
+    """Stop when the QD score of no seed has grown for this number of iterations."""
+    csv: Path | None = None
+    """CSV file to which the rows of metrics are written as well."""
+
+    def callbacks(self) -> list[Callback]:
+        """The callbacks of the options that were given."""
+        found: list[Callback] = []
+        if self.stop_coverage is not None:
+            found.append(StopAt("coverage", self.stop_coverage))
+        if self.stop_score is not None:
+            found.append(StopAt("qd_score", self.stop_score))
+        if self.stop_plateau is not None:
+            found.append(StopOnPlateau("qd_score", self.stop_plateau))
+        if self.csv is not None:
+            found.append(CsvLogger(self.csv))
+        return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,3 +108,35 @@ class Run(FollowOptions):
         if data is not None:
             print_matches(Matches(result.elites, data))
             Gallery(self.out)()
+
+
+@dataclasses.dataclass(frozen=True)
+class Resume(FollowOptions):
+    """Continue a run that was interrupted, with the same result as without the interruption."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Run folder."""
+    iterations: int | None = None
+    """New total number of iterations, to extend the run."""
+    quiet: bool = False
+    """Show no progress bar."""
+
+    def __call__(self) -> None:
+        """Resume the run."""
+        try:
+            result = resume(
+                self.run,
+                iterations=self.iterations,
+                progress=not self.quiet,
+                callbacks=self.callbacks(),
+            )
+        except ForeignError as error:
+            raise ValueError(
+                f"The run in '{self.run}' uses your own function or classes, which the run folder "
+                "does not contain. If `gloam fill` started it, continue it with: gloam fill ... "
+                f"--out {self.run} --resume. If `gloam lsi run` started it, repeat that command. "
+                "If your own program started it, continue it there."
+            ) from error
+        print_metrics(result)
+        if RunFolder(self.run).read_config().dataset is not None:
+            print(f"To show solutions beside their items: gloam gallery {self.run}")

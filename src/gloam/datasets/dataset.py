@@ -14,7 +14,7 @@ from gloam.archives import CVTArchive
 from gloam.datasets import rows
 from gloam.datasets.dataset_card import dataset_card
 from gloam.datasets.embedding import embed_all
-from gloam.datasets.fields import is_picture, item_shape, pictures, scalar_bounds, texts
+from gloam.datasets.rows import is_picture, item_shape, pictures, scalar_bounds, texts
 
 _BY_DEFAULT: Any = None  # a field that is filled in when a dataset is built
 

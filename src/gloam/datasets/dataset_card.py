@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from gloam import cards
-from gloam.principal_components import PrincipalComponents
+from gloam import drawing as cards
+from gloam.drawing import PrincipalComponents
 
 if TYPE_CHECKING:
     from gloam.datasets.dataset import Dataset

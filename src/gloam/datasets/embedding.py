@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Float32, Shaped
 
 from gloam import checks, files
-from gloam.cache import cache_folder
-from gloam.datasets import limits
-from gloam.datasets.progress import bar
+from gloam.datasets import rows as limits
 from gloam.datasets.rows import blocks
+from gloam.files import cache_folder
+from gloam.progress import work_bar
 
 _PROBES = 4
 _TOLERANCE = 0.01
@@ -40,7 +40,7 @@ def embed_all(
     if found is not None:
         return found
     vectors = np.empty((0, 0), np.float32)
-    with bar(f"embedding by {name}", len(inputs), show=progress) as advance:
+    with work_bar(f"embedding by {name}", len(inputs), show=progress) as advance:
         for start in range(0, len(inputs), batch):
             some = _embedded(embed, inputs[start : start + batch], start)
             if start == 0:

@@ -1,21 +1,149 @@
-"""Datasets from arrays, files of arrays, and tables with a column of vectors."""
+"""Columns of a Parquet file: vectors piece by piece into one array, or columns of numbers.
 
+Datasets from arrays, files of arrays, and tables with a column of vectors.
+
+Datasets from IDX files, the format of MNIST, plain or compressed.
+"""
+
+import gzip
 import os
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from gloam import checks, files
-from gloam.datasets import limits, rows
+from gloam.datasets import rows
+from gloam.datasets import rows as limits
 from gloam.datasets.dataset import Dataset
-from gloam.datasets.fields import is_picture, item_shape
+from gloam.datasets.rows import is_picture, item_shape
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_FIX = "Write the file again, without pickled objects."
+
+_ROWS = 8192
+_FIX = "Write the file again."
+_CHECKED = {"page_checksum_verification": True}
+
+
+def read_vectors(
+    file: Path, column: str | None, label: str | None, *, max_bytes: int | None = None
+) -> tuple[np.ndarray, Any]:
+    """The vectors of ``column`` (by default the only one that has vectors) and the labels.
+
+    Never more than a piece of the table is in memory besides the array made from it.
+    """
+    limit = files.byte_limit(max_bytes)
+    with _opened(file, limit) as table:
+        schema, count = table.schema_arrow, table.metadata.num_rows
+        choice = [field.name for field in schema if _is_vector(field.type)]
+        if column is None and len(choice) == 1:
+            column = choice[0]
+        fix = "Name a column of vectors: column='...', or a list of columns of numbers."
+        expected = f"one of the columns of vectors {choice} in '{file}'"
+        checks.expect(column in choice, "column", expected, repr(column), fix)
+        labelled = label is None or label in schema.names
+        expected = f"one of the columns {schema.names} in '{file}'"
+        checks.expect(labelled, "label", expected, repr(label))
+        checks.expect(count > 0, "path", "a table with rows", f"none in '{file}'")
+        vectors, labels, done = np.empty((0, 0)), [], 0
+        wanted = [str(column)] if label is None else [str(column), label]
+        for batch in table.iter_batches(batch_size=_ROWS, columns=wanted):
+            if len(batch) == 0:
+                continue
+            part = _array(batch.column(str(column)), done)
+            if done == 0:
+                files.checked_size((count, part.shape[1]), 4, limit)
+                vectors = np.empty((count, part.shape[1]), _dtype(part))
+            told = f"vectors of length {vectors.shape[1]} as in row 0"
+            same = part.shape[1] == vectors.shape[1]
+            checks.expect(same, "column", told, f"length {part.shape[1]} in row {done}")
+            if done + len(part) > count:
+                raise ValueError(f"it declares {count:,} rows and has more")
+            with np.errstate(over="ignore"):  # what is infinite as float32 is refused later
+                vectors[done : done + len(part)] = part
+            if label is not None:
+                labels += batch.column(label).to_pylist()
+            done += len(part)
+        if done != count:
+            raise ValueError(f"it declares {count:,} rows and has {done:,}")
+    return vectors, None if label is None else labels
+
+
+def read_columns(
+    file: Path, columns: Sequence[str], *, max_bytes: int | None = None
+) -> "pd.DataFrame":
+    """Some columns of a table, with the index that pandas wrote beside them."""
+    with _opened(file, files.byte_limit(max_bytes)) as table:
+        names = table.schema_arrow.names
+        missing = [name for name in columns if name not in names]
+        expected = f"some of the columns {names} in '{file}'"
+        checks.expect(not missing, "column", expected, missing)
+        return table.read(list(columns), use_pandas_metadata=True).to_pandas()
+
+
+@contextmanager
+def _opened(file: Path, limit: int) -> Iterator[pq.ParquetFile]:
+    """A Parquet file whose declared sizes are within ``limit``."""
+    with (
+        limits.naming(file),
+        limits.reading(file, "a Parquet file", _FIX),
+        # Buffered ahead, a row group (often the whole table) would be in memory at once.
+        pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False, **_CHECKED) as table,
+    ):
+        metadata = table.metadata
+        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+        rows = sum(group.num_rows for group in groups)
+        if rows != metadata.num_rows or any(group.num_rows < 0 for group in groups):
+            raise ValueError(f"it declares {metadata.num_rows:,} rows in groups of {rows:,}")
+        largest = max((group.total_byte_size for group in groups), default=0)
+        if largest > limit:
+            raise ValueError(f"it declares {largest:,} bytes, and the limit is {limit:,}")
+        yield table
+
+
+def _dtype(part: np.ndarray) -> Any:
+    # uint8 may be pixels. Everything else will be float32 in the end.
+    return np.uint8 if part.dtype == np.uint8 else np.float32
+
+
+def _is_vector(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    if not any(is_kind(kind) for is_kind in lists):
+        return False
+    return pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type)
+
+
+def _array(vectors: pa.Array, start: int) -> np.ndarray:
+    """Lists of one length as rows."""
+    if isinstance(vectors, pa.ExtensionArray):
+        vectors = vectors.storage
+    if vectors.null_count:
+        row = int(np.flatnonzero(vectors.is_null().to_numpy(zero_copy_only=False))[0])
+        checks.expect(False, "column", "a vector in each row", f"none in row {start + row}")
+    if pa.types.is_fixed_size_list(vectors.type):
+        lengths = np.full(len(vectors), vectors.type.list_size)
+    else:
+        lengths = np.diff(vectors.offsets.to_numpy())
+    other = np.flatnonzero(lengths != lengths[0])
+    if len(other):
+        told = f"vectors of one length, as {lengths[0]} in row {start}"
+        got = f"length {lengths[other[0]]} in row {start + other[0]}"
+        checks.expect(False, "column", told, got)
+    # A number that is missing becomes NaN, which is refused later with its row.
+    values = vectors.flatten().to_numpy(zero_copy_only=False)
+    return values.reshape(len(vectors), int(lengths[0]))
+
+
+_READERS_FIX = "Write the file again, without pickled objects."
 _SUFFIXES = (".npy", ".npz", ".parquet", ".csv")
 
 
@@ -158,23 +286,19 @@ def _arrays(
     expected = "a list of columns of numbers for a .csv file"
     checks.expect(kind != ".csv", "column", expected, repr(column))
     if kind == ".parquet":
-        from gloam.datasets.parquet import read_vectors
-
         return read_vectors(file, column, label, max_bytes=max_bytes)
     if kind == ".npz":
         return _zipped(file, column, label, max_bytes)
     expected = "none for a .npy file, which is a single array"
     unnamed = column is None and label is None
     checks.expect(unnamed, "column, label", expected, (column, label))
-    with limits.reading(file, "a .npy file of plain numbers", _FIX):
+    with limits.reading(file, "a .npy file of plain numbers", _READERS_FIX):
         return limits.map_array(file, max_bytes), None
 
 
 def _table(file: Path, columns: list[str], max_bytes: int | None) -> "pd.DataFrame":
     """Some columns of a file."""
     if file.suffix.lower() == ".parquet":
-        from gloam.datasets.parquet import read_columns
-
         return read_columns(file, columns, max_bytes=max_bytes)
     with limits.reading(file, "a .csv file with these columns", "Check its text."):
         return _csv(file, max_bytes, usecols=columns)
@@ -229,7 +353,7 @@ def _zipped(
     file: Path, column: str | None, label: str | None, max_bytes: int | None
 ) -> tuple[np.ndarray, Any]:
     with (
-        limits.reading(file, "a .npz file of plain arrays", _FIX),
+        limits.reading(file, "a .npz file of plain arrays", _READERS_FIX),
         files.open_regular(file) as opened,
     ):
         arrays = limits.ZippedArrays(opened, max_bytes)
@@ -245,3 +369,104 @@ def _zipped(
         checks.expect(label is None or label in names, "label", expected, repr(label))
         found = None if label is None else arrays.read(label)
         return arrays.read(str(column)), found
+
+
+_DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+
+
+def from_idx(
+    images: str | os.PathLike,
+    labels: str | os.PathLike | None = None,
+    *,
+    max_bytes: int | None = None,
+) -> Dataset:
+    """A dataset from an IDX file of pictures or vectors, and one of labels.
+
+    Args:
+        images: For instance ``train-images-idx3-ubyte.gz``. Pixels are scaled to [0, 1].
+        labels: For instance ``train-labels-idx1-ubyte.gz``.
+        max_bytes: Largest array that is read, in bytes; by default half of the machine's memory.
+
+    Raises:
+        ValueError: A file is missing, damaged or too large; the message names it.
+    """
+    items = read_idx("images", images, max_bytes=max_bytes)
+    found = None if labels is None else read_idx("labels", labels, max_bytes=max_bytes)
+    with limits.naming(Path(images)):
+        return from_array(items, found, source=images)
+
+
+def read_idx(name: str, path: str | os.PathLike, *, max_bytes: int | None = None) -> np.ndarray:
+    """The array in an IDX file; ``name`` is what errors call it."""
+    file = checks.existing_file(name, path, "gloam.datasets.fetch('mnist') downloads MNIST.")
+    try:
+        with files.open_regular(file) as opened:
+            size = os.fstat(opened.fileno()).st_size
+            if opened.read(2) != b"\x1f\x8b":
+                opened.seek(0)
+                return _idx_array(name, file, opened, size, max_bytes)
+            opened.seek(0)
+            return _inflated(name, file, opened, size, max_bytes)
+    except (OSError, MemoryError) as error:
+        reason = str(error) or type(error).__name__
+        raise ValueError(f"{name}: expected an IDX file, got '{file}' ({reason}).") from None
+
+
+def _inflated(
+    name: str, file: Path, opened: IO[bytes], size: int, max_bytes: int | None
+) -> np.ndarray:
+    try:
+        with gzip.GzipFile(fileobj=opened) as stream:
+            return _idx_array(name, file, stream, None, max_bytes, compressed=size)
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError(
+            f"{name}: expected a whole gzip file, got '{file}' ({error}). Download it again."
+        ) from None
+
+
+def _idx_array(
+    name: str,
+    file: Path,
+    stream: IO[bytes] | gzip.GzipFile,
+    size: int | None,
+    max_bytes: int | None,
+    *,
+    compressed: int = 0,
+) -> np.ndarray:
+    """The array in a stream, of which no more is read than the array is declared to have.
+
+    Args:
+        name: What errors call it.
+        file: Where the stream comes from.
+        stream: The format, from its beginning.
+        size: Bytes in the stream; ``None`` where only reading tells.
+        max_bytes: As in `from_idx`.
+        compressed: Bytes that a compressed stream is made from.
+    """
+    head = stream.read(4)
+    kind, axes = (head[2], head[3]) if len(head) == 4 else (0, 0)
+    sizes = stream.read(4 * axes)
+    known = head[:2] == b"\0\0" and kind in _DTYPES and axes > 0 and len(sizes) == 4 * axes
+    checks.expect(known, name, "an IDX file", f"'{file}', which starts with {head.hex()}")
+    shape = np.frombuffer(sizes, ">u4").tolist()
+    dtype = np.dtype(_DTYPES[kind])
+    start, limit = 4 + 4 * axes, files.byte_limit(max_bytes)
+    try:
+        needed = files.checked_size(shape, dtype.itemsize, limit)
+        files.checked_size(shape, 4, limit)  # as float32, which it becomes
+        if compressed:
+            limits.inflated_size(needed, compressed)
+    except ValueError as error:
+        fix = "Download the file again."
+        raise ValueError(f"{name}: expected an IDX file, got '{file}' ({error}). {fix}") from None
+    content = b""
+    if size is None or size == start + needed:
+        content = stream.read(needed)
+        # At the end of a compressed stream its checksum is compared.
+        more = len(stream.read(1))
+        size = start + len(content) + more
+    fits = size == start + needed
+    told = f"{start + needed} bytes for an array of shape {tuple(shape)}"
+    checks.expect(fits, name, told, f"{size} in '{file}'", "Download the file again.")
+    array = np.frombuffer(content, dtype).reshape(shape)
+    return array.astype(dtype.newbyteorder("="), copy=False)

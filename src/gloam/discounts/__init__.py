@@ -1,14 +1,14 @@
 """Discounts: they score solutions by improvement, and learn what is covered."""
 
 from gloam.discounts.discount import Discount as Discount
+from gloam.discounts.discount import NoDiscount as NoDiscount
 from gloam.discounts.discount_model import DiscountModel as DiscountModel
+from gloam.discounts.from_torch import from_torch as from_torch
 from gloam.discounts.kernel_density import BufferPolicy as BufferPolicy
 from gloam.discounts.kernel_density import KeepLast as KeepLast
 from gloam.discounts.kernel_density import KernelDensity as KernelDensity
 from gloam.discounts.kernel_density import Reservoir as Reservoir
-from gloam.discounts.networks.cnn import CNN as CNN
-from gloam.discounts.networks.from_torch import from_torch as from_torch
-from gloam.discounts.networks.frozen import Frozen as Frozen
-from gloam.discounts.networks.mlp import MLP as MLP
-from gloam.discounts.no_discount import NoDiscount as NoDiscount
+from gloam.discounts.networks import CNN as CNN
+from gloam.discounts.networks import MLP as MLP
+from gloam.discounts.networks import Frozen as Frozen
 from gloam.discounts.thresholds import Thresholds as Thresholds

@@ -12,11 +12,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.discounts.discount import Discount
-from gloam.discounts.mlp_sweep import fast_sweep
-from gloam.discounts.networks.frozen import stages
-from gloam.discounts.networks.mlp import MLP, Reinitializable, in_blocks, outputs
-from gloam.discounts.row_shape import row_shape_of
-from gloam.discounts.training import Trained, fit
+from gloam.discounts.networks import MLP, Reinitializable, in_blocks, outputs, row_shape_of, stages
+from gloam.discounts.training import Trained, fast_sweep, fit
 from gloam.discounts.units import Units, first_units, grown
 from gloam.records import Batch, Fit, Scored
 

@@ -1,4 +1,7 @@
-"""Latent space illumination: a generated image for every image of a dataset (LSI in the paper)."""
+"""Random latents of a generator: how far they spread, and which one to start a search from.
+
+Latent space illumination: a generated image for every image of a dataset (LSI in the paper).
+"""
 
 import math
 from collections.abc import Callable
@@ -8,14 +11,93 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from gloam import checks
 from gloam.archives import Archive, CVTArchive
 from gloam.datasets import Dataset
 from gloam.domains.domain import Domain
-from gloam.domains.latent_samples import best_start, spherical_distance, statistics
 from gloam.generators import Embedder, Generator
+from gloam.progress import work_bar
+
+# Of the paper's released experiment.
+_NUM_SAMPLES = 10_000
+_START_BATCH = 16
+_START_TRUNCATION = 0.7
+_FREE_SHARE = 0.35
+
+
+def spherical_distance(rows: Float[Array, "n d"], target: Float[Array, " d"]) -> Float[Array, " n"]:
+    """``2 arcsin(|a - b| / 2)^2`` of vectors of length one: half the squared angle between them.
+
+    Example:
+        >>> right = spherical_distance(jnp.array([[1.0, 0.0]]), jnp.array([0.0, 1.0]))
+        >>> bool(jnp.isclose(right[0], 0.5 * (jnp.pi / 2) ** 2))
+        True
+    """
+    half_chord = jnp.linalg.norm(rows - target, axis=1) / 2
+    # Rounding may make the chord of opposite vectors longer than the diameter.
+    return 2 * jnp.square(jnp.arcsin(jnp.minimum(half_chord, 1.0)))
+
+
+def statistics(
+    generator: Generator, *, key: PRNGKeyArray
+) -> tuple[Float[Array, " sol"], Float[Array, ""]]:
+    """Standard deviation of w in each dimension, and the norm that costs nothing."""
+
+    @eqx.filter_jit
+    def measured(generator: Generator, key: PRNGKeyArray) -> tuple[Array, Array]:
+        w = generator.map(jax.random.normal(key, (_NUM_SAMPLES, generator.z_dim)))
+        scale = jnp.std(w, axis=0, ddof=1)
+        norms = jnp.linalg.norm((w - generator.w_avg) / scale, axis=1)
+        return scale, _FREE_SHARE * math.sqrt(generator.num_ws) * jnp.mean(norms)
+
+    scale, free_norm = measured(generator, key)
+    usable = bool(jnp.all(jnp.isfinite(scale) & (scale > 0)))
+    checks.expect(
+        usable,
+        "generator",
+        "latents that vary in every dimension",
+        "a standard deviation of zero or NaN",
+        "Check the generator's weights.",
+    )
+    return scale, free_norm
+
+
+def best_start(
+    domain: "LatentIllumination", num_starts: int, *, key: PRNGKeyArray, progress: bool
+) -> Float[Array, " sol"]:
+    """The truncated random latent whose image is nearest to the prompt.
+
+    Without a prompt, the one whose objective is best.
+
+    Args:
+        domain: What will be searched; its own start does not count.
+        num_starts: Number of latents, in batches of up to 16.
+        key: Key of the latents.
+        progress: Whether to show a bar.
+    """
+
+    @eqx.filter_jit
+    def best(domain: "LatentIllumination", key: PRNGKeyArray) -> tuple[Array, Array]:
+        z = jax.random.normal(key, (min(_START_BATCH, num_starts), domain.generator.z_dim))
+        w = domain.generator.map(z, _START_TRUNCATION)
+        rows = (w - domain.generator.w_avg) / domain.scale
+        objectives, embeddings = domain(rows)
+        if domain.prompt is not None:
+            objectives = -spherical_distance(embeddings, domain.prompt)
+        chosen = jnp.argmax(jnp.where(jnp.isfinite(objectives), objectives, -jnp.inf))
+        return rows[chosen], objectives[chosen]
+
+    keys = jax.random.split(key, -(-num_starts // _START_BATCH))
+    found = []
+    with work_bar("choosing the start", len(keys), show=progress) as advance:
+        for key in keys:
+            row, objective = best(domain, key)
+            found.append((float(objective), row))
+            advance(1)
+    return max(found, key=lambda pair: pair[0])[1]
+
 
 PAPER_PROMPT = "A photo of the face of a hiker."
 _PENALTY = 0.2  # of the paper's released experiment

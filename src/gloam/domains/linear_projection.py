@@ -9,8 +9,8 @@ from jaxtyping import Array, Float
 
 from gloam import checks, files
 from gloam.archives import Archive, CVTArchive, GridArchive, kmeans_centroids
-from gloam.cache import cache_folder
 from gloam.domains.domain import Domain
+from gloam.files import cache_folder
 
 _EDGE = 5.12
 _SHIFT = 0.4 * _EDGE

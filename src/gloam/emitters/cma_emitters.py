@@ -10,12 +10,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.draws import normals
-from gloam.emitters.cma_es import CMAES
+from gloam.emitters.cma_es import CMAES, Strategy
 from gloam.emitters.emitter import ElitesWanted, Emitter
 from gloam.emitters.lm_ma_es import LMMAES
-from gloam.emitters.restart_rules import BasicRestart, Progress, RestartRule
-from gloam.emitters.selection_rules import MuSelection, SelectionRule
-from gloam.emitters.strategy import Strategy
+from gloam.emitters.rules import BasicRestart, MuSelection, Progress, RestartRule, SelectionRule
 from gloam.records import Feedback, Proposal
 
 # Solutions of more numbers than this get the limited-memory strategy unless another is named: a

@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gloam import checks
-from gloam.emitters.cma_parts import constants, sound_extent, unless_idle
-from gloam.emitters.strategy import Strategy
+from gloam.emitters.cma_es import Strategy, constants, sound_extent, unless_idle
 
 
 class LmState(eqx.Module):

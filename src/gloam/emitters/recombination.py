@@ -9,8 +9,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from gloam import checks
 from gloam.draws import normals, uniforms
-from gloam.emitters.elite_emitter import EliteEmitter
-from gloam.emitters.emitter import ElitesWanted
+from gloam.emitters.emitter import EliteEmitter, ElitesWanted
 from gloam.records import Feedback, Proposal
 
 # An empty cell that is filled counts as much as so many improvements. What swaps fill is not

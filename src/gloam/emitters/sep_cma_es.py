@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from gloam.emitters.cma_parts import (
+from gloam.emitters.cma_es import (
     Constants,
+    Strategy,
     constants,
     sound_extent,
     step_size_path,
     unless_idle,
 )
-from gloam.emitters.strategy import Strategy
 
 
 class SepState(eqx.Module):

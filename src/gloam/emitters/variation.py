@@ -8,8 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from gloam import checks
 from gloam.draws import normals
-from gloam.emitters.elite_emitter import EliteEmitter
-from gloam.emitters.emitter import ElitesWanted
+from gloam.emitters.emitter import EliteEmitter, ElitesWanted
 from gloam.records import Feedback, Proposal
 
 

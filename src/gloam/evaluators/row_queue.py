@@ -4,9 +4,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 
-from gloam.evaluators.answers import AnswerForm
-from gloam.evaluators.blocks import Block, Failure, FailureKind
-from gloam.evaluators.evaluated import Evaluated, assembled
+from gloam.evaluators.answers import AnswerForm, Block, Evaluated, Failure, FailureKind, assembled
 
 # A chunk of this length makes the cost of sending it, about a millisecond, small.
 _CHUNK_SECONDS = 0.1

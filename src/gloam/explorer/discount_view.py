@@ -10,9 +10,8 @@ import numpy as np
 
 from gloam.algorithms import Algorithm
 from gloam.discounts import DiscountModel
-from gloam.explorer.opened_run import OpenedRun
-from gloam.explorer.packing import packed
-from gloam.explorer.run_states import newest_checkpoint
+from gloam.explorer.archive_views import packed
+from gloam.explorer.opened_run import OpenedRun, newest_checkpoint
 
 # Cells beyond which the model is not asked for every one of them.
 _MAX_CELLS = 200_000
@@ -49,8 +48,8 @@ def packed_discount(
         at: The iteration, or ``None`` for the newest checkpoint.
         shorten: Applied to the values.
     """
-    from gloam.plots.moments import last_moment, moments_of
-    from gloam.plots.plane import Plane, in_chunks
+    from gloam.plots.discount import last_moment, moments_of
+    from gloam.plots.heatmap import Plane, in_chunks
 
     algorithm = _algorithm(run)
     if algorithm is None:
@@ -80,7 +79,7 @@ def packed_discount(
 
 def discount_at(run: OpenedRun, seed: int, cell: int) -> float | None:
     """The discount of an elite by the newest model of the first seed."""
-    from gloam.plots.moments import last_moment
+    from gloam.plots.discount import last_moment
 
     algorithm, rows = _algorithm(run), run.elites(seed)
     row = rows.row_of(cell)

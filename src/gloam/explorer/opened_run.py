@@ -1,9 +1,14 @@
-"""A run that is looked at: its archive, elites, dataset and pictures, read once and kept."""
+"""The settings of a run as a flat table of names and values, from its configuration.
+
+The state of a run, from its folder: running, finished, interrupted, failed, or not readable.
+
+A run that is looked at: its archive, elites, dataset and pictures, read once and kept.
+"""
 
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,12 +16,210 @@ from jaxtyping import Float, Int
 
 from gloam.archives import Archive, CVTArchive, Elites, GridArchive
 from gloam.datasets import Dataset
-from gloam.explorer.run_states import newest_checkpoint
 from gloam.formats import DamagedFileError, ForeignError, RunFolder, objects
 from gloam.formats.arrays import read_arrays
+from gloam.formats.checkpoints import Checkpoints
 from gloam.formats.config import RunConfig
-from gloam.formats.metrics_tail import stamp
-from gloam.gallery.pictures import Pictures, elite_pictures, has_pictures
+from gloam.formats.metrics import stamp
+from gloam.formats.ownership import ARCHIVE, NAME, holder
+from gloam.gallery.pairs import Pictures, elite_pictures, has_pictures
+
+_MAX_SETTINGS = 400
+_MAX_TEXT = 120
+# What networks begin with, which is no setting.
+_LEARNED = ("weights", "biases")
+
+
+def settings_of(config: RunConfig) -> dict[str, Any]:
+    """Names and values, such as ``discount.alpha``: numbers, texts, booleans and ``None``.
+
+    >>> flatten({"class": "CMAES", "arguments": {"a": {"tuple": [1, 2]}, "b": 0.5}}, "strategy")
+    {'strategy': 'CMAES', 'strategy.a': '1, 2', 'strategy.b': 0.5}
+    """
+    found: dict[str, Any] = {}
+    for name in ("algorithm", "domain"):
+        found |= flatten(getattr(config, name), name)
+    # The parts of an algorithm are known by their own names.
+    found = {name.removeprefix("algorithm."): value for name, value in found.items()}
+    plan = {name: config.plan[name] for name in ("iterations",) if name in config.plan}
+    seeds = config.seeds
+    listed = ", ".join(map(str, seeds[:8])) + (", …" if len(seeds) > 8 else "")
+    more = {"driver": config.driver, "seeds": listed, "number of seeds": len(seeds)}
+    whole = found | plan | more | {"gloam": config.version}
+    return dict(list(whole.items())[:_MAX_SETTINGS])
+
+
+def flatten(content: Any, name: str) -> dict[str, Any]:
+    """An encoded object (see `gloam.formats.objects`) as names and values."""
+    if content is None or isinstance(content, (bool, int, float)):
+        return {name: content}
+    if isinstance(content, str):
+        return {name: content[:_MAX_TEXT]}
+    if isinstance(content, list):
+        return _flatten_list(content, name)
+    if not isinstance(content, dict):
+        return {}
+    if isinstance(content.get("class"), str):
+        found: dict[str, Any] = {name: content["class"][:_MAX_TEXT]}
+        arguments = content.get("arguments")
+        for key, part in (arguments if isinstance(arguments, dict) else {}).items():
+            if key in _LEARNED:
+                continue
+            found |= flatten(part, f"{name}.{key}")
+        return found
+    if isinstance(content.get("foreign"), str):
+        return {name: content["foreign"].rpartition(":")[2][:_MAX_TEXT]}
+    if "values" in content:
+        return {name: _short(content["values"])}
+    if "array" in content or "shape" in content:
+        return {name: f"{content.get('dtype')}{content.get('shape')}"[:_MAX_TEXT]}
+    if isinstance(content.get("tuple"), list):
+        return _flatten_list(content["tuple"], name)
+    if isinstance(content.get("dict"), dict):
+        parts = [flatten(part, f"{name}.{key}") for key, part in content["dict"].items()]
+        return {key: value for part in parts for key, value in part.items()}
+    return {}
+
+
+def _flatten_list(items: list, name: str) -> dict[str, Any]:
+    if all(isinstance(item, (bool, int, float, str)) for item in items):
+        return {name: _short(items)}
+    found: dict[str, Any] = {}
+    for number, item in enumerate(items):
+        found |= flatten(item, f"{name}.{number + 1}")
+    return found
+
+
+def _short(values: Any) -> str:
+    text = ", ".join(map(str, values)) if isinstance(values, list) else str(values)
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"
+
+
+def algorithm_name(config: RunConfig) -> str:
+    """The class of the algorithm."""
+    return str(flatten(config.algorithm, "a").get("a", "?"))
+
+
+def domain_name(config: RunConfig) -> str:
+    """What was searched, without building objects that hold arrays."""
+    content = config.domain
+    arguments = content.get("arguments") if isinstance(content, dict) else None
+    if isinstance(arguments, dict) and isinstance(arguments.get("name"), str):
+        return arguments["name"][:_MAX_TEXT]
+    if isinstance(content, dict) and "class" in content and _is_small(content):
+        try:
+            name = getattr(objects.decode(content, {}), "name", None)
+        except (ForeignError, ValueError, TypeError, OverflowError):
+            name = None
+        if isinstance(name, str):
+            return name[:_MAX_TEXT]
+    short = str(flatten(content, "d").get("d", "?"))
+    return short.rpartition(".")[2] or short
+
+
+def _is_small(content: Any) -> bool:
+    """Whether an object is built in no time: without arrays, and with sizes that are not large."""
+    if isinstance(content, dict):
+        return "array" not in content and all(_is_small(part) for part in content.values())
+    if isinstance(content, list):
+        return all(_is_small(part) for part in content)
+    return not isinstance(content, int) or abs(content) <= 100_000
+
+
+State = Literal["running", "finished", "interrupted", "failed", "damaged", "newer"]
+
+
+class RunState(NamedTuple):
+    """The state of a run, with a reason where there is one to tell."""
+
+    state: State
+    reason: str
+    iteration: int | None
+    """Iteration of the newest checkpoint."""
+
+
+class RunStates:
+    """States of runs. It remembers which locks nobody holds."""
+
+    def __init__(self) -> None:
+        self._free: dict[Path, object] = {}
+        self._checked: dict[Path, tuple[object, DamagedFileError | None]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, folder: Path, config: RunConfig) -> RunState:
+        """The state of a run whose configuration can be read."""
+        reached = newest_checkpoint(folder)
+        by = self._holder(folder)
+        if by is not None:
+            return RunState("running", by, reached)
+        planned = config.plan.get("iterations")
+        torn = self._torn_file(folder)
+        if torn is not None:
+            return RunState("damaged", f"{torn.path.name}: {torn.problem}.", reached)
+        if reached is None:
+            return RunState("failed", "It ended before its first checkpoint.", None)
+        if isinstance(planned, int) and reached >= planned and archive_files(folder):
+            return RunState("finished", "", reached)
+        return RunState("interrupted", f"Its last checkpoint is at iteration {reached:,}.", reached)
+
+    def _torn_file(self, folder: Path) -> DamagedFileError | None:
+        """A file of arrays that is not whole. Their digests are compared when they are read."""
+        kinds = {folder / "config.npz": "config"}
+        kinds |= dict.fromkeys(archive_files(folder), "archive")
+        found = None
+        for path, kind in kinds.items():
+            now = stamp(path)
+            if path not in self._checked or self._checked[path][0] != now:
+                self._checked[path] = (now, _problem_of(path, kind))
+            found = found or self._checked[path][1]
+        return found
+
+    def _holder(self, folder: Path) -> str | None:
+        """Who writes to the folder. A lock that was found free is not tried again."""
+        with self._lock:
+            found = stamp(folder / NAME)
+            if found is None or self._free.get(folder) == found:
+                return None
+            by = holder(folder)
+            if by is None:
+                self._free[folder] = found
+            return by
+
+
+def unreadable(error: DamagedFileError) -> RunState:
+    """The state of a run whose configuration cannot be read."""
+    newer = "a newer version of gloam wrote it" in error.problem
+    problem = f"{error.path.name}: {error.problem}."
+    return RunState("newer" if newer else "damaged", problem, None)
+
+
+def newest_checkpoint(folder: Path) -> int | None:
+    """Iteration of the newest checkpoint, by the names of the files."""
+    try:
+        files = Checkpoints(folder / "checkpoint").files()
+    except OSError:
+        return None
+    return int(files[0].stem) if files and files[0].stem.isdecimal() else None
+
+
+def has_elites(folder: Path) -> bool:
+    """Whether there are elites to read, in a checkpoint or in files of their own."""
+    return newest_checkpoint(folder) is not None or bool(archive_files(folder))
+
+
+def archive_files(folder: Path) -> list[Path]:
+    """The files of the elites, which are there at the end of a run."""
+    return [file for file in folder.glob("archive*.npz") if ARCHIVE.fullmatch(file.name)]
+
+
+def _problem_of(path: Path, kind: str) -> DamagedFileError | None:
+    """What is wrong with a file of arrays, by its list of contents."""
+    try:
+        read_arrays(path, kind=kind, fix="", prefix="no array")
+    except DamagedFileError as error:
+        return error
+    return None
+
 
 _FIX = "Restore it from a copy."
 # Elites of so many seeds stay in memory.

@@ -5,12 +5,10 @@ from typing import Any
 import numpy as np
 
 from gloam.datasets import Matches
-from gloam.explorer.archive_view import described_archive, distances_of, moments_of
+from gloam.explorer.archive_views import described_archive, distances_of, moments_of, packed
 from gloam.explorer.discount_view import has_model
 from gloam.explorer.library import Entry, Library, read_study
-from gloam.explorer.opened_run import OpenedRun, elites_version
-from gloam.explorer.packing import packed
-from gloam.explorer.run_states import has_elites, newest_checkpoint
+from gloam.explorer.opened_run import OpenedRun, elites_version, has_elites, newest_checkpoint
 from gloam.formats import DamagedFileError
 
 READ_ERRORS = (ValueError, OSError, MemoryError)

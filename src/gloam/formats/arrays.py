@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from gloam import files
-from gloam.formats.errors import DamagedFileError, format_problem
+from gloam.formats.documents import DamagedFileError, format_problem
 
 FORMAT = 1
 _MANIFEST = "gloam"

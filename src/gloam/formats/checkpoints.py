@@ -1,7 +1,11 @@
-"""The checkpoints of a run folder: the last few states of the search, each in a file of its own.
+"""The state of a search as arrays by their place in the tree, and back.
+
+The checkpoints of a run folder: the last few states of the search, each in a file of its own.
 
 A file is named by the number of iterations finished. When the newest file is damaged, the one
 before it is read instead, with a warning that names the damaged file.
+
+The snapshots of a run folder: discount and elites of the first seed at chosen iterations.
 """
 
 import contextlib
@@ -11,12 +15,63 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
+from gloam.draws import GENERATOR
 from gloam.formats.arrays import read_arrays, write_arrays
-from gloam.formats.errors import DamagedFileError
-from gloam.formats.own_files import CHECKPOINT
-from gloam.formats.states import state_arrays, state_from
+from gloam.formats.documents import DamagedFileError
+from gloam.formats.ownership import CHECKPOINT, SNAPSHOT
+
+
+def state_arrays(state: Any) -> dict[str, np.ndarray]:
+    """The arrays of a state by their place in it. Random keys are stored as their raw words.
+
+    >>> list(state_arrays({"a": jnp.zeros(2), "b": [jnp.ones(1)]}))
+    ["['a']", "['b'][0]"]
+    """
+    leaves, _ = jax.tree_util.tree_flatten_with_path(state)
+    return {jax.tree_util.keystr(path): _raw(leaf) for path, leaf in leaves}
+
+
+def state_from(like: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """A state of the structure of ``like`` (arrays or shapes) from `state_arrays`.
+
+    Raises:
+        ValueError: The arrays are of another structure.
+    """
+    expected, structure = jax.tree_util.tree_flatten_with_path(like)
+    places = [jax.tree_util.keystr(path) for path, _ in expected]
+    if set(places) != set(arrays):
+        missing, more = sorted(set(places) - set(arrays)), sorted(set(arrays) - set(places))
+        raise ValueError(
+            f"it was written for another algorithm: missing are {missing[:3]}, unknown {more[:3]}"
+        )
+    leaves = [
+        _leaf(place, shape, arrays[place])
+        for place, (_, shape) in zip(places, expected, strict=True)
+    ]
+    return jax.tree.unflatten(structure, leaves)
+
+
+def _leaf(place: str, like: Any, array: np.ndarray) -> jax.Array:
+    is_key = jnp.issubdtype(like.dtype, jax.dtypes.prng_key)
+    raw = jax.eval_shape(jax.random.key_data, like) if is_key else like
+    if array.shape != raw.shape or array.dtype != raw.dtype:
+        raise ValueError(
+            f"its array {place} is {array.dtype}{list(array.shape)} instead of "
+            f"{raw.dtype}{list(raw.shape)}: it was written for another algorithm"
+        )
+    leaf = jnp.asarray(array)
+    return jax.random.wrap_key_data(leaf, impl=GENERATOR) if is_key else leaf
+
+
+def _raw(leaf: Any) -> np.ndarray:
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.random.key_data(leaf)
+    return np.asarray(leaf)
+
 
 _FIX = "Restore it from a copy, or start the run again in another folder."
 _T = TypeVar("_T")
@@ -153,3 +208,41 @@ def _warn(errors: list[DamagedFileError], used: Path) -> None:
             f"is used instead, '{used}'.",
             stacklevel=5,
         )
+
+
+_DELETE = "Delete it, or restore it from a copy."
+
+
+class Snapshots:
+    """The snapshots in one run folder.
+
+    Args:
+        folder: The folder ``snapshots`` of a run folder; it need not exist.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def iterations(self) -> list[int]:
+        """Iterations that have a file, ascending; some may be damaged."""
+        names = (file.name for file in self.folder.glob("*.npz"))
+        return sorted(int(Path(name).stem) for name in names if SNAPSHOT.fullmatch(name))
+
+    def path(self, iteration: int) -> Path:
+        """The file of an iteration."""
+        return self.folder / f"{iteration:07d}.npz"
+
+    def write(self, iteration: int, arrays: dict[str, np.ndarray], *, run: str) -> None:
+        """Write the arrays of an iteration."""
+        write_arrays(self.path(iteration), arrays, kind="snapshot", about={"run": run})
+
+    def read(self, iteration: int, *, run: str) -> dict[str, np.ndarray]:
+        """The arrays of an iteration.
+
+        Raises:
+            DamagedFileError: The file is damaged, or belongs to another run.
+        """
+        arrays, about = read_arrays(self.path(iteration), kind="snapshot", fix=_DELETE)
+        if about.get("run") != run:
+            raise DamagedFileError(self.path(iteration), "it belongs to another run", _DELETE)
+        return arrays

@@ -17,7 +17,7 @@ import numpy as np
 
 from gloam.formats import registry
 from gloam.formats.arrays import digest
-from gloam.formats.errors import ForeignError
+from gloam.formats.documents import ForeignError
 
 # Arrays up to this size stay readable in the JSON.
 _INLINE = 16

@@ -1,4 +1,6 @@
-"""What a file may contain: gloam's own classes under names that stay the same.
+"""Whether a value is of an annotated type: a check of what files put into fields.
+
+What a file may contain: gloam's own classes under names that stay the same.
 
 Files name classes by the keys of `REGISTRY` and give the arguments that build them. Nothing else is
 ever looked up, imported or called because a file says so. The user's own classes are not part of
@@ -7,11 +9,14 @@ it: the user's program hands them over.
 
 import dataclasses
 import inspect
+import types
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+import jax
 
 from gloam import algorithms, archives, discounts, domains, emitters, generators
-from gloam.discounts.networks.from_torch import (
+from gloam.discounts.from_torch import (
     Convolution,
     Flatten,
     Gelu,
@@ -21,7 +26,53 @@ from gloam.discounts.networks.from_torch import (
     Tanh,
     Unflatten,
 )
-from gloam.formats.conformity import conforms
+
+
+def conforms(value: Any, annotation: Any) -> bool:
+    """Whether ``value`` is of the type that ``annotation`` says.
+
+    Knows what fields of gloam are annotated with: classes, jaxtyping's arrays, ``list``, ``tuple``,
+    ``dict``, ``Literal``, unions, callables and ``Any``.
+
+    >>> conforms((1, 2), tuple[int, ...]), conforms([1, "a"], list[int]), conforms(True, int)
+    (True, False, False)
+    """
+    if annotation is Any or isinstance(annotation, TypeVar):
+        return True
+    if annotation is None or annotation is type(None):
+        return value is None
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return any(conforms(value, part) for part in inner)
+    if origin is Literal:
+        return any(value == part and type(value) is type(part) for part in inner)
+    if origin is list:
+        return type(value) is list and all(conforms(item, inner[0]) for item in value)
+    if origin is tuple:
+        return type(value) is tuple and _tuple_conforms(value, inner)
+    if origin is dict:
+        return type(value) is dict and all(
+            conforms(name, inner[0]) and conforms(item, inner[1]) for name, item in value.items()
+        )
+    if origin is Callable or annotation is Callable:
+        return callable(value)
+    return _is_instance(value, annotation)
+
+
+def _tuple_conforms(value: tuple, inner: tuple) -> bool:
+    if len(inner) == 2 and inner[1] is Ellipsis:
+        return all(conforms(item, inner[0]) for item in value)
+    return len(value) == len(inner) and all(map(conforms, value, inner))
+
+
+def _is_instance(value: Any, annotation: Any) -> bool:
+    """As `isinstance`, but a bool is no number, and an int is a float."""
+    if annotation in (int, float):
+        number = (int,) if annotation is int else (int, float)
+        return isinstance(value, number) and not isinstance(value, bool)
+    if isinstance(annotation, type):
+        return isinstance(value, annotation)  # jaxtyping's annotations are types, too
+    return isinstance(value, jax.Array)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,18 +27,21 @@ from gloam import checks
 from gloam.archives import Archive, Elites
 from gloam.datasets import Dataset
 from gloam.formats import objects
-from gloam.formats.archive_files import ArchiveFiles
 from gloam.formats.arrays import digest, is_array_file, read_arrays, write_arrays
-from gloam.formats.checkpoints import Checkpoint, Checkpoints
+from gloam.formats.checkpoints import Checkpoint, Checkpoints, Snapshots
 from gloam.formats.config import RunConfig
-from gloam.formats.contents import dataset_arrays, dataset_from
-from gloam.formats.documents import is_document, read_document, write_document
-from gloam.formats.errors import DamagedFileError, ForeignError, RunExistsError
-from gloam.formats.failure_table import read_failures, write_failures
-from gloam.formats.lock import locked
-from gloam.formats.metrics_files import MetricsFiles
-from gloam.formats.own_files import FOLDERS, own_files
-from gloam.formats.snapshots import Snapshots
+from gloam.formats.contents import ArchiveFiles, dataset_arrays, dataset_from
+from gloam.formats.documents import (
+    DamagedFileError,
+    ForeignError,
+    RunExistsError,
+    is_document,
+    read_document,
+    write_document,
+)
+from gloam.formats.metrics import MetricsFiles
+from gloam.formats.ownership import FOLDERS, locked, own_files
+from gloam.formats.tables import read_failures, write_failures
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,8 +9,7 @@ from gloam import files
 from gloam.datasets import Dataset, Matches
 from gloam.formats import ForeignError, RunFolder
 from gloam.gallery.page import page
-from gloam.gallery.pairs import gallery, ordered
-from gloam.gallery.pictures import Pictures, elite_pictures, has_pictures
+from gloam.gallery.pairs import Pictures, elite_pictures, gallery, has_pictures, ordered
 from gloam.plots import style
 from gloam.plots.run_figures import domain_name
 

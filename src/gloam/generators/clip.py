@@ -12,9 +12,14 @@ import numpy as np
 from jaxtyping import Array, Float, Int, UInt8
 
 from gloam import checks
-from gloam.generators.clip_pixels import prepared
 from gloam.generators.clip_tokens import Tokenizer
-from gloam.generators.clip_towers import TextTower, TowerSettings, VisionTower, layer_shapes
+from gloam.generators.clip_towers import (
+    TextTower,
+    TowerSettings,
+    VisionTower,
+    layer_shapes,
+    prepared,
+)
 from gloam.generators.protocols import Embedder
 from gloam.generators.tensor_files import check_shapes, read_tensors
 

@@ -12,14 +12,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from gloam import checks
 from gloam.generators.protocols import Generator
-from gloam.generators.stylegan3_layers import (
-    FourierInput,
-    MappingNetwork,
-    SynthesisLayer,
-    part_of,
-)
-from gloam.generators.stylegan3_settings import StyleGAN3Settings
-from gloam.generators.stylegan3_tensors import random_tensors, tensor_shapes
+from gloam.generators.stylegan3_layers import FourierInput, MappingNetwork, SynthesisLayer, part_of
+from gloam.generators.stylegan3_settings import StyleGAN3Settings, random_tensors, tensor_shapes
 from gloam.generators.tensor_files import check_shapes, read_tensors, write_tensors
 
 METADATA_KEY = "stylegan3_constructor"

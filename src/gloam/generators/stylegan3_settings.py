@@ -1,4 +1,12 @@
-"""Constructor arguments of StyleGAN3, and the table of layers that follows from them."""
+"""Low-pass filters of StyleGAN3: Kaiser-windowed, separable or radially symmetric.
+
+The formulas are those of Kaiser's window method (`scipy.signal.firwin` has them, too) and of
+appendix C of "Alias-Free Generative Adversarial Networks" (Karras et al., 2021).
+
+Constructor arguments of StyleGAN3, and the table of layers that follows from them.
+
+Names and shapes of StyleGAN3's tensors, and random ones as before training.
+"""
 
 import dataclasses
 import json
@@ -6,9 +14,69 @@ from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from gloam import checks
+
+
+def kaiser_beta(num_taps: int, width: float) -> float:
+    """Shape of the Kaiser window for a transition band.
+
+    Args:
+        num_taps: Length of the filter.
+        width: Width of the transition band as a share of the Nyquist frequency.
+
+    Returns:
+        ``beta`` of the window (Kaiser's two formulas: attenuation of the stopband in dB, then
+        ``beta`` of the attenuation).
+
+    Example:
+        >>> round(kaiser_beta(12, 0.4), 3)
+        3.34
+    """
+    attenuation = 2.285 * (num_taps - 1) * np.pi * width + 7.95
+    if attenuation > 50:
+        return float(0.1102 * (attenuation - 8.7))
+    if attenuation > 21:
+        return float(0.5842 * (attenuation - 21) ** 0.4 + 0.07886 * (attenuation - 21))
+    return 0.0
+
+
+def lowpass(
+    num_taps: int, cutoff: float, width: float, sampling_rate: float
+) -> Float[np.ndarray, " taps"]:
+    """Separable low-pass filter: a sinc in a Kaiser window, normalised to a sum of 1.
+
+    Args:
+        num_taps: Length of the filter.
+        cutoff: Cutoff frequency.
+        width: Width of the transition band.
+        sampling_rate: In the unit of ``cutoff`` and ``width``.
+    """
+    positions = np.arange(num_taps) - (num_taps - 1) / 2
+    taps = np.sinc(2 * cutoff / sampling_rate * positions)
+    taps *= np.kaiser(num_taps, kaiser_beta(num_taps, width / (sampling_rate / 2)))
+    return (taps / taps.sum()).astype(np.float32)
+
+
+def radial_lowpass(
+    num_taps: int, cutoff: float, width: float, sampling_rate: float
+) -> Float[np.ndarray, "taps taps"]:
+    """Radially symmetric low-pass filter: a jinc in a Kaiser window. Arguments as in `lowpass`."""
+    from scipy.special import j1  # lazily: the import takes time
+
+    positions = (np.arange(num_taps) - (num_taps - 1) / 2) / sampling_rate
+    radius = np.hypot(*np.meshgrid(positions, positions))
+    # jinc(0) is the limit of J1(2 pi c r) / (pi r), which is c.
+    safe = np.where(radius > 0, radius, 1.0)
+    taps = np.where(radius > 0, j1(2 * np.pi * cutoff * safe) / (np.pi * safe), cutoff)
+    window = np.kaiser(num_taps, kaiser_beta(num_taps, width / (sampling_rate / 2)))
+    taps = taps * np.outer(window, window)
+    return (taps / taps.sum()).astype(np.float32)
+
 
 _MAPPING = {"num_layers": "mapping_layers", "lr_multiplier": "mapping_lr_multiplier"}
 # Arguments that matter for training only. Files may have them.
@@ -213,3 +281,89 @@ def _layers(settings: StyleGAN3Settings) -> list[LayerSettings]:
         )
         layers.append(layer)
     return layers
+
+
+def tensor_shapes(settings: StyleGAN3Settings) -> dict[str, tuple[int, ...]]:
+    """Shape of every parameter and buffer by its official name."""
+    w, table = settings.w_dim, settings.layers()
+    channels = table[0].in_channels
+    shapes: dict[str, tuple[int, ...]] = {
+        "synthesis.input.weight": (channels, channels),
+        "synthesis.input.transform": (3, 3),
+        "synthesis.input.freqs": (channels, 2),
+        "synthesis.input.phases": (channels,),
+        **_linear("synthesis.input.affine", w, 4),
+    }
+    for layer in table:
+        name, size = f"synthesis.{layer.name}", layer.conv_kernel
+        shapes[f"{name}.weight"] = (layer.out_channels, layer.in_channels, size, size)
+        shapes[f"{name}.bias"] = (layer.out_channels,)
+        shapes[f"{name}.magnitude_ema"] = ()
+        if layer.up_taps > 1:
+            shapes[f"{name}.up_filter"] = (layer.up_taps,)
+        if layer.down_taps > 1:
+            shapes[f"{name}.down_filter"] = (layer.down_taps,) * (1 + layer.down_radial)
+        shapes |= _linear(f"{name}.affine", w, layer.in_channels)
+    shapes["mapping.w_avg"] = (w,)
+    size = settings.z_dim
+    if settings.c_dim:
+        shapes |= _linear("mapping.embed", settings.c_dim, w)
+        size += w
+    for index in range(settings.mapping_layers):
+        shapes |= _linear(f"mapping.fc{index}", size, w)
+        size = w
+    return shapes
+
+
+def _linear(name: str, in_features: int, out_features: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.weight": (out_features, in_features), f"{name}.bias": (out_features,)}
+
+
+def random_tensors(
+    settings: StyleGAN3Settings, *, key: PRNGKeyArray
+) -> dict[str, Array | np.ndarray]:
+    """Every tensor of a network before training, by its official name."""
+    shapes = tensor_shapes(settings)
+    keys = dict(zip(shapes, jax.random.split(key, len(shapes)), strict=True))
+    tensors: dict[str, Array | np.ndarray] = {}
+    for name, shape in shapes.items():
+        if name.endswith(".weight"):
+            tensors[name] = jax.random.normal(keys[name], shape)
+        else:
+            tensors[name] = jnp.zeros(shape)
+    for index in range(settings.mapping_layers):
+        tensors[f"mapping.fc{index}.weight"] /= settings.mapping_lr_multiplier
+    for layer in settings.layers():
+        name = f"synthesis.{layer.name}"
+        tensors[f"{name}.magnitude_ema"] = jnp.ones(())
+        tensors[f"{name}.affine.bias"] = jnp.ones(layer.in_channels)
+        tensors |= {f"{name}.{kind}": taps for kind, taps in _filters(layer).items()}
+    first = settings.layers()[0]
+    place = "synthesis.input"
+    # The input does not depend on w before training.
+    tensors[f"{place}.affine.weight"] = jnp.zeros(shapes[f"{place}.affine.weight"])
+    tensors[f"{place}.affine.bias"] = jnp.array([1.0, 0.0, 0.0, 0.0])
+    tensors[f"{place}.transform"] = jnp.eye(3)
+    tensors[f"{place}.phases"] = (
+        jax.random.uniform(keys[f"{place}.phases"], (first.in_channels,)) - 0.5
+    )
+    # Frequencies lie evenly in a disc whose radius is the bandwidth.
+    directions = jax.random.normal(keys[f"{place}.freqs"], (first.in_channels, 2))
+    radii = jnp.linalg.norm(directions, axis=1, keepdims=True)
+    scale = first.in_cutoff / (radii * jnp.exp(jnp.square(radii) / 4))
+    tensors[f"{place}.freqs"] = directions * scale
+    return tensors
+
+
+def _filters(layer: LayerSettings) -> dict[str, np.ndarray]:
+    rate, filters = layer.tmp_sampling_rate, {}
+    if layer.up_taps > 1:
+        filters["up_filter"] = lowpass(
+            layer.up_taps, layer.in_cutoff, layer.in_half_width * 2, rate
+        )
+    if layer.down_taps > 1:
+        design = radial_lowpass if layer.down_radial else lowpass
+        filters["down_filter"] = design(
+            layer.down_taps, layer.out_cutoff, layer.out_half_width * 2, rate
+        )
+    return filters

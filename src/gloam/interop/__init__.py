@@ -4,7 +4,7 @@
 imported when a function of theirs is called.
 """
 
-from gloam.interop.functional import episodes_in_jax as episodes_in_jax
+from gloam.interop.gymnasium import episodes_in_jax as episodes_in_jax
 from gloam.interop.tables import elites_from_arrays as elites_from_arrays
 from gloam.interop.tables import elites_from_pandas as elites_from_pandas
 from gloam.interop.tables import elites_from_parquet as elites_from_parquet

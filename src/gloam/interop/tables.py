@@ -11,7 +11,7 @@ import numpy as np
 
 from gloam import checks
 from gloam.archives import Archive, Elites
-from gloam.archives.fields import field_rows
+from gloam.archives.archive import field_rows
 from gloam.archives.store import add, empty_store
 from gloam.files import write_table
 from gloam.records import Batch

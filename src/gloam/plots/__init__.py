@@ -4,16 +4,16 @@ Every function returns a figure and takes ``ax=`` to draw into axes of yours. No
 matplotlib is used or changed. The gallery of a dataset is `gloam.gallery.gallery`.
 """
 
-from gloam.plots.archive import archive_figure as archive_figure
 from gloam.plots.comparison import comparison as comparison
 from gloam.plots.curves import curves as curves
+from gloam.plots.curves import objective_ecdf as objective_ecdf
 from gloam.plots.curves import unique_cells as unique_cells
 from gloam.plots.discount import discount_function as discount_function
 from gloam.plots.discount import discount_panels as discount_panels
-from gloam.plots.ecdf import objective_ecdf as objective_ecdf
+from gloam.plots.heatmap import archive_figure as archive_figure
 from gloam.plots.heatmap import heatmap as heatmap
-from gloam.plots.pairwise import pairwise as pairwise
-from gloam.plots.parallel_axes import parallel_axes as parallel_axes
+from gloam.plots.projection_map import pairwise as pairwise
+from gloam.plots.projection_map import parallel_axes as parallel_axes
 from gloam.plots.projection_map import projection_map as projection_map
 from gloam.plots.run_figures import plot_run as plot_run
 from gloam.plots.style import line_colors as line_colors

@@ -7,11 +7,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from gloam import checks
-from gloam.archives.merging import same_cells
+from gloam.archives.elites import same_cells
 from gloam.plots import style
-from gloam.plots.filled import Filled, contents
-from gloam.plots.heatmap import draw_heatmap
-from gloam.plots.plane import Plane
+from gloam.plots.heatmap import Filled, Plane, contents, draw_heatmap
 
 
 def comparison(

@@ -7,11 +7,10 @@ from gloam.algorithms import Algorithm
 from gloam.discounts import DiscountModel
 from gloam.formats import ForeignError, RunFolder
 from gloam.plots import style
-from gloam.plots.archive import archive_figure
 from gloam.plots.curves import curves
-from gloam.plots.discount import discount_panels
-from gloam.plots.moments import algorithm_of
-from gloam.plots.pairwise import pairwise
+from gloam.plots.discount import algorithm_of, discount_panels
+from gloam.plots.heatmap import archive_figure
+from gloam.plots.projection_map import pairwise
 
 
 def plot_run(

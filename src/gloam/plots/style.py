@@ -16,9 +16,9 @@ from matplotlib.colors import Colormap, ListedColormap, Normalize
 from matplotlib.figure import Figure, SubFigure
 
 from gloam import files
-from gloam.colors import EMPTY as EMPTY
-from gloam.colors import EMPTY_DOT as EMPTY_DOT
-from gloam.colors import PALETTE, apart, dusk
+from gloam.drawing import EMPTY as EMPTY
+from gloam.drawing import EMPTY_DOT as EMPTY_DOT
+from gloam.drawing import PALETTE, apart, dusk
 
 DPI = 150
 _NOTEBOOK_DPI = 80

@@ -1,0 +1,109 @@
+"""`gloam plot`: figures of a run.
+
+`gloam gallery`: the matches of a run with its dataset.
+
+`gloam report`: a run or a study as one HTML file, and the tables and figures of a study.
+
+`gloam explore`: run folders in the browser.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from gloam.experiments.report import write_report
+
+
+@dataclasses.dataclass(frozen=True)
+class Plot:
+    """Draw the metrics, the archive and the discount function of a run."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Run folder."""
+    pdf: bool = False
+    """Also write PDF files."""
+
+    def __call__(self) -> None:
+        """Draw the figures."""
+        from gloam.plots import plot_run  # matplotlib takes a second to import
+
+        for path in plot_run(self.run, pdf=self.pdf):
+            print(path)
+
+
+@dataclasses.dataclass(frozen=True)
+class Gallery:
+    """Show pairs of solution and item of a run, as an image, an HTML page and a table.
+
+    A dataset without images gets the page and the table only.
+    """
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Run folder of a run with a dataset."""
+    by: Literal["objective", "distance", "label", "item"] = "objective"
+    """Order of the pairs in the image. The page can be sorted."""
+    count: int = 60
+    """Number of pairs in the image."""
+
+    def __call__(self) -> None:
+        """Draw the gallery and write the files."""
+        from gloam.gallery import gallery_run  # matplotlib takes a second to import
+
+        for path in gallery_run(self.run, by=self.by, count=self.count):
+            print(path)
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """Write a report of a run or of a study.
+
+    The report is one HTML file with the views of `gloam explore`. It opens from a disk, loads
+    nothing and is smaller than 10 MB. For a study, the folder report/ also gets the comparison with
+    the paper, statistics (Markdown, CSV, LaTeX) and figures.
+    """
+
+    run_or_study: Annotated[Path, tyro.conf.Positional]
+    """Run folder or study folder."""
+    figures: bool = True
+    """Draw the figures of a study."""
+    pdf: bool = True
+    """Also write the figures of a study as PDF files."""
+    out: Path | None = None
+    """HTML file. Default: report.html in a run folder, report/report.html in a study folder."""
+
+    def __call__(self) -> None:
+        """Write the report and print the paths of its files."""
+        from gloam.explorer.html_report import write_html
+
+        written = []
+        if (self.run_or_study / "study.json").is_file():
+            written = write_report(self.run_or_study, figures=self.figures, pdf=self.pdf)
+            print(written[0].read_text(encoding="utf-8"))
+        for path in [*written, write_html(self.run_or_study, self.out)]:
+            print(path)
+
+
+@dataclasses.dataclass(frozen=True)
+class Explore:
+    """Show runs and studies in the browser, live while they run.
+
+    The explorer reads the folder and changes nothing in it. It needs `pip install
+    'gloam[explorer]'`. On another machine, forward a port: ssh -L 8400:localhost:8400 MACHINE
+    """
+
+    runs: Annotated[Path, tyro.conf.Positional] = Path("runs")
+    """Folder with runs and studies in it, or the folder of one."""
+    port: int | None = None
+    """Port of the server. Default: the first free port from 8400."""
+    host: str = "127.0.0.1"
+    """Address to listen on. Everyone who can reach it can read the runs."""
+    browser: bool = True
+    """Open the browser."""
+
+    def __call__(self) -> None:
+        """Serve until Ctrl-C."""
+        from gloam.explorer.server import explore
+
+        explore(self.runs, port=self.port, host=self.host, browser=self.browser)

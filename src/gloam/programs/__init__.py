@@ -1,0 +1,1 @@
+"""Programs: what is compiled, and what makes it compile again."""

@@ -1,0 +1,202 @@
+"""Evaluations that fail in `optimize`: masked, counted, logged once, and a limit to them."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import gloam
+from gloam.evaluators import Failure
+from gloam.runs import failures
+
+from ..helpers import assert_same_bits, refused
+
+
+def algorithm():
+    archive = gloam.GridArchive((6, 6), -1, 1, f_min=-100)
+    return gloam.CMAMAE(archive, np.zeros(3), 0.3, num_emitters=2, batch_size=4)
+
+
+def evaluate(x):
+    return 1 - np.square(x).sum(axis=1), x[:, :2]
+
+
+def is_bad(x):
+    """Half of all solutions, by chance but always the same."""
+    return np.asarray(x * 1000 % 2, np.int64)[..., 0] == 0
+
+
+def nan_for_bad(x):
+    objectives, measures = evaluate(x)
+    return np.where(is_bad(x), np.nan, objectives), measures
+
+
+def raises_for_bad(x):
+    if is_bad(x).any():
+        raise RuntimeError("the simulator diverged")
+    return evaluate(x)
+
+
+def odd_for_bad(x):
+    """Three measures instead of two when a solution is bad."""
+    return (evaluate(x)[0], x[:, :3]) if is_bad(x).any() else evaluate(x)
+
+
+def all_fail(x):
+    raise RuntimeError("no licence")
+
+
+def optimize(function, iterations=6, **options):
+    options = {"seeds": [3], "log_every": 1, "progress": False} | options
+    return gloam.optimize(function, algorithm(), iterations, **options)
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "error"),
+    [
+        (nan_for_bad, "not finite", "expected a finite objective, got nan"),
+        (raises_for_bad, "exception", "RuntimeError: the simulator diverged"),
+        (odd_for_bad, "wrong form", "ValueError: measures: expected shape (1, 2)"),
+    ],
+)
+def test_a_bad_solution_masks_its_row_only(tmp_path, function, kind, error):
+    found = optimize(function, run_dir=tmp_path)
+    assert_same_bits(found.elites, optimize(nan_for_bad).elites)  # however it fails
+    assert not is_bad(found.elites.solutions).any()
+    assert len(found.elites) > 0
+    table = gloam.RunFolder(tmp_path).read_failures()
+    assert set(table["kind"]) == {kind}
+    assert all(text.startswith(error) for text in table["error"])
+    assert is_bad(np.stack(list(table["solution"]))).all()
+    assert not table.duplicated(["seed", "iteration", "row"]).any()
+    metrics = found.metrics
+    assert table.groupby("iteration").size().reindex(
+        metrics["iteration"], fill_value=0
+    ).tolist() == (metrics["failed"].tolist())
+    assert metrics["failed_total"].tolist() == metrics["failed"].cumsum().tolist()
+    if kind == "exception":
+        assert "in raises_for_bad" in table["traceback"][0]
+        assert "gloam/evaluators" not in table["traceback"][0]
+
+
+class StopsAfter(gloam.InProcess):
+    """Is lost after some batches."""
+
+    def __init__(self, batches):
+        super().__init__()
+        self.left = batches
+
+    def evaluate(self, function, solutions, form=None):
+        self.left -= 1
+        if self.left < 0:
+            raise gloam.EvaluatorError("lost")
+        return super().evaluate(function, solutions, form)
+
+
+def test_each_failure_is_logged_once_also_after_a_resume(tmp_path, monkeypatch):
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    optimize(nan_for_bad, run_dir=whole, seeds=[3, 4])
+    write = gloam.RunFolder.write_checkpoint
+    monkeypatch.setattr(gloam.RunFolder, "write_checkpoint", lambda *args, **options: None)
+    with pytest.raises(gloam.EvaluatorError):  # failures are written, but no state
+        optimize(nan_for_bad, run_dir=part, seeds=[3, 4], evaluator=StopsAfter(4))
+    assert set(gloam.RunFolder(part).read_failures()["iteration"]) == {1, 2}
+    monkeypatch.setattr(gloam.RunFolder, "write_checkpoint", write)
+    for batches in (2, 6):
+        with pytest.raises(gloam.EvaluatorError):
+            optimize(
+                nan_for_bad, run_dir=part, seeds=[3, 4], resume=True, evaluator=StopsAfter(batches)
+            )
+    optimize(nan_for_bad, run_dir=part, seeds=[3, 4], resume=True)
+    mine, theirs = (gloam.RunFolder(folder).read_failures() for folder in (part, whole))
+    columns = ["seed", "iteration", "row", "kind", "error"]
+    assert mine[columns].equals(theirs[columns])
+    assert len(mine) > 10
+
+
+def test_a_damaged_log_does_not_block_a_resume(tmp_path):
+    optimize(nan_for_bad, 3, run_dir=tmp_path)
+    path = tmp_path / "failures.parquet"
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(gloam.DamagedFileError, match=r"failures\.parquet"):
+        gloam.RunFolder(tmp_path).read_failures()
+    with pytest.warns(UserWarning, match="The run goes on with a new one"):
+        found = optimize(nan_for_bad, 6, run_dir=tmp_path, resume=True)
+    assert_same_bits(found.elites, optimize(nan_for_bad).elites)
+    assert set(gloam.RunFolder(tmp_path).read_failures()["iteration"]) <= {4, 5, 6}
+
+
+class FailsIn:
+    """Every solution fails in some iterations."""
+
+    def __init__(self, iterations):
+        self.iterations, self.iteration = iterations, 0
+
+    def __call__(self, x):
+        self.iteration += 1
+        values, measures = evaluate(x)
+        return (values * np.nan if self.iteration in self.iterations else values), measures
+
+
+@pytest.mark.parametrize("function", [FailsIn({3, 4}), FailsIn({1, 2, 4, 5})])
+def test_two_batches_in_a_row_may_fail_entirely(function):
+    with pytest.warns(UserWarning, match="none among the 8 solutions of seed 3"):
+        found = optimize(function)
+    failed = [8 * (number in function.iterations) for number in range(1, 7)]
+    assert found.metrics["failed"].tolist() == failed
+    assert np.isfinite(found.elites.objectives).all()
+    assert len(found.elites) > 0
+
+
+@pytest.mark.filterwarnings("ignore:evaluation. expected at least one finite result")
+def test_three_batches_that_fail_entirely_end_the_run_after_saving(tmp_path):
+    with pytest.raises(gloam.EvaluationError, match="RuntimeError: no licence") as raised:
+        optimize(all_fail, run_dir=tmp_path)
+    assert str(raised.value).startswith(
+        "evaluation: expected not all of the evaluations of 3 iterations to fail, got 24 of 24 up "
+        "to iteration 3."
+    )
+    assert isinstance(raised.value.__cause__, RuntimeError)
+    assert gloam.RunFolder(tmp_path).read_checkpoint_iteration() == 3
+    assert len(gloam.RunFolder(tmp_path).read_failures()) == 24
+    found = optimize(evaluate, run_dir=tmp_path, resume=True)  # the licence is there again
+    assert len(found.elites) > 0
+    assert found.metrics["failed_total"].iloc[-1] == 24
+
+
+def test_a_share_of_failures_may_be_too_large():
+    share = optimize(nan_for_bad).metrics["failed"][:3].sum() / 24
+    assert 0 < share < 1
+    optimize(nan_for_bad, 3, max_failure_rate=share)
+    with pytest.raises(gloam.EvaluationError, match=r"at most .* up to iteration 3"):
+        optimize(nan_for_bad, max_failure_rate=share - 0.01)
+    with refused("max_failure_rate: expected a share from 0 to 1, got 1.5"):
+        optimize(evaluate, max_failure_rate=1.5)
+
+
+def test_answers_that_never_fit_are_refused_at_once(tmp_path):
+    with refused("measures: expected shape (1, 2)"):
+        optimize(lambda x: (x[:, 0], x), run_dir=tmp_path)
+    assert gloam.RunFolder(tmp_path).read_checkpoint_iteration() == 0
+
+
+def test_a_log_is_bounded(monkeypatch):
+    monkeypatch.setattr(failures, "_ROWS_KEPT", 5)
+    log = failures.FailureLog()
+    one = Failure(0, "exception", "E: e")
+    for row in range(8):
+        log.add(0, 1, np.zeros(3), dataclasses.replace(one, row=row))
+    assert log.table()["row"].tolist() == [0, 1, 2, 3, 4]
+    monkeypatch.setattr(failures, "_BYTES_KEPT", 100)
+    small = failures.FailureLog()
+    small.add(0, 1, np.zeros(3), one)
+    small.add(0, 1, np.zeros(3), dataclasses.replace(one, traceback="x" * 100))
+    assert len(small.table()) == 1
+
+
+def test_failures_are_shown_with_the_progress(capsys):
+    optimize(nan_for_bad, progress=True)
+    shown = capsys.readouterr().err
+    assert " failed" in shown
+    optimize(evaluate, progress=True)
+    assert " failed" not in capsys.readouterr().err
