@@ -14,8 +14,7 @@ from gloam.archives import GridArchive
 from gloam.discounts import MLP, Thresholds
 from gloam.emitters import Emitter, Variation
 from gloam.records import Feedback
-from gloam.step import ask, init, put, step, tell
-from gloam.step import evaluated as evaluated_batch
+from gloam.step import add, ask, init, masked_batch, step, tell
 from tests.helpers import feedback
 
 EMITTERS, EACH, SOL = 3, 8, 6
@@ -453,8 +452,8 @@ def test_the_best_of_many_random_elites_are_varied():
     solutions = np.arange(5.0)[:, None] * np.ones(SOL)
     objectives = jnp.asarray([1.0, 2.0, 9.0, 3.0, 4.0])
     measures = jnp.linspace(-0.9, 0.9, 5)[:, None] * jnp.ones(2)
-    batch = evaluated_batch(algorithm, jnp.asarray(solutions), (objectives, measures, {}), None)
-    state, _ = eqx.filter_jit(put)(algorithm, state, batch)
+    batch = masked_batch(algorithm, jnp.asarray(solutions), (objectives, measures, {}), None)
+    state, _ = eqx.filter_jit(add)(algorithm, state, batch)
     # The thresholds are f_min, so the improvement is the objective. Of 64 draws among five elites,
     # one that misses the best has a chance of one in a million.
     parents = eqx.filter_jit(ask)(algorithm, state).solutions
