@@ -14,7 +14,7 @@ PIXELS = "4498d8ac24f6bc4b5665b0bd0863b935a7b13ccbd27cc54b341ad66425947a2c"
 
 
 def test_the_digits_are_pictures_with_labels():
-    data = gloam.datasets.fetch()
+    data = gloam.datasets.digits()
     assert len(data) == 1797
     assert data.shape == (8, 8)
     assert (data.items.min(), data.items.max()) == (0.0, 1.0)
@@ -25,7 +25,7 @@ def test_without_scikit_learn_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     message = "The digits need scikit-learn. Run: pip install 'gloam[demo]'"
     with pytest.raises(ValueError, match=re.escape(message)):
-        gloam.datasets.fetch()
+        gloam.datasets.digits()
 
 
 def test_the_handwritten_digits_come_with_gloam(monkeypatch):

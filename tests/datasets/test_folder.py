@@ -335,7 +335,7 @@ def test_an_interrupt_does_not_wait_for_the_other_pictures(tmp_path, monkeypatch
         yield advance
 
     monkeypatch.setattr("gloam.datasets.images.read_picture", slow)
-    monkeypatch.setattr("gloam.datasets.images.bar", stopped)
+    monkeypatch.setattr("gloam.datasets.images.work_bar", stopped)
     with pytest.raises(KeyboardInterrupt):
         from_folder(tmp_path, (4, 4))
     assert len(read) < count // 2
