@@ -20,14 +20,13 @@ from PIL import Image
 import gloam
 from gloam.archives.store import Store
 from gloam.datasets import Dataset, Matches, from_array
-from gloam.gallery import page as panels
-from gloam.gallery import pairs as pictures_module
 from gloam.gallery.page import page
 from gloam.gallery.pairs import elite_pictures, gallery, layout_for, made_pictures, spread
 from gloam.plots import style
 from tests.helpers import refused
 
-module = importlib.import_module("gloam.gallery.pairs")  # the package has a function of that name
+pairs_module = importlib.import_module("gloam.gallery.pairs")
+page_module = importlib.import_module("gloam.gallery.page")  # the package has a function `page`
 
 HOSTILE = [
     "</script><img src=x onerror=alert(1)>",
@@ -91,7 +90,7 @@ def texts(figure):
 
 
 def test_the_examples_hold():
-    result = doctest.testmod(module, extraglobs={"np": np})
+    result = doctest.testmod(pairs_module, extraglobs={"np": np})
     assert result.attempted > 0
     assert result.failed == 0
 
@@ -227,7 +226,7 @@ def test_what_cannot_be_drawn_is_refused(matches, pictures):
         gallery(matches, pictures, by="size")
     with refused("matches: expected Matches, got Elites"):
         gallery(matches.elites, pictures)
-    with refused("images: expected 35 uint8 pictures"):
+    with refused("images: expected 35 uint8 images"):
         gallery(matches, lambda rows: np.zeros((len(rows), 6, 4)))
     plain = noisy(labels=False)
     with refused("by: expected 'objective', 'distance' or 'item', got 'label'"):
@@ -265,7 +264,7 @@ def test_an_image_field_comes_first():
 
 
 def test_a_domain_renders(monkeypatch):
-    monkeypatch.setattr(pictures_module, "_BATCH", 3)
+    monkeypatch.setattr(pairs_module, "_BATCH", 3)
     data = Dataset(np.eye(5))
     matches = found(data, np.eye(5), np.ones(5))  # solutions are the numbers of their cells
     rows = np.array([3, 3, 0, 4, 1])
@@ -486,7 +485,7 @@ def test_without_labels_nothing_speaks_of_them(pictures):
 
 
 def test_too_many_labels_are_not_listed(monkeypatch, matches, pictures):
-    monkeypatch.setattr(panels, "_MOST_LABELS", 2)
+    monkeypatch.setattr(page_module, "_MOST_LABELS", 2)
     many = Reader(page(matches, pictures))
     assert many.all("select") == many.all("table") == []
     assert "label" in many.data["orders"]
@@ -497,7 +496,7 @@ def test_thresholds_suit_any_distances(distances):
     data = Dataset(10000 * np.eye(len(distances)))
     measures = data.items - np.array(distances)[:, None] * np.eye(len(distances))
     matches = found(data, measures, np.ones(len(distances)))
-    thresholds = panels.Thresholds(matches)
+    thresholds = page_module.Thresholds(matches)
     assert thresholds.stops[-1] == max(distances)
     assert thresholds.within == [np.sum(np.array(distances) <= stop) for stop in thresholds.stops]
     # One far off does not take the scale of all others.

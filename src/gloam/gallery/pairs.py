@@ -20,7 +20,7 @@ from matplotlib.patches import Rectangle
 from gloam import checks
 from gloam.archives import Elites
 from gloam.datasets import Dataset, Matches
-from gloam.datasets import rows as fields
+from gloam.datasets.dataset import checked_images, is_image
 from gloam.plots import style
 
 Pictures = Callable[[np.ndarray], np.ndarray]
@@ -49,7 +49,7 @@ def elite_pictures(
     """
     if "image" in elites.store.fields:
         found = elites.field("image")
-        kept = dataset.shape if fields.is_picture(dataset.shape) else ()
+        kept = dataset.shape if is_image(dataset.shape) else ()
         if found.ndim == 2 and found.shape[1] == math.prod(kept):
             found = found.reshape(-1, *kept)
         return lambda rows: _bytes("field 'image'", found[rows])
@@ -63,7 +63,7 @@ def elite_pictures(
             ]
         )
     checks.expect(
-        fields.is_picture(dataset.shape),
+        is_image(dataset.shape),
         "pictures",
         "an archive with a field 'image', a domain with render(), or items that are pictures",
         f"items of shape {dataset.shape}",
@@ -79,14 +79,14 @@ def elite_pictures(
 def has_pictures(elites: Elites, dataset: Dataset, domain: Any = None) -> bool:
     """Whether `elite_pictures` can show elites; vectors cannot be shown."""
     rendered = callable(getattr(domain, "render", None))
-    return rendered or "image" in elites.store.fields or fields.is_picture(dataset.shape)
+    return rendered or "image" in elites.store.fields or is_image(dataset.shape)
 
 
 def made_pictures(
     pictures: Pictures, rows: Int[np.ndarray, " n"]
 ) -> UInt8[np.ndarray, "n height width *channels"]:
     """The pictures of elites, as the user's function gives them, checked."""
-    return fields.pictures(pictures(rows), len(rows))
+    return checked_images(pictures(rows), len(rows))
 
 
 def item_pictures(
@@ -101,7 +101,7 @@ def item_pictures(
 def _bytes(name: str, values: Shaped[np.ndarray, "n *picture"]) -> np.ndarray:
     """Pictures in uint8; floats go from 0 to 1."""
     checks.expect(
-        fields.is_picture(values.shape[1:]),
+        is_image(values.shape[1:]),
         name,
         "pictures (height, width) or (height, width, 3)",
         f"shape {values.shape[1:]}",
