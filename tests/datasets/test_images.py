@@ -1,4 +1,4 @@
-"""Folders of pictures that Pillow made, with pixels known beforehand."""
+"""Folders of images made by Pillow, with known pixels."""
 
 import threading
 from contextlib import contextmanager
