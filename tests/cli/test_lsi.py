@@ -206,11 +206,11 @@ def no_landscapes(files):
         (
             broken_landscape,
             "landscapes",
-            "path: expected pictures that can be read, got 1 broken file in",
+            "path: expected images that can be read, got 1 broken file in",
         ),
         (one_landscape, "landscapes", "items: expected at least 2 items, got one"),
         (equal_landscapes, "landscapes", "items: expected at least 2"),
-        (no_landscapes, "landscapes", "path: expected a folder with pictures"),
+        (no_landscapes, "landscapes", "path: expected a folder with images"),
     ],
 )
 def test_bad_files_are_explained_before_the_search(damage, name, message, copied, tmp_path, capsys):
