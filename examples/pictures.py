@@ -33,7 +33,7 @@ def evaluate(solutions: np.ndarray) -> np.ndarray:
 
 
 def main(iterations: int = 150, out: Path = Path("pictures.png"), items: int = 300) -> None:
-    data = gloam.datasets.fetch().subsample(items)
+    data = gloam.datasets.digits().subsample(items)
     x0 = np.random.default_rng(0).uniform(0.2, 0.8, 7 * STROKES)
     algorithm = gloam.DMS(data.archive(), x0, sigma0=0.1)
     result = gloam.optimize(evaluate, algorithm, iterations, dataset=data)

@@ -49,7 +49,6 @@ _CHECKED = (
     "emitters.rules",
     "discounts.training",
     "discounts.discount",
-    "domains.triangles",
     "generators.clip_towers",
     "generators.stylegan3_layers",
 )

@@ -11,7 +11,7 @@ from openvino_ir import Graph
 
 from gloam import checks
 from gloam.generators import Generator
-from gloam.generators.tensor_files import read_tensors, write_tensors
+from gloam.generators.models import read_tensors, write_tensors
 
 _FIX = "Convert the package's files again: python convert.py."
 _FULL, _HALF = 1024, 512

@@ -24,7 +24,7 @@ from gloam import files
 from gloam.datasets import Dataset, Matches
 from gloam.domains import LatentIllumination
 from gloam.gallery import gallery, page
-from gloam.generators.tensor_files import read_tensors
+from gloam.generators.models import read_tensors
 from gloam.plots import style
 
 _TITLE = "A face for each of {count} {name}, by colour and light"

@@ -303,7 +303,7 @@ def test_a_killed_run_continues_to_the_same_bits_and_a_gallery(
     assert killed_run.read_checkpoint_iteration() == 1
     # Neither the cache nor the choice of the start is needed to continue.
     monkeypatch.setenv("GLOAM_CACHE", str(tmp_path / "empty"))
-    monkeypatch.setattr("gloam.domains.latent_illumination.best_start", None)
+    monkeypatch.setattr("gloam.domains.latent_illumination._best_start", None)
     capsys.readouterr()
     main(killed)
     printed = capsys.readouterr().out

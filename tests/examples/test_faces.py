@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gloam.generators.tensor_files import read_tensors, write_tensors
+from gloam.generators.models import read_tensors, write_tensors
 
 from .ir_files import GraphFile
 
