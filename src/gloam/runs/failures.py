@@ -1,0 +1,195 @@
+"""Evaluations that fail: what is kept of them, and when there are too many."""
+
+import dataclasses
+import warnings
+from collections import deque
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from typing import Any
+import numpy as np
+from gloam import checks
+from gloam.evaluators import Evaluated
+from gloam.evaluators import Failure
+from gloam.formats import DamagedFileError
+from gloam.formats import RunFolder
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+_ROWS_KEPT = 10_000
+_BYTES_KEPT = 64 << 20
+_ITERATIONS = 3
+
+
+@dataclasses.dataclass
+class Outcome:
+    """How the evaluations of one seed in one iteration went."""
+
+    seed: int
+    num_evaluated: int = 0
+    failures: list[Failure] = dataclasses.field(default_factory=list)
+
+    @property
+    def all_failed(self) -> bool:
+        """True when there were evaluations, and no result."""
+        return 0 < self.num_evaluated == len(self.failures)
+
+
+def all_failures(answer: Evaluated, valid: np.ndarray) -> list[Failure]:
+    """The failures of a batch: those of the evaluator, and rows that are not finite."""
+    found = {failure.row: failure for failure in answer.failures}
+    for row in np.flatnonzero(~np.asarray(valid)).tolist():
+        if row not in found:
+            found[row] = Failure(row, "not finite", _not_finite(answer, row))
+    return [found[row] for row in sorted(found)]
+
+
+def _not_finite(answer: Evaluated, row: int) -> str:
+    objective = None if answer.objectives is None else float(answer.objectives[row])
+    if objective is not None and not abs(objective) <= checks.LARGEST:
+        return f"expected a finite objective, got {objective}"
+    wrong = int(np.sum(~np.isfinite(answer.measures[row])))
+    if wrong:
+        return f"expected finite measures, got {wrong} numbers that are NaN or infinite"
+    return "expected measures that have a direction, got zeros or numbers near to it"
+
+
+def refuse_wrong_form(outcomes: Iterable[Outcome]) -> None:
+    """Refuse a function whose answers to the first batches all have a form that cannot be used.
+
+    That is a mistake in the function, or in the archive, and not in some solutions.
+    """
+    for outcome in outcomes:
+        kinds = {failure.kind for failure in outcome.failures}
+        if outcome.all_failed and kinds == {"wrong form"}:
+            first = outcome.failures[0]
+            raise ValueError(first.error.removeprefix("ValueError: ")) from first.exception
+
+
+def warn_of_failed_batch(batch: int, seed: int, iteration: int, *, stacklevel: int) -> None:
+    """Warn that no solution of a batch could be evaluated."""
+    warnings.warn(
+        f"evaluation: expected at least one finite result in each batch, got none among the "
+        f"{batch} solutions of seed {seed} in iteration {iteration}. Its emitters restart and it "
+        "goes on; the metrics count its failed rows.",
+        stacklevel=stacklevel + 1,
+    )
+
+
+class FailureLimit:
+    """Warns of batches that fail entirely, and stops a run in which too many evaluations fail.
+
+    Args:
+        max_rate: Largest share of failures among the evaluations of three iterations in a row. One
+            allows all but iterations that fail entirely.
+    """
+
+    def __init__(self, max_rate: float):
+        checks.number("max_failure_rate", max_rate)
+        checks.expect(0 <= max_rate <= 1, "max_failure_rate", "a share from 0 to 1", max_rate)
+        self._max_rate = max_rate
+        self._last: deque[tuple[int, int]] = deque(maxlen=_ITERATIONS)
+        self._warned: set[int] = set()  # each seed is named once
+
+    def note(self, outcomes: Iterable[Outcome], iteration: int) -> None:
+        """Count the evaluations of all seeds in one iteration.
+
+        Raises:
+            EvaluationError: The last three iterations had too many failures.
+        """
+        outcomes = list(outcomes)
+        failures = [failure for outcome in outcomes for failure in outcome.failures]
+        self._last.append((len(failures), sum(outcome.num_evaluated for outcome in outcomes)))
+        failed, total = map(sum, zip(*self._last, strict=True))
+        is_too_many = failed == total or failed > self._max_rate * total
+        if len(self._last) == _ITERATIONS and failures and is_too_many:
+            self._last.clear()  # a resumed run has three iterations again
+            allowed = "not all" if self._max_rate == 1 else f"at most {self._max_rate:.0%}"
+            # The last one is known to the command line, which shows its traceback.
+            last = failures[-1]
+            raise checks.EvaluationError(
+                f"evaluation: expected {allowed} of the evaluations of {_ITERATIONS} iterations to "
+                f"fail, got {failed} of {total} up to iteration {iteration}. The last failed by "
+                f"{last.kind}: {last.error.rstrip('.')}. Check the evaluation function on x0, and "
+                "that x0 and sigma0 keep solutions in its domain; failures.parquet in the run "
+                "folder has the failures with their tracebacks."
+            ) from last.exception
+        for outcome in outcomes:
+            if outcome.all_failed and outcome.seed not in self._warned:
+                self._warned.add(outcome.seed)
+                warn_of_failed_batch(outcome.num_evaluated, outcome.seed, iteration, stacklevel=3)
+
+
+class FailureLog:
+    """The first failures of a run, at most 10,000 and 64 MB; the metrics count all of them."""
+
+    def __init__(self) -> None:
+        self._rows: list[dict[str, Any]] = []
+        self._bytes = 0
+        self._is_changed = False  # whether there is something that was not written yet
+
+    def add(self, seed: int, iteration: int, solution: np.ndarray, failure: Failure) -> None:
+        """Keep a failure."""
+        solution = np.array(solution, np.float32)
+        size = solution.nbytes + len(failure.error) + len(failure.traceback)
+        if len(self._rows) >= _ROWS_KEPT or self._bytes + size > _BYTES_KEPT:
+            return
+        self._bytes += size
+        self._is_changed = True
+        self._rows.append(
+            {
+                "seed": seed,
+                "iteration": iteration,
+                "row": failure.row,
+                "kind": failure.kind,
+                "error": failure.error,
+                "traceback": failure.traceback,
+                "solution": solution,
+            }
+        )
+
+    def write(self, folder: RunFolder) -> None:
+        """Write the failures to a run folder, if there are new ones."""
+        if self._is_changed:
+            folder.write_failures(self.table())
+            self._is_changed = False
+
+    def read(self, folder: RunFolder, batch: int, evaluations: Mapping[int, int]) -> None:
+        """Go on with the failures of a run folder that its checkpoint knows; others come again.
+
+        Args:
+            folder: The run folder.
+            batch: Number of evaluations of a seed in an iteration.
+            evaluations: Number of evaluations of each seed up to the checkpoint.
+        """
+        try:
+            table = folder.read_failures()
+        except DamagedFileError as error:
+            warnings.warn(f"{error} The run goes on with a new one.", stacklevel=3)
+            return
+        self._rows = [
+            row
+            for row in table.to_dict("records")
+            if (row["iteration"] - 1) * batch + row["row"] < evaluations.get(row["seed"], 0)
+        ]
+        self._bytes = sum(
+            row["solution"].nbytes + len(row["error"]) + len(row["traceback"]) for row in self._rows
+        )
+        self._is_changed = len(self._rows) < len(table)
+
+    def failures_of(self, seed: int, iteration: int) -> list[Failure]:
+        """The failures that were kept of a seed in an iteration."""
+        names = ("row", "kind", "error", "traceback")
+        return [
+            Failure(*(row[name] for name in names))
+            for row in self._rows
+            if (row["seed"], row["iteration"]) == (seed, iteration)
+        ]
+
+    def table(self) -> "pd.DataFrame":
+        """The failures as a table."""
+        import pandas as pd
+
+        return pd.DataFrame(self._rows)
