@@ -112,7 +112,7 @@ def test_hostile_pickles_are_refused_and_nothing_runs(kind, arrays, tmp_path, ca
         content = {"G_ema": pickles.network(arrays, **{"mapping.w_avg": bad})}
     source.write_bytes(pickles.dumped(content))
     message = stopped(capsys, "lsi", "convert", source, out)
-    name = "source text that does more than to define networks"
+    name = "source text that does more than define networks"
     assert (name if kind == "source" else "the global 'posix.mkdir'") in message
     assert str(source) in message
     assert not trace.exists()

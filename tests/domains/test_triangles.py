@@ -328,7 +328,7 @@ def test_a_render_at_canvas_size_is_the_measures(name):
 def test_a_larger_render_holds_the_pixels_of_the_canvas(name, factor):
     (rows, columns), triangles, color = SETTINGS[name]
     domain = make((rows, columns), triangles, color)
-    solutions = np.random.default_rng(9).integers(0, 4, (5, domain.solution_dim))
+    solutions = np.random.default_rng(9).integers(0, 4, (3, domain.solution_dim))
     size = (factor * (rows - 1) + 1, factor * (columns - 1) + 1)
     large = domain.render(solutions, size)
     expected = pictures(domain, solutions)
