@@ -182,7 +182,7 @@ def stylegan_domain(**options):
 
 @pytest.mark.slow
 def test_stylegan_and_clip_are_searched_fused_and_resumed(tmp_path):
-    domain = stylegan_domain()
+    domain = stylegan_domain(x0=np.zeros(7))
     start = gloam.DMS.paper(
         domain.archive(),
         domain.x0,
@@ -250,18 +250,13 @@ def test_the_recorded_networks_search_landscapes(shared_data):
         num_init_points=9,
         num_empty_points=3,
     )
-    fused = gloam.run(domain, search, seeds=[1], iterations=3, dataset=data, progress=False)
-    hosted = gloam.optimize(
-        lambda q: tuple(np.asarray(part) for part in evaluated(domain, q)),
-        search,
-        iterations=3,
-        seeds=[1],
-        progress=False,
-    )
-    scores = [result.metrics["qd_score"].iloc[-1] for result in (fused, hosted)]
-    assert scores[0] == pytest.approx(scores[1], rel=1e-3)
-    assert fused.metrics["coverage"].iloc[-1] > 0
-    assert np.isfinite(scores).all()
+    result = gloam.run(domain, search, seeds=[1], iterations=3, dataset=data, progress=False)
+    last = result.metrics.iloc[-1]
+    assert last["coverage"] > 0
+    assert np.isfinite(last["qd_score"])
+    # The objectives of the elites are those of a separate evaluation.
+    objectives, _ = evaluated(domain, result.elites.solutions)
+    np.testing.assert_allclose(objectives, result.elites.objectives, rtol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -96,8 +96,8 @@ class LinearProjection(Domain):
         if self.centroids is not None:
             points = files.read_array(self.centroids, "centroids")
             fits = points.ndim == 2 and points.shape[1] == self.measure_dim
-            expected = f"{self.measure_dim} columns"
-            checks.expect(fits, "centroids", expected, f"shape {points.shape}")
+            got = f"shape {points.shape}"
+            checks.expect(fits, "centroids", f"{self.measure_dim} columns", got)
         elif self.measure_dim == 2:
             return GridArchive((100, 100), -self.edge, self.edge)
         else:

@@ -122,9 +122,7 @@ class Triangles(Domain):
         return self.images
 
     def render(
-        self,
-        solutions: Float[Array, "*batch sol"],
-        size: int | tuple[int, int] | None = None,
+        self, solutions: Float[Array, "*batch sol"], size: int | tuple[int, int] | None = None
     ) -> Float[Array, "*picture"]:
         """Return the pictures of one solution or a batch, in colour with a last axis of channels.
 
@@ -183,9 +181,8 @@ def _images(centroids: Any, canvas: tuple[int, int], color: bool) -> np.ndarray:
     if isinstance(centroids, (str, os.PathLike)):
         path = checks.existing_file("centroids", centroids, "Pass an array or a .npy file.")
         centroids = files.read_array(path, "centroids")
-    images = checks.finite_array(
-        "centroids", centroids, ndim=2, or_more=True, fix="Pass one image for each cell."
-    )
+    fix = "Pass one image for each cell."
+    images = checks.finite_array("centroids", centroids, ndim=2, or_more=True, fix=fix)
     shape = (*canvas, 3) if color else canvas
     count, sides = math.prod(shape), " x ".join(str(size) for size in shape)
     fits = images.shape[1:] in (shape, (count,))
@@ -290,10 +287,7 @@ def _samples(side: int, count: int) -> Float[Array, " count"]:
 
 
 def _edge(here: Float[Array, "2 *any"], there: Float[Array, "2 *any"]) -> Edge:
-    """Return the cross product of an edge with the vector from its start to (row, column).
-
-    It is affine: the factors of row and column, and the constant.
-    """
+    """Return an edge's cross product as the factors of row and column, and the constant."""
     down, across = there - here
     return across, -down, down * here[1] - across * here[0]
 
