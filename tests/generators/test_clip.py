@@ -166,8 +166,6 @@ def test_the_text_tower_is_pytorchs_and_ends_at_the_end():
     np.testing.assert_allclose(features_of_tokens(model, ended), expected, rtol=0, atol=1e-5)
     older = CLIP(CONFIG | {"text_config": TEXT | {"eos_token_id": 2}}, tensors)
     np.testing.assert_allclose(features_of_tokens(older, rows), expected, rtol=0, atol=1e-5)
-    lengths = np.linalg.norm(model.embed_tokens(jnp.asarray(rows)), axis=1)
-    np.testing.assert_allclose(lengths, 1.0, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(("half", "tolerance"), [("float16", 0.01), ("bfloat16", 0.05)])
