@@ -87,8 +87,8 @@ class Recorder(Emitter):
     def adapt(self, state, proposal, feedback, elites):
         return Told(self.inner.adapt(state.inner, proposal, feedback, elites), feedback)
 
-    def num_restarts(self, state):
-        return self.inner.num_restarts(state.inner)
+    def metrics(self, state):
+        return self.inner.metrics(state.inner)
 
 
 @pytest.fixture(scope="module")
