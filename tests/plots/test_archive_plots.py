@@ -17,6 +17,7 @@ from gloam import plots
 from gloam.archives import Elites
 from gloam.archives.store import Store
 from gloam.plots.heatmap import cell_polygons, draw_heatmap
+from gloam.plots.plane import Plane, cell_values
 
 
 def filled(archive, objectives, measures=None, fields=None):
@@ -141,7 +142,7 @@ def test_cells_of_centroids_are_drawn_where_they_are():
     archive = gloam.CVTArchive(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
     objectives = np.array([0.1, 0.2, 0.3, -np.inf], np.float32)
     axes = Figure().subplots()
-    cells = draw_heatmap(axes, (archive, objectives))
+    cells = draw_heatmap(axes, cell_values((archive, objectives)), Plane(archive))
     assert isinstance(cells, PolyCollection)
     assert cells.get_array().tolist() == objectives[:3].tolist()
     # Each is a quarter of the picture, whose corners are the centroids.
@@ -156,7 +157,8 @@ def test_cells_that_have_no_polygons_are_a_raster():
     directions = np.array([[1.0, 0.0], [0.0, 1.0]])
     archive = gloam.CVTArchive(directions, metric="cosine")
     axes = Figure().subplots()
-    image = draw_heatmap(axes, (archive, np.array([0.5, 1.0], np.float32)))
+    shown = cell_values((archive, np.array([0.5, 1.0], np.float32)))
+    image = draw_heatmap(axes, shown, Plane(archive))
     assert isinstance(image, AxesImage)
     values = image.get_array()
     assert values[0, -1] == 0.5
@@ -258,8 +260,8 @@ def test_a_comparison_says_which_is_better_where():
     assert mesh.get_clim() == pytest.approx((-0.5, 0.5))
     texts = [text.get_text() for text in axes.get_legend().get_texts()]
     assert texts == [
-        "A better: 2, of which alone 1",
-        "B better: 2, of which alone 1",
+        "A better: 2 (1 filled by it alone)",
+        "B better: 2 (1 filled by it alone)",
         "equal: 1",
     ]
     other = filled(gloam.GridArchive((3, 2), 0, 1), np.zeros(6))

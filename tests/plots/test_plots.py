@@ -27,7 +27,8 @@ from gloam.plots import (
     save,
     style,
 )
-from gloam.plots.heatmap import Plane, draw_heatmap
+from gloam.plots.heatmap import draw_heatmap
+from gloam.plots.plane import Plane, cell_values
 from gloam.records import Fit
 from gloam.runs.fused_driver import FusedDriver
 from gloam.runs.python_driver import PythonDriver
@@ -255,7 +256,7 @@ def test_metrics_without_anything_to_draw_are_refused(metrics):
 def test_a_grid_is_drawn_cell_by_cell(run_2d):
     elites = run_2d.read_archive()
     axes = Figure().subplots()
-    mesh = draw_heatmap(axes, elites)
+    mesh = draw_heatmap(axes, cell_values(elites), Plane(elites.archive))
     assert isinstance(mesh, QuadMesh)
     found = mesh.get_array()
     expected = elites.store.objectives.reshape(8, 6).T
@@ -280,7 +281,7 @@ def test_many_measures_become_two_principal_components():
     objectives = np.where(np.arange(50) % 3 == 0, -np.inf, rng.uniform(size=50))
     objectives = objectives.astype(np.float32)
     axes = Figure().subplots()
-    dots = draw_heatmap(axes, (archive, objectives))
+    dots = draw_heatmap(axes, cell_values((archive, objectives)), Plane(archive))
     empty, filled = drawn(axes, PathCollection)
     assert filled is dots
     assert len(empty.get_offsets()) == 17
@@ -303,7 +304,8 @@ def test_many_measures_become_two_principal_components():
 )
 def test_one_measure_and_equal_objectives_can_be_drawn(objectives, limits):
     archive = gloam.GridArchive((3,), 0, 1, f_min=0.5)
-    mesh = draw_heatmap(Figure().subplots(), (archive, np.array(objectives, np.float32)))
+    shown = cell_values((archive, np.array(objectives, np.float32)))
+    mesh = draw_heatmap(Figure().subplots(), shown, Plane(archive))
     assert mesh.get_array().shape == (1, 3)
     low, high = mesh.get_clim()
     assert low < high
@@ -313,7 +315,7 @@ def test_one_measure_and_equal_objectives_can_be_drawn(objectives, limits):
 def test_objectives_that_do_not_fit_the_archive_are_refused():
     archive = gloam.GridArchive((3, 3), 0, 1)
     with pytest.raises(ValueError, match="objectives: expected one for each of the 9 cells, got"):
-        draw_heatmap(Figure().subplots(), (archive, np.zeros((3, 3))))
+        cell_values((archive, np.zeros((3, 3))))
 
 
 def test_the_discount_function_is_drawn_with_its_training_points(run_2d):

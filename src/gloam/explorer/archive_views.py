@@ -117,11 +117,11 @@ def project(
 
 
 def _plane(run: "OpenedRun") -> tuple[np.ndarray, None, dict[str, Any]]:
-    from gloam.plots.heatmap import Plane  # matplotlib takes a second to import
+    from gloam.plots.plane import Plane  # matplotlib takes a second to import
 
     plane = Plane(run.archive)
     spots = plane.place(run.centers)
-    title = "measures" if plane.whole else "PCA: " + ", ".join(plane.labels)
+    title = "measures" if not plane.is_projected else "PCA: " + ", ".join(plane.labels)
     about = {"x": plane.labels[0], "y": plane.labels[1], "title": title}
     return spots, None, about
 
@@ -132,7 +132,7 @@ def _laid_out(
     """Places by UMAP or t-SNE; all at one spot where there are too few for it."""
     from threadpoolctl import threadpool_limits
 
-    from gloam.plots.heatmap import project as places_of
+    from gloam.plots.plane import project as places_of
 
     title = _TITLES[name]
     if len(measures) < _FEWEST:

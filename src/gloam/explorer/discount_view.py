@@ -49,7 +49,7 @@ def packed_discount(
         shorten: Applied to the values.
     """
     from gloam.plots.discount import last_moment, moments_of
-    from gloam.plots.heatmap import Plane, in_chunks
+    from gloam.plots.plane import Plane, in_chunks
 
     algorithm = _algorithm(run)
     if algorithm is None:
@@ -73,7 +73,7 @@ def packed_discount(
         "target": moment.targets[real],
         "solution": (real < algorithm.emitter.num_solutions).astype(np.uint8),
     }
-    raster = list(plane.raster_shape) if plane.whole else None
+    raster = list(plane.raster_shape) if not plane.is_projected else None
     return packed(arrays, {"iteration": moment.iteration, "raster": raster})
 
 

@@ -47,7 +47,7 @@ def gallery_run(
     if domain is None:
         with contextlib.suppress(ForeignError):
             domain = folder.read_part("domain")
-    title = title or domain_name(folder)
+    title = title or domain_name(folder.read_config())
     small = _pictures(matches, domain)
     table = None if held_out is None else matches.held_out(held_out)
     text = page(matches, small, title=title, held_out=table)
