@@ -173,7 +173,7 @@ def draw_heatmap(
     axes.set_facecolor("white" if plane.is_projected else style.EMPTY)
     is_euclidean = isinstance(archive, CVTArchive) and archive.metric == "euclidean"
     if plane.is_projected:
-        drawn = draw_dots(axes, plane.place(plane.centers), shown.values, scale)
+        drawn = draw_dots(axes, plane.spots, shown.values, scale)
     elif isinstance(archive, GridArchive):
         shape = archive.shape if len(archive.shape) == 2 else (*archive.shape, 1)
         sides = zip(plane.lower, plane.upper, shape, strict=True)
@@ -195,7 +195,7 @@ def draw_function(
     if plane.is_projected:
         # Values at the minimum blend into the background, and higher ones stand out.
         axes.set_facecolor(scale["cmap"](0.0))
-        drawn = draw_dots(axes, plane.place(plane.sites), values, scale)
+        drawn = draw_dots(axes, plane.spots, values, scale)
     else:
         drawn = _draw_raster(axes, values, plane, "bilinear", scale)
     plane.frame(axes)

@@ -96,9 +96,9 @@ class Plane:
         if self.is_projected:
             self._components = PrincipalComponents(self.centers)
             self.labels = self._components.labels
-            spots = self.place(self.centers)
-            margin = 0.04 * np.ptp(spots, axis=0) + 1e-9
-            self.lower, self.upper = spots.min(axis=0) - margin, spots.max(axis=0) + margin
+            margin = 0.04 * np.ptp(self.spots, axis=0) + 1e-9
+            self.lower = self.spots.min(axis=0) - margin
+            self.upper = self.spots.max(axis=0) + margin
         else:
             self.labels = (*labels(archive.measure_names, archive.measure_dim), "")[:2]
             self.lower = np.append(np.asarray(archive.lower), 0.0)[:2]
@@ -109,6 +109,11 @@ class Plane:
         """The centres of all cells."""
         cells = jnp.arange(self.archive.num_cells, dtype=jnp.int32)
         return np.asarray(self.archive.centers_of(cells))
+
+    @cached_property
+    def spots(self) -> Float[np.ndarray, "cells 2"]:
+        """The places of the centres of all cells."""
+        return self.place(self.centers)
 
     @property
     def aspect(self) -> float:
