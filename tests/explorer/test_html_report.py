@@ -1,8 +1,10 @@
 import base64
 import gzip
+import importlib
 import json
 import re
 import shutil
+import sys
 
 import equinox as eqx
 import numpy as np
@@ -55,6 +57,14 @@ def test_the_report_of_a_run_holds_its_views_and_loads_nothing(runs, capsys):
     (sheet,) = data["json"][f"runs/{run_id}/sheets?seed=0"]["sheets"]
     assert sorted(sheet) == elites.cells.tolist()
     assert f"runs/{run_id}/sheet?seed=0&number=0" in data["pictures"]
+
+
+def test_a_report_needs_no_web_server(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("gloam.explorer")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("starlette", "uvicorn"):
+        monkeypatch.setitem(sys.modules, name, None)
+    importlib.import_module("gloam.explorer.html_report")
 
 
 def test_hostile_names_stay_inside_of_the_data(runs):
