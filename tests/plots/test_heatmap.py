@@ -127,12 +127,17 @@ def test_cells_of_centroids_are_drawn_where_they_are():
     assert axes.get_xlim() == axes.get_ylim() == (0, 1)
 
 
-def test_cells_that_have_no_polygons_are_a_raster():
-    directions = np.array([[1.0, 0.0], [0.0, 1.0]])
-    archive = gloam.CVTArchive(directions, metric="cosine")
-    axes = Figure().subplots()
+@pytest.mark.parametrize(
+    "archive",
+    [
+        gloam.CVTArchive(np.array([[1.0, 0.0], [0.0, 1.0]]), metric="cosine"),
+        gloam.CVTArchive(np.array([[1.0], [0.0]])),
+    ],
+    ids=["cosine", "one measure"],
+)
+def test_cells_that_have_no_polygons_are_a_raster(archive):
     shown = cell_values((archive, np.array([0.5, 1.0], np.float32)))
-    image = draw_heatmap(axes, shown, Plane(archive))
+    image = draw_heatmap(Figure().subplots(), shown, Plane(archive))
     assert isinstance(image, AxesImage)
     values = image.get_array()
     assert values[0, -1] == 0.5

@@ -67,7 +67,7 @@ def _described_archive(run: OpenedRun) -> dict[str, Any]:
 
 def _projections(run: OpenedRun) -> list[dict[str, Any]]:
     """List the projections that can be chosen for a run, the default first."""
-    if not run.plane.is_projected:
+    if run.archive.measure_dim <= 2:
         return [{"name": "measures", "title": "measures", "cells": None}]
     embeddings = installed_embeddings().items()
     return [{"name": "pca", "title": "PCA", "cells": None}] + [

@@ -171,7 +171,7 @@ def draw_heatmap(
     archive, scale = shown.archive, style.color_scale(limits or shown.limits, colors)
     values = np.ma.masked_where(~np.isfinite(shown.values), shown.values)
     axes.set_facecolor("white" if plane.is_projected else style.EMPTY)
-    is_euclidean = isinstance(archive, CVTArchive) and archive.metric == "euclidean"
+    is_voronoi = isinstance(archive, CVTArchive) and archive.metric == "euclidean"
     if plane.is_projected:
         drawn = draw_dots(axes, plane.spots, shown.values, scale)
     elif isinstance(archive, GridArchive):
@@ -179,7 +179,7 @@ def draw_heatmap(
         sides = zip(plane.lower, plane.upper, shape, strict=True)
         x, y = (np.linspace(low, high, number + 1) for low, high, number in sides)
         drawn = axes.pcolormesh(x, y, values.reshape(shape).T, rasterized=True, **scale)
-    elif is_euclidean and archive.num_cells <= _MAX_POLYGONS:
+    elif is_voronoi and archive.measure_dim == 2 and archive.num_cells <= _MAX_POLYGONS:
         drawn = _draw_polygons(axes, values, plane, scale)
     else:
         drawn = _draw_raster(axes, values[plane.cells_of_sites], plane, "nearest", scale)

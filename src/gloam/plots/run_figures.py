@@ -116,7 +116,7 @@ def speed(table: pd.DataFrame) -> Figure:
 
     Args:
         table: With columns ``algorithm``, ``measure_dim``, ``contender``, ``median_ms``, ``min_ms``
-            and ``max_ms``, as `gloam.experiments.Comparison.frame` returns it.
+            and ``max_ms``, such as the results of ``gloam bench``.
     """
     algorithms = list(dict.fromkeys(table["algorithm"]))
     colors = style.line_colors(dict.fromkeys(table["contender"]))
