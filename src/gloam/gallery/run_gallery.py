@@ -48,7 +48,7 @@ def gallery_run(
     if domain is None:
         with contextlib.suppress(ForeignError):
             domain = folder.read_part("domain")
-    title = title or domain_name(folder)
+    title = title or domain_name(folder.read_config())
     has_images = has_pictures(elites, dataset, domain)
     pictures = elite_pictures(elites, dataset, domain) if has_images else None
     table = None if held_out is None else matches.held_out(held_out)
