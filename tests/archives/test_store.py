@@ -140,14 +140,6 @@ def test_adding_a_batch_again_changes_nothing(archive, rows):
 
 
 @for_every_archive
-@given(first=batches, second=batches)
-def test_objectives_never_fall(archive, first, second):
-    before, _ = add_to(store_for(archive), batch_of(archive, first))
-    after, _ = add_to(before, batch_of(archive, second))
-    assert (after.objectives >= before.objectives).all()
-
-
-@for_every_archive
 @pytest.mark.parametrize("objective", [100.0, np.inf, np.nan])
 def test_invalid_rows_never_enter(archive, objective):
     rows = [(1.0, 0.1, 0.2, True)] * SIZE
@@ -198,17 +190,6 @@ def test_a_batch_of_one_is_added(archive):
     np.testing.assert_array_equal(store.solutions[filled(store)], [[7.0, -7.0]])
     assert added.improved.tolist() == [True]
     assert added.unique_cells == 1
-
-
-@for_every_archive
-def test_fields_follow_their_solution(archive):
-    rows = [(float(i % 3), i / SIZE, (5 * i % SIZE) / SIZE, True) for i in range(SIZE)]
-    store, _ = add_to(store_for(archive), batch_of(archive, rows))
-    number = store.solutions[filled(store)][:, 0]
-    assert len(number) > 1
-    np.testing.assert_array_equal(store.fields["rank"][filled(store)], number + 0.5)
-    picture = number[:, None, None] + np.arange(6).reshape(3, 2) / 8
-    np.testing.assert_array_equal(store.fields["picture"][filled(store)], picture)
 
 
 def test_a_field_keeps_its_dtype():

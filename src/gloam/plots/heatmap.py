@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 
 from gloam import checks
 from gloam.archives import Archive, CVTArchive, Elites, GridArchive
-from gloam.archives.archive import labels
+from gloam.archives.archive import measure_labels
 from gloam.drawing import PrincipalComponents
 from gloam.plots import style
 
@@ -129,7 +129,7 @@ class Plane:
         self.whole = archive.measure_dim <= 2
         """True when every point of measure space is a point of the picture."""
         if self.whole:
-            self.labels = (*labels(archive.measure_names, archive.measure_dim), "")[:2]
+            self.labels = (*measure_labels(archive.measure_names, archive.measure_dim), "")[:2]
             self.lower = np.append(np.asarray(archive.lower), 0.0)[:2]
             self.upper = np.append(np.asarray(archive.upper), 1.0)[:2]
         else:

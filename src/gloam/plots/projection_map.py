@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from gloam import checks
 from gloam.archives import Archive, Elites, GridArchive
-from gloam.archives.archive import labels
+from gloam.archives.archive import measure_labels
 from gloam.plots import style
 from gloam.plots.heatmap import (
     METHODS,
@@ -111,7 +111,7 @@ def pairwise(
     sound &= _FEWEST <= len(set(chosen)) == len(chosen) <= _MOST
     expected = f"{_FEWEST} to {_MOST} different numbers from 0 to {dim - 1}"
     checks.expect(sound, "measures", expected, checks.short(chosen))
-    names, side = labels(archive.measure_names, dim), len(chosen) - 1
+    names, side = measure_labels(archive.measure_names, dim), len(chosen) - 1
     size = 1.7 * side + 1.6
     figure, panels = style.panels(ax, side, side, (size + 0.7, size))
     objectives = np.asarray(elites.store.objectives)
@@ -235,7 +235,7 @@ def parallel_axes(
     ends = value_limits(archive, values) if limits is None else limits
     drawn.set(array=values[cells], clim=ends)
     axes.add_collection(drawn, autolim=False)
-    _frame(axes, labels(archive.measure_names, dim), chosen, low, high, heights)
+    _frame(axes, measure_labels(archive.measure_names, dim), chosen, low, high, heights)
     # Of its own: the lines are half transparent.
     style.side_bar(ScalarMappable(Normalize(*ends), drawn.get_cmap()), axes, name)
     some = f"{len(cells):,} of {number:,} elites"

@@ -25,7 +25,7 @@ from gloam._version import __version__
 from gloam.algorithms import Algorithm
 from gloam.archives import Archive, Elites
 from gloam.archives.archive import field_rows
-from gloam.archives.thumbnail import archive_figures, thumbnail
+from gloam.archives.elites import archive_figures, thumbnail
 from gloam.draws import root_key
 from gloam.evaluators.answers import AnswerForm
 from gloam.evaluators.answers import evaluation_parts as evaluation_parts
