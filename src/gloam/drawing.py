@@ -124,9 +124,6 @@ class PrincipalComponents:
         sample: Number of points, drawn with a fixed seed, that the directions are found from.
     """
 
-    labels: tuple[str, str]
-    """Names of the axes, with the share of the variance that each shows."""
-
     def __init__(self, points: Float[np.ndarray, "n dim"], *, sample: int = 1000):
         self._origin = points.mean(axis=0)
         # Drawn at random: cells of a grid in even steps would share a coordinate.
@@ -140,6 +137,7 @@ class PrincipalComponents:
         total = max(float(points.var(axis=0).sum()), 1e-30)
         one, two = self.place(points).var(axis=0) / total
         self.labels = f"principal component 1 ({one:.0%})", f"principal component 2 ({two:.0%})"
+        """Names of the axes, with the share of the variance that each shows."""
 
     def place(self, points: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n 2"]:
         """Return the places of points in the plane."""

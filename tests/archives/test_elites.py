@@ -68,6 +68,7 @@ def test_arrays_hold_the_occupied_cells_in_order(hand_made):
     assert hand_made.field("image").shape == (3, 3, 2)
     assert hand_made.field("image")[:, 0, 0].tolist() == [401.125, 404.125, 407.125]
     assert isinstance(hand_made.solutions, np.ndarray)
+    assert hand_made.solutions is hand_made.solutions  # selected once
 
 
 def test_table_has_a_column_for_every_number(hand_made):

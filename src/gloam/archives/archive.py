@@ -17,21 +17,10 @@ from jaxtyping import Array, Bool, Float, Int
 from gloam import checks
 
 FieldSpecs = Mapping[str, Any]
-
-# Arguments of `tell` and columns of tables, which fields and measures cannot be named after.
-RESERVED_NAMES = {
-    "self",
-    "solution",
-    "solutions",
-    "objective",
-    "objectives",
-    "measures",
-    "cell",
-    "cells",
-    "seed",
-    "iteration",
-}
-# Of fields. JAX would narrow 64 bits.
+_ARGUMENTS = {"self", "solutions", "objectives", "measures", "cells"}
+_COLUMNS = {"solution", "objective", "cell", "seed", "iteration"}
+RESERVED_NAMES = _ARGUMENTS | _COLUMNS
+"""Arguments of `tell` and columns of tables, which fields and measures cannot be named after."""
 _DTYPES = ("float32", "float16", "bfloat16", "int32", "int16", "int8")
 _DTYPES += ("uint32", "uint16", "uint8", "bool")
 _LONGEST_NAME = 100

@@ -354,18 +354,16 @@ def same_cells(one: Archive, other: Archive) -> bool:
     """Whether two archives have the same cells under the same numbers."""
     if type(one) is not type(other) or one.num_cells != other.num_cells:
         return False
-    arrays = [(one.lower, other.lower), (one.upper, other.upper)]
-    if isinstance(one, GridArchive) and isinstance(other, GridArchive):
-        if one.shape != other.shape:
-            return False
-    elif isinstance(one, CVTArchive) and isinstance(other, CVTArchive):
-        if one.metric != other.metric:
-            return False
-        arrays = [(one.centroids, other.centroids)]
-    elif one is not other:  # of the user's own class
-        every = jnp.arange(one.num_cells, dtype=jnp.int32)
-        arrays = [(one.centers_of(every), other.centers_of(every))]
-    return all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in arrays)
+    return one is other or all(map(np.array_equal, _division(one), _division(other)))
+
+
+def _division(archive: Archive) -> list[Any]:
+    """Return what the cells of an archive depend on."""
+    if isinstance(archive, GridArchive):
+        return [archive.shape, archive.lower, archive.upper]
+    if isinstance(archive, CVTArchive):
+        return [archive.metric, archive.centroids]
+    return [archive.centers_of(jnp.arange(archive.num_cells, dtype=jnp.int32))]
 
 
 def _cells_of(archive: Archive, measures: Float[np.ndarray, "n meas"]) -> Int[np.ndarray, " n"]:

@@ -109,12 +109,19 @@ def chosen_index(index: IndexName | Faiss, cells: int, measures: int) -> Faiss |
             return None
     settings = index if isinstance(index, Faiss) else Faiss()
     factory = settings.factory or _named_factory(index, cells, measures)
+    lists = re.match("IVF([0-9]+)", factory)
+    checks.expect(
+        lists is None or int(lists[1]) <= cells,
+        "factory",
+        f"at most as many lists as there are cells, {cells:,}",
+        f"'{factory}'",
+    )
     try:
         load_faiss().index_factory(measures, factory)
     except (RuntimeError, MemoryError) as error:
         raise ValueError(
             f"factory: expected a string that faiss.index_factory accepts for {measures} measures, "
-            f"got '{factory}' ({_reason(error)})."
+            f"got '{factory}' ({str(error).rpartition(': ')[2]})."
         ) from error
     return dataclasses.replace(settings, factory=factory)
 
@@ -133,11 +140,6 @@ def _named_factory(index: IndexName | Faiss, cells: int, measures: int) -> str:
     # difference from the list's centre, which tells the members of a tight cluster apart.
     widths = [w for w in (1, 2, 3, 4) if measures % w == 0 and (w == 1 or measures >= 64 * w)]
     return f"IVF{lists},PQ{measures // max(widths)}x4fsr"
-
-
-def _reason(error: Exception) -> str:
-    """The message of an error of FAISS, without the place in its source."""
-    return str(error).rpartition(": ")[2]
 
 
 def load_faiss() -> Any:
@@ -242,6 +244,7 @@ class FaissIndex:
         name = "nprobe" if lists is not None else "efSearch" if "HNSW" in self.factory else None
         most = _MOST_EFFORT if lists is None else lists.nlist
         effort = min(most, settings.nprobe or _LEAST_EFFORT)
+        wanted = settings.recall if settings.nprobe is None else -np.inf
         rows, points = sampled_points(centroids, self._origin, rng)
         while True:
             if name is not None:
@@ -250,13 +253,12 @@ class FaissIndex:
             self.recall = self.measure_recall(centroids, rows, points)
             # A sample that just reaches it may have been lucky: two standard errors to be safe.
             error = np.sqrt(self.recall * (1 - self.recall) / len(rows))
-            enough = self.recall - 2 * error >= settings.recall
-            if enough or name is None or settings.nprobe is not None or effort == most:
+            if self.recall - 2 * error >= wanted or name is None or effort == most:
                 break
             effort = min(most, effort * 3 // 2)
-        if self.recall < settings.recall and settings.nprobe is None:
+        if self.recall < wanted:
             warnings.warn(
-                f"index: expected a recall of {settings.recall:g}, got {self.recall:.3f}, the most "
+                f"index: expected a recall of {wanted:g}, got {self.recall:.3f}, the most "
                 f"that '{self.factory}' reaches on these centroids. Pass index='exact', another "
                 "factory string, or ask for less recall.",
                 stacklevel=5,
@@ -316,11 +318,6 @@ def _filled(
         index.train(centroids[rows] - origin)
         for start in range(0, cells, _BLOCK):
             index.add(centroids[start : start + _BLOCK] - origin)
-    except RuntimeError as error:
-        raise ValueError(
-            f"factory: expected an index that FAISS can build for {cells:,} cells, got "
-            f"'{factory}' ({_reason(error)})."
-        ) from error
     finally:
         faiss.omp_set_num_threads(threads)
     return index
