@@ -202,9 +202,9 @@ def test_a_search_shows_itself_before_and_after_its_first_batch():
     search.ask()
     search.tell(np.ones(4), jnp.array([[-1, -1], [1, 1], [0, 0], [1, -1]]))
     page = shown(search)
-    assert {"Search with MAPElites", "7", "1", "4", "4 of 9 cells"} <= set(page.texts)
+    assert {"Search with MAP-Elites", "7", "1", "4", "4 of 9 cells"} <= set(page.texts)
     assert len(picture(page)) == 159
-    assert repr(search) == ("Search(MAPElites, seed 7, iteration 1, QD score 4.00, coverage 44.4%)")
+    assert repr(search) == ("Search(MAP-Elites, seed 7, iteration 1, QD score 4.00, coverage 44.4%)")
 
 
 def test_a_sparkline_goes_up_where_values_do():

@@ -225,10 +225,10 @@ def test_a_row_without_a_direction_is_a_failed_row(name, with_cells, with_object
     search = gloam.Search(algorithms()[name](archive_of()), seed=2)
     solutions = search.ask()
     search.tell(objectives, rows, cells=cells)
-    assert search.metrics["failed"] == 4
+    assert search.metrics()["failed"] == 4
     bad = {row.tobytes() for row in solutions[5:9]}
-    assert not bad & {row.tobytes() for row in search.elites.solutions}
-    assert np.isfinite(search.elites.flat_measures).all()
+    assert not bad & {row.tobytes() for row in search.elites().solutions}
+    assert np.isfinite(search.elites().flat_measures).all()
     search.ask()
     with pytest.raises(gloam.EvaluationError, match="measures of zero"):
         search.tell(np.ones(BATCH), np.zeros((BATCH, 36)))

@@ -16,7 +16,7 @@ from gloam import devices
 from gloam.archives import CVTArchive, Faiss, FaissIndex, cvt_archive, faiss_index
 from gloam.archives.faiss_index import chosen_index
 from gloam.formats import objects
-from gloam.programs.splitting import split
+from gloam.programs.sharing import partition
 from tests.helpers import assert_same_bits
 
 CELLS, MEASURES = 2000, 24
@@ -239,7 +239,7 @@ def test_a_loaded_search_goes_on_to_the_same_bits(tmp_path):
     loaded = gloam.Search.load(tmp_path / "search.npz")
     for search in (whole, loaded):
         search.tell(None, measure(search.ask()))
-    assert_same_bits(whole.elites, loaded.elites)
+    assert_same_bits(whole.elites(), loaded.elites())
 
 
 def test_optimize_uses_the_index_and_resumes_to_the_same_bits(tmp_path, monkeypatch):
@@ -294,7 +294,7 @@ def test_a_program_on_the_device_needs_no_index(builds, monkeypatch):
 
 def test_an_index_is_built_once_for_an_archive_and_its_copies(builds):
     searched = algorithm("ivf")
-    before, content = split(searched)[1], objects.encode(searched.archive, {})
+    before, content = partition(searched)[1], objects.encode(searched.archive, {})
     copy = eqx.tree_at(lambda a: a.emitter.x0, searched, jnp.ones(8))
     assert builds == []
     for one in (searched, copy):
@@ -303,7 +303,7 @@ def test_an_index_is_built_once_for_an_archive_and_its_copies(builds):
     assert copy.archive.index is searched.archive.index
     assert searched.archive.lanes is None
     # It is not part of programs or files.
-    assert split(searched)[1] == before
+    assert partition(searched)[1] == before
     assert objects.encode(searched.archive, {}) == content
     assert algorithm("ivf").archive.index is not None  # of other centroids
     assert builds == ["IVF12,Flat"] * 2

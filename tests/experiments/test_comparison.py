@@ -18,7 +18,7 @@ from gloam.experiments.comparison import (
     Problem,
     measure,
 )
-from gloam.plots.study import speed
+from gloam.plots.run_figures import speed
 
 
 class Fake(Contender):

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gloam import checks
+from gloam.records import MeasureSpace
 
 FieldSpecs = Mapping[str, Any]
 _ARGUMENTS = {"self", "solutions", "objectives", "measures", "cells"}
@@ -50,6 +51,11 @@ class Archive(eqx.Module):
         Inside gloam, measures are flat rows.
         """
         return (self.measure_dim,)
+
+    @property
+    def measure_space(self) -> MeasureSpace:
+        """Bounds and shape of the measures."""
+        return MeasureSpace(self.lower, self.upper, self.measure_shape)
 
     @property
     def measure_names(self) -> tuple[str, ...]:

@@ -248,7 +248,7 @@ class Elites:
         """
         store = jax.tree.map(np.copy, self.store)
         for other in others:
-            checks.instance("others", other, Elites, "Give result.elites or search.elites.")
+            checks.instance("others", other, Elites, "Give result.elites or search.elites().")
             archive = other.archive
             checks.expect(
                 same_cells(self.archive, archive) and archive.fields == self.archive.fields,

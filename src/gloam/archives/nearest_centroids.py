@@ -94,7 +94,7 @@ def most_similar(lanes: Lanes, points: Float[Array, "batch meas"]) -> Int[Array,
         rows, shifted = lanes.rows[0], points - lanes.origin
         if isinstance(points, jax.core.Tracer):  # compiling the program would fail, not tracing
             return kernel.most_similar(rows, shifted)
-        return kernels.with_plain_twins(
+        return kernels.with_fallback(
             lambda: kernel.most_similar(rows, shifted), lambda: most_similar(lanes, points)
         )
     ones = jnp.ones((points.shape[0], 1), jnp.float32)

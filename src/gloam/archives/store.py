@@ -48,11 +48,11 @@ def add(store: Store, batch: Batch) -> tuple[Store, Added]:
     cells = store.objectives.shape[0]
     size = batch.objectives.shape[0]
     before = store.objectives[batch.cells]
-    improved = batch.valid & (batch.objectives > before)
+    accepted = batch.valid & (batch.objectives > before)
 
     # Sort rows by cell, then by objective, best first, then by index: a row wins if it is the first
     # of its cell. Sorting costs O(batch log batch), independent of the number of cells.
-    contender = jnp.where(improved, batch.cells, cells)
+    contender = jnp.where(accepted, batch.cells, cells)
     cell, _, row = jax.lax.sort(
         (contender, -batch.objectives, jnp.arange(size, dtype=jnp.int32)), num_keys=3
     )
@@ -69,8 +69,8 @@ def add(store: Store, batch: Batch) -> tuple[Store, Added]:
         write(store.measures, batch.measures),
         {name: write(old, batch.fields[name]) for name, old in store.fields.items()},
     )
-    is_new = jnp.zeros(size, bool).at[row].set(is_first & (cell < cells)) & (before == -jnp.inf)
-    return store, Added(improved, is_new, num_unique_cells(batch, cells))
+    filled = jnp.zeros(size, bool).at[row].set(is_first & (cell < cells)) & (before == -jnp.inf)
+    return store, Added(accepted, filled, num_unique_cells(batch, cells))
 
 
 def num_unique_cells(batch: Batch, num_cells: int) -> Int[Array, ""]:

@@ -68,7 +68,7 @@ class Bench:
         write_bytes(self.out / "bench.md", text.encode())
         frame = comparison.frame().assign(**surroundings(), others_cpu_share=neighbours.share)
         write_bytes(self.out / "bench.csv", frame.to_csv(index=False).encode())
-        from gloam.plots.study import speed  # matplotlib takes a second to import
+        from gloam.plots.run_figures import speed  # matplotlib takes a second to import
         from gloam.plots.style import save
 
         picture = save(speed(comparison.frame()), self.out / "bench.png")

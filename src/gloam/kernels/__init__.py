@@ -3,7 +3,7 @@
 They are written in Pallas for Triton. Each is a function of arrays with a plain equivalent
 elsewhere in gloam, which all other devices use and which the tests compare it with. Pallas is
 experimental in JAX, so modules that import it are imported lazily, by `load`. If a kernel cannot be
-imported, or a program with kernels cannot be compiled (`with_plain_twins`), gloam falls back to
+imported, or a program with kernels cannot be compiled (`with_fallback`), gloam falls back to
 plain code from then on, with one warning.
 """
 
@@ -50,7 +50,7 @@ def load(name: str) -> ModuleType | None:
         return None
 
 
-def with_plain_twins(build: Callable[[], _Built], again: Callable[[], _Built]) -> _Built:
+def with_fallback(build: Callable[[], _Built], again: Callable[[], _Built]) -> _Built:
     """Return what ``build`` makes; if it fails with kernels, fall back to ``again`` without them.
 
     If that fails, too, the kernels were not the reason: they stay in use, and the first error is
@@ -84,7 +84,7 @@ def jit(function: Callable, **options: Any) -> Callable:
 
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:
-        return with_plain_twins(lambda: program(*arguments), lambda: program(*arguments))
+        return with_fallback(lambda: program(*arguments), lambda: program(*arguments))
 
     vars(call).update(lower=program.lower, _cache_size=program._cache_size)  # as jax.jit has them
     return call
