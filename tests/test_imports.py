@@ -201,7 +201,7 @@ def test_what_the_rule_forbids_is_found(module, text, wrong):
 def test_what_takes_long_is_imported_on_use():
     code = """
 import sys, gloam
-slow = {"matplotlib", "pandas", "scipy.stats", "scipy.signal", "tokenizers", "torch"}
+slow = {"matplotlib", "pandas", "scipy.stats", "scipy.signal", "tokenizers", "torch", "faiss"}
 assert not slow & set(sys.modules), "imported at once"
 assert {"plots", "gallery", "experiments"} <= set(dir(gloam))
 assert gloam.plots.curves.__name__ == "curves"

@@ -10,53 +10,27 @@ from jaxtyping import Float, Int, UInt8
 from PIL import Image
 
 EMPTY, EMPTY_DOT = "#eeeef1", "#e1e2e8"
-"""Cells without an elite, as areas and as dots: lighter than any objective, like paper."""
+"""Colours of cells without an elite, as areas and as dots: lighter than any objective."""
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#22242b")
-"""Colours of lines, by Okabe and Ito; their yellow is too light for a line."""
+"""Colours of lines, by Okabe and Ito, without their yellow, which is too light for a line."""
 
-# Matplotlib's inferno without its ends, so even to the eye and safe for any colour vision. The
-# light end is left out because it would not stand off from empty cells.
+# Matplotlib's inferno, which is perceptually uniform and safe for colour-blind readers. Its ends
+# are left out; the light one would not stand out from empty cells.
 _DUSK = (
     "160b39 290b55 3e0966 520e6d 65156e 781c6d 8c2369 9f2a63 b1325a "
     "c43c4e d44842 e25734 ed6925 f57d15 fa9207 fca80d fac026 f6d746"
 )
-# The first colours of the palette at the ends, paper between them.
-_APART = ("004c78", "0072b2", "6cb0d6", "f2f2f2", "eda372", "d55e00", "8f3f00")
-
-
-def rgb(color: str) -> UInt8[np.ndarray, "3"]:
-    """A colour ``#rrggbb`` as three bytes.
-
-    >>> rgb("#0072b2").tolist()
-    [0, 114, 178]
-    """
-    return np.frombuffer(bytes.fromhex(color.removeprefix("#")), np.uint8)
-
-
-def dusk(number: int = 256) -> Float[np.ndarray, "number 3"]:
-    """Shades for low to high objectives, dark to light, with channels from 0 to 1."""
-    return _between(_DUSK.split(), number)
-
-
-def apart(number: int = 256) -> Float[np.ndarray, "number 3"]:
-    """Shades for differences: orange below zero, pale near it, blue above."""
-    return _between(_APART[::-1], number)
-
-
-def _between(anchors: Sequence[str], number: int) -> Float[np.ndarray, "number 3"]:
-    known = np.stack([rgb(anchor) for anchor in anchors]) / 255
-    at, ends = np.linspace(0, 1, number), np.linspace(0, 1, len(known))
-    return np.stack([np.interp(at, ends, channel) for channel in known.T], axis=1)
-
+# From the palette's orange over a pale grey to its blue.
+_APART = ("8f3f00", "d55e00", "eda372", "f2f2f2", "6cb0d6", "0072b2", "004c78")
 
 _TEXT = "font-family:sans-serif;font-size:13px;line-height:1.5"
 _QUIET = "text-align:left;padding:0 12px 0 0;font-weight:normal;opacity:.7"
 _LONGEST = 120  # characters of a text
-_SIDE = 160  # pixels
+_SIDE = 160  # pixels of a picture
 
 
 def card(title: str, figures: Mapping[str, str], pictures: Sequence[str] = ()) -> str:
-    """A heading, a table of figures and pictures from `picture` or `sparkline`.
+    """Return HTML with a heading, a table of figures, and pictures as HTML.
 
     >>> "&lt;b&gt;" in card("<b>", {"cells": "4"})
     True
@@ -76,10 +50,7 @@ def card(title: str, figures: Mapping[str, str], pictures: Sequence[str] = ()) -
 
 
 def picture(pixels: UInt8[np.ndarray, "height width 3"], text: str) -> str:
-    """Pixels as an inline PNG, enlarged without smoothing to about 160 pixels.
-
-    ``text`` is what readers of the page hear who do not see it.
-    """
+    """Return pixels as an inline PNG with an alternative text, enlarged to about 160 pixels."""
     times = max(1, _SIDE // max(pixels.shape[:2]))
     large = pixels.repeat(times, axis=0).repeat(times, axis=1)
     buffer = io.BytesIO()
@@ -90,7 +61,7 @@ def picture(pixels: UInt8[np.ndarray, "height width 3"], text: str) -> str:
 
 
 def sparkline(values: Float[np.ndarray, " n"], text: str) -> str:
-    """A small curve as inline SVG; empty for fewer than two finite values."""
+    """Return a small curve as inline SVG; empty for fewer than two finite values."""
     found = np.asarray(values, np.float64)
     found = found[np.isfinite(found)]
     if len(found) < 2:
@@ -100,15 +71,20 @@ def sparkline(values: Float[np.ndarray, " n"], text: str) -> str:
     heights = 38 - 36 * (found - low) / ((high - low) or 1.0)
     across = np.linspace(2, _SIDE - 2, len(found))
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across, heights, strict=True))
-    line = 'fill="none" stroke="#0072b2" stroke-width="2"'
+    line = f'fill="none" stroke="{PALETTE[0]}" stroke-width="2"'
     return (
         f'<svg width="{_SIDE}" height="40" role="img" aria-label="{_text(text)}">'
         f'<polyline {line} points="{points}"/></svg>'
     )
 
 
+def _text(text: str) -> str:
+    """Escape text for HTML, and limit its length."""
+    return html.escape(text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…")
+
+
 def shaded(values: Float[np.ndarray, "x y"]) -> UInt8[np.ndarray, "y x 3"]:
-    """Values over a plane in the colours of objectives, empty where they are not finite."""
+    """Colour values over a plane as objectives; values that are not finite are empty cells."""
     seen = np.isfinite(values)
     low, high = (values[seen].min(), values[seen].max()) if seen.any() else (0.0, 1.0)
     share = np.where(seen, values - low, 0.0) / ((high - low) or 1.0)
@@ -121,14 +97,14 @@ def shaded(values: Float[np.ndarray, "x y"]) -> UInt8[np.ndarray, "y x 3"]:
 def highest_by_bin(
     spots: Float[np.ndarray, "n 2"], values: Float[np.ndarray, " n"], bins: int
 ) -> Float[np.ndarray, "bins bins"]:
-    """The highest of the values in each bin of the plane, minus infinity where there is none."""
+    """Return the highest value in each bin of the plane; minus infinity for empty bins."""
     best = np.full((bins, bins), -np.inf)
     np.maximum.at(best, _bins(spots, bins), values)
     return best
 
 
 def number_by_bin(spots: Float[np.ndarray, "n 2"], bins: int) -> Float[np.ndarray, "bins bins"]:
-    """The number of points in each bin of the plane, minus infinity where there is none."""
+    """Return the number of points in each bin of the plane; minus infinity for empty bins."""
     counts = np.zeros((bins, bins))
     np.add.at(counts, _bins(spots, bins), 1.0)
     return np.where(counts > 0, counts, -np.inf)
@@ -140,49 +116,54 @@ def _bins(spots: Float[np.ndarray, "n 2"], bins: int) -> tuple[Int[np.ndarray, "
     return tuple(np.minimum((share * bins).astype(int), bins - 1).T)
 
 
-def _text(text: str) -> str:
-    """Text as HTML, of limited length."""
-    short = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-    return html.escape(short)
-
-
-# Points from which components are found; more would not turn them visibly.
-_SAMPLE = 1000
-
-
 class PrincipalComponents:
-    """A plane through points, along the two directions in which they vary most.
+    """The plane of the two directions in which points vary most.
 
     Args:
         points: ``(n, dim)`` points.
-        sample: Number of points, drawn with a fixed seed, from which the directions are found.
+        sample: Number of points, drawn with a fixed seed, that the directions are found from.
     """
 
-    def __init__(self, points: Float[np.ndarray, "n dim"], *, sample: int = _SAMPLE):
+    def __init__(self, points: Float[np.ndarray, "n dim"], *, sample: int = 1000):
         self._origin = points.mean(axis=0)
-        self._axes = _principal_axes(points - self._origin, sample)
+        # Drawn at random: cells of a grid in even steps would share a coordinate.
+        count = min(sample, len(points))
+        chosen = np.random.default_rng(0).choice(len(points), count, replace=False)
+        found = np.linalg.svd(points[chosen] - self._origin, full_matrices=False)[2][:2]
+        # The sign of a component is arbitrary: its largest entry is made positive.
+        signs = np.sign(found[np.arange(len(found)), np.abs(found).argmax(axis=1)])
+        self._axes = np.zeros((2, points.shape[1]))
+        self._axes[: len(found)] = found * np.where(signs == 0, 1, signs)[:, None]
         total = max(float(points.var(axis=0).sum()), 1e-30)
-        shares = self.place(points).var(axis=0) / total
-        self.labels = (
-            f"principal component 1 ({shares[0]:.0%})",
-            f"principal component 2 ({shares[1]:.0%})",
-        )
+        one, two = self.place(points).var(axis=0) / total
+        self.labels = f"principal component 1 ({one:.0%})", f"principal component 2 ({two:.0%})"
         """Names of the axes, with the share of the variance that each shows."""
 
     def place(self, points: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n 2"]:
-        """The places of points in the plane."""
+        """Return the places of points in the plane."""
         return (points - self._origin) @ self._axes.T
 
 
-def _principal_axes(
-    centered: Float[np.ndarray, "n dim"], sample: int
-) -> Float[np.ndarray, "2 dim"]:
-    # Drawn at random: cells of a grid in even steps would share a coordinate.
-    count = min(sample, len(centered))
-    chosen = np.random.default_rng(0).choice(len(centered), count, replace=False)
-    axes = np.zeros((2, centered.shape[1]))
-    found = np.linalg.svd(centered[chosen], full_matrices=False)[2][:2]
-    # A component may point either way; its largest entry is positive here.
-    signs = np.sign(found[np.arange(len(found)), np.abs(found).argmax(axis=1)])
-    axes[: len(found)] = found * np.where(signs == 0, 1, signs)[:, None]
-    return axes
+def rgb(color: str) -> UInt8[np.ndarray, "3"]:
+    """Return a colour ``#rrggbb`` as three bytes.
+
+    >>> rgb("#0072b2").tolist()
+    [0, 114, 178]
+    """
+    return np.frombuffer(bytes.fromhex(color.removeprefix("#")), np.uint8)
+
+
+def dusk(number: int = 256) -> Float[np.ndarray, "number 3"]:
+    """Return shades for low to high objectives, dark to light, with channels from 0 to 1."""
+    return _interpolated(_DUSK.split(), number)
+
+
+def apart(number: int = 256) -> Float[np.ndarray, "number 3"]:
+    """Return shades for differences: orange below zero, pale near it, blue above."""
+    return _interpolated(_APART, number)
+
+
+def _interpolated(anchors: Sequence[str], number: int) -> Float[np.ndarray, "number 3"]:
+    known = np.stack([rgb(anchor) for anchor in anchors]) / 255
+    at, ends = np.linspace(0, 1, number), np.linspace(0, 1, len(known))
+    return np.stack([np.interp(at, ends, channel) for channel in known.T], axis=1)

@@ -170,7 +170,7 @@ OTHERS = {
     "Search": (gloam.Search, {"algorithm": None, "seed": 0}),
     "Faiss": (
         gloam.archives.Faiss,
-        {"kind": "flat", "recall": 0.9, "sample": 8, "lists": 2, "links": 4, "seed": 0},
+        {"factory": "IVF2,Flat", "recall": 0.9, "nprobe": 2, "seed": 0},
     ),
     "RunOptions": (
         RunOptions,

@@ -1,28 +1,23 @@
 """Kernels for GPUs, interpreted on the CPU, against plain code; and that they lower for CUDA."""
 
+from functools import cache, partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import gloam
-from gloam import kernels
+from gloam import kernels, step
 from gloam.discounts import MLP
 from gloam.discounts.training import Trained, by_kernel, fast_sweep, fit
-from gloam.kernels import cholesky as cholesky_
-from gloam.kernels import minibatch, nearest
-from gloam.kernels.blocks import padded
-from gloam.kernels.cholesky import LARGEST, cholesky
-from gloam.kernels.minibatch import Adam, fits
-from gloam.kernels.nearest import most_similar
-from gloam.kernels.products import _parts, in_one_product
-from gloam.runs.fused_driver import FusedDriver
+from gloam.kernels import cholesky, minibatch, nearest, products
 
-ADAM = Adam(1e-3, 0.9, 0.999)
+ADAM = minibatch.Adam(1e-3, 0.9, 0.999)
 OPTIMIZER = optax.adam(1e-3)
+
+factor = jax.jit(partial(cholesky.cholesky, interpret=True))
 
 
 def positive_definite(size, seed=0):
@@ -31,129 +26,123 @@ def positive_definite(size, seed=0):
     return (rows @ rows.T / size + 0.1 * np.eye(size)).astype(np.float32)
 
 
-@pytest.mark.parametrize("size", [1, 5, 16, 17, 100, LARGEST])
+# Less than a panel of 16 columns, one and a bit, and the most.
+@pytest.mark.parametrize("size", [5, 17, cholesky.LARGEST])
 def test_cholesky(size):
     matrix = positive_definite(size)
-    found = np.asarray(cholesky(jnp.asarray(matrix), interpret=True))
+    found = np.asarray(factor(matrix))
     np.testing.assert_allclose(found, np.linalg.cholesky(matrix), atol=2e-6)
     assert (np.triu(found, 1) == 0).all()
 
 
 def test_cholesky_of_many_at_once():
-    matrices = jnp.stack([positive_definite(20, seed) for seed in range(3)])
-    found = jax.vmap(lambda matrix: cholesky(matrix, interpret=True))(matrices)
+    matrices = jnp.stack([positive_definite(17, seed) for seed in range(3)])
+    found = jax.vmap(factor)(matrices)
     np.testing.assert_allclose(found, np.linalg.cholesky(matrices), atol=2e-6)
 
 
-def test_cholesky_of_what_is_not_positive_definite_is_no_number():
-    matrix = positive_definite(40)
+def test_cholesky_is_nan_if_the_matrix_is_not_positive_definite():
+    matrix = positive_definite(cholesky.LARGEST)
     matrix[20, 20] = -1.0
-    diagonal = np.diagonal(cholesky(jnp.asarray(matrix), interpret=True))
+    diagonal = np.diagonal(factor(matrix))
     assert np.isfinite(diagonal[:20]).all()
     assert np.isnan(diagonal[20:]).all()
 
 
-@settings(max_examples=15, deadline=None)
-@given(
-    cells=st.integers(1, 700),
-    measures=st.integers(1, 15),
-    batch=st.integers(1, 40),
-    seed=st.integers(0, 99),
-)
-def test_nearest(cells, measures, batch, seed):
-    rng = np.random.default_rng(seed)
-    # Small whole numbers: sums are exact, and there are ties.
-    rows = rng.integers(-3, 4, (cells, measures + 1)).astype(np.float32)
-    points = rng.integers(-3, 4, (batch, measures)).astype(np.float32)
-    scores = points @ rows[:, :-1].T + rows[:, -1]
-    found = most_similar(jnp.asarray(rows), jnp.asarray(points), interpret=True)
-    np.testing.assert_array_equal(found, np.argmax(scores, axis=1))
+# One centroid; fewer than a block; several loops with padding at the end.
+@pytest.mark.parametrize(("cells", "measures", "batch"), [(1, 1, 1), (60, 15, 16), (700, 3, 40)])
+def test_nearest(cells, measures, batch):
+    search = jax.jit(partial(nearest.most_similar, interpret=True))
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        # Small whole numbers: sums are exact, and there are ties.
+        rows = rng.integers(-3, 4, (cells, measures + 1)).astype(np.float32)
+        points = rng.integers(-3, 4, (batch, measures)).astype(np.float32)
+        scores = points @ rows[:, :-1].T + rows[:, -1]
+        np.testing.assert_array_equal(search(rows, points), np.argmax(scores, axis=1))
 
 
-@settings(max_examples=10, deadline=None)
-@given(numbers=st.integers(1, 60), seed=st.integers(0, 99), scale=st.sampled_from([1e-3, 1.0, 1e4]))
-def test_three_products_have_the_digits_of_float32(numbers, seed, scale):
-    rng = np.random.default_rng(seed)
-    points = (scale * rng.normal(size=(5, numbers))).astype(np.float32)
-    rows = rng.normal(size=(7, numbers)).astype(np.float32)
-    exact = points.astype(np.float64) @ rows.T.astype(np.float64)
-    sizes = np.abs(points) @ np.abs(rows).T
-    found = np.asarray(in_one_product(jnp.asarray(points), jnp.asarray(rows)), np.float64)
-    assert (np.abs(found - exact) <= 4e-7 * sizes).all()
+@pytest.mark.parametrize("numbers", [1, 8, 60])
+def test_products_of_parts_have_the_digits_of_float32(numbers):
+    product = jax.jit(partial(products.by_parts, precision=None))
+    for scale in (1e-3, 1.0, 1e4):
+        rng = np.random.default_rng(numbers)
+        points = (scale * rng.normal(size=(5, numbers))).astype(np.float32)
+        rows = rng.normal(size=(7, numbers)).astype(np.float32)
+        exact = points.astype(np.float64) @ rows.T.astype(np.float64)
+        sizes = np.abs(points) @ np.abs(rows).T
+        found = np.asarray(product(points, rows), np.float64)
+        assert (np.abs(found - exact) <= 4e-7 * sizes).all()
 
 
 def test_parts_fit_into_tf32():
     numbers = np.random.default_rng(0).normal(size=1000).astype(np.float32)
-    large, small = (np.asarray(part) for part in _parts(jnp.asarray(numbers)))
+    large, small = (np.asarray(part) for part in products._parts(jnp.asarray(numbers)))
     np.testing.assert_array_equal(large + small, numbers)
     assert (large.view(np.uint32) % 2**13 == 0).all()
     assert (np.abs(small) <= 2.0**-11 * np.abs(numbers)).all()
 
 
-def problem(rows, inputs, seed=0):
-    rng = np.random.default_rng(seed)
-    x = rng.uniform(-1, 1, (rows, inputs)).astype(np.float32)
-    return jnp.asarray(x), jnp.asarray(10 * np.sin(3 * x).sum(axis=1) + rng.normal(size=rows), "f4")
+def test_sizes_of_blocks():
+    assert [products.padded(size) for size in (1, 16, 17, 128)] == [16, 16, 32, 128]
+    assert minibatch.fits(64, 32, 16, 16)
+    assert not minibatch.fits(65, 32, 16, 16)
+    assert not minibatch.fits(10, 32, 24, 16)
 
 
-def fresh(inputs, hidden=(64, 16), seed=0):
+# Training
+
+ROWS = 44  # the last of three minibatches is short
+
+
+def problem(inputs):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (ROWS, inputs)).astype(np.float32)
+    return jnp.asarray(x), jnp.asarray(10 * np.sin(3 * x).sum(axis=1) + rng.normal(size=ROWS), "f4")
+
+
+def fresh(inputs, hidden, seed=0):
     network = MLP(inputs, hidden, key=jax.random.key(seed))
     return Trained(network, OPTIMIZER.init(network))
 
 
-def fitted(trained, x, y, real, *, kernel, epochs=2):
-    def sweep(*arguments):
-        return by_kernel(ADAM, 16, *arguments, interpret=True)
-
-    return fit(
-        lambda network, rows: jax.vmap(network)(rows),
-        OPTIMIZER,
-        trained,
-        x,
-        y,
-        real,
-        batch_size=16,
-        epochs=epochs,
-        cutoff=0.0,
-        key=jax.random.key(5),
-        sweep=sweep if kernel else None,
-    )
+@cache
+def trainer(kernel, unrolled):
+    """Two epochs of training on the rows that are real, compiled."""
+    assert unrolled == minibatch._UNROLLED  # part of the program, so of the cache's key
+    sweep = partial(by_kernel, ADAM, 16, interpret=True) if kernel else None
+    settings = {"batch_size": 16, "epochs": 2, "cutoff": 0.0, "key": jax.random.key(5)}
+    forward = jax.vmap(lambda network, row: network(row), in_axes=(None, 0))
+    return jax.jit(partial(fit, forward, OPTIMIZER, sweep=sweep, **settings))
 
 
 @pytest.mark.parametrize(
-    ("inputs", "hidden", "masked", "written_out"),
-    [
-        (2, (64, 16), 0, 64),
-        (10, (32, 32), 5, 64),
-        (20, (96, 16), 30, 64),
-        (3, (32, 16), 44, 64),
-        (2, (64, 16), 30, 2),
-    ],
+    ("inputs", "hidden", "unrolled"),
+    [(2, (64, 16), 64), (2, (64, 16), 2), (10, (32, 32), 64)],
+    ids=["unrolled", "loop", "one block"],
 )
-def test_training_by_kernel_is_training(inputs, hidden, masked, written_out, monkeypatch):
-    """Two epochs, the last batch short or, with many masked rows, whole batches without any."""
-    monkeypatch.setattr(minibatch, "_WRITTEN_OUT", written_out)
-    x, y = problem(44, inputs)
-    real = jnp.arange(44) >= masked
+def test_training_by_kernel_is_training(inputs, hidden, unrolled, monkeypatch):
+    monkeypatch.setattr(minibatch, "_UNROLLED", unrolled)
+    x, y = problem(inputs)
     start = fresh(inputs, hidden)
-    plain = fitted(start, x, y, real, kernel=False)
-    fast = fitted(start, x, y, real, kernel=True)
-    assert int(fast[2]) == int(plain[2]) == (2 if masked < 44 else 0)
-    compared = zip(jax.tree.leaves(fast), jax.tree.leaves(plain), strict=True)
-    for ours, theirs in compared:
-        np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-6)
-    moved = np.abs(fast[0].params.weights[1] - start.params.weights[1]).max()
-    assert (moved > 1e-3) == (masked < 44)
+    for masked in (0, 30, ROWS):  # with many masked rows, whole minibatches have none
+        real = jnp.arange(ROWS) >= masked
+        plain = trainer(False, unrolled)(start, x, y, real)
+        fast = trainer(True, unrolled)(start, x, y, real)
+        assert int(fast[2]) == int(plain[2]) == (2 if masked < ROWS else 0)
+        for ours, theirs in zip(jax.tree.leaves(fast), jax.tree.leaves(plain), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-6)
+        moved = np.abs(fast[0].params.weights[1] - start.params.weights[1]).max()
+        assert (moved > 1e-3) == (masked < ROWS)
 
 
 def test_seeds_train_apart():
-    x, y = problem(32, 4)
-    starts = [fresh(4, seed=seed) for seed in range(3)]
-    together = jax.vmap(lambda t: by_kernel(ADAM, 16, t, x, y, jnp.int32(32), interpret=True))(
-        jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)
-    )
+    train, (x, y), real = trainer(True, 64), problem(2), jnp.arange(ROWS) >= 30
+    starts = [fresh(2, (64, 16), seed) for seed in range(2)]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)
+    together = jax.vmap(train, in_axes=(0, None, None, None))(stacked, x, y, real)
     for seed, start in enumerate(starts):
-        alone = by_kernel(ADAM, 16, start, x, y, jnp.int32(32), interpret=True)
+        alone = train(start, x, y, real)
         for ours, theirs in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
             np.testing.assert_allclose(ours[seed], theirs, rtol=1e-5, atol=1e-7)
 
@@ -177,71 +166,75 @@ def test_which_networks_have_a_kernel(network, batch_size, has_one, monkeypatch)
     assert (fast_sweep(network, **arguments) is not None) == has_one
 
 
-def small_search(seeds):
-    domain = gloam.domains.LinearProjection(measure_dim=5, solution_dim=10)
-    archive = gloam.CVTArchive(np.random.default_rng(0).uniform(-50, 50, (40, 5)))
-    algorithm = gloam.DMS.paper(
-        archive, domain.x0, 0.5, num_emitters=2, batch_size=8, num_empty_points=20
-    )
-    return FusedDriver(domain, algorithm, list(range(seeds)))
+# Whole searches
 
 
+@cache
+def small_search():
+    """A domain and an algorithm that use all kernels."""
+    domain = gloam.domains.LinearProjection(measure_dim=2, solution_dim=6)
+    archive = gloam.CVTArchive(np.random.default_rng(0).uniform(-5, 5, (40, 2)))
+    small = {"num_init_points": 16, "num_empty_points": 16, "max_epochs": 2}
+    cma = {"num_emitters": 2, "batch_size": 8}
+    network = {"network": MLP(2, (32, 16)), "train_batch_size": 16}
+    return domain, gloam.DMS.paper(archive, domain.x0, 0.5, **cma, **small, **network)
+
+
+def iterations(seeds):
+    """Start of a search of several seeds, and one iteration of it, not yet traced."""
+    domain, algorithm = small_search()
+
+    def start(key):
+        return step.init(algorithm, key)
+
+    def iterate(state):
+        proposal = step.ask(algorithm, state)
+        objectives, measures = domain(proposal.solutions)
+        return step.tell(algorithm, state, proposal, (objectives, measures, {}), None)[0]
+
+    keys = jax.vmap(jax.random.key)(jnp.arange(seeds))
+    return keys, jax.jit(jax.vmap(start)), jax.jit(jax.vmap(iterate))
+
+
+def searched():
+    keys, start, iterate = iterations(2)
+    state = start(keys)
+    for _ in range(3):
+        state = iterate(state)
+    return state
+
+
+@pytest.mark.slow
 def test_a_whole_search_is_the_same_by_kernels(monkeypatch):
     """All of them in their places, interpreted, beside the plain code."""
-    plain = small_search(2)
-    plain.start()
-    plain.advance(4)
-    called = []
+    plain = searched()
+    called = set()
 
     def interpret(module, name):
         original = getattr(module, name)
 
         def interpreted(*arguments, **options):
-            called.append(name)
+            called.add(name)
             return original(*arguments, **(options | {"interpret": True}))
 
         monkeypatch.setattr(module, name, interpreted)
 
     interpret(minibatch, "sweep")
-    interpret(cholesky_, "cholesky")
+    interpret(cholesky, "cholesky")
     interpret(nearest, "most_similar")
     monkeypatch.setattr(kernels, "usable", lambda: True)
-    fast = small_search(2)
-    fast.start()
-    fast.advance(4)
-    assert set(called) == {"sweep", "cholesky", "most_similar"}
-    compared = zip(jax.tree.leaves(fast.state), jax.tree.leaves(plain.state), strict=True)
-    for ours, theirs in compared:
+    fast = searched()
+    assert called == {"sweep", "cholesky", "most_similar"}
+    for ours, theirs in zip(jax.tree.leaves(fast), jax.tree.leaves(plain), strict=True):
         if not jnp.issubdtype(ours.dtype, jax.dtypes.prng_key):
             np.testing.assert_allclose(ours, theirs, rtol=2e-3, atol=2e-4)
 
 
-@pytest.mark.parametrize("seeds", [1, 3])
-def test_a_whole_search_lowers_for_a_gpu(seeds, monkeypatch):
+def test_a_whole_search_lowers_for_a_gpu(monkeypatch):
     """As far as a machine without one can tell: Pallas makes Triton's programs of all kernels."""
-    search = small_search(seeds)
     monkeypatch.setattr(kernels, "usable", lambda: True)
-    program = search._program
-    begin = program.begin.trace(search._arrays, search._keys, search._x0s)
-    stretch = program.stretch.trace(search._arrays, begin.out_info, jnp.int32(1))
-    text = stretch.lower(lowering_platforms=("cuda",)).as_text()
+    keys, start, iterate = iterations(3)
+    traced = iterate.trace(jax.eval_shape(start, keys))
+    text = traced.lower(lowering_platforms=("cuda",)).as_text()
     for name in ("minibatch", "cholesky", "nearest"):
         assert f'name = "{name}"' in text, name
-
-
-def test_sizes():
-    assert fits(64, 32, 16, 16)
-    assert not fits(65, 32, 16, 16)
-    assert not fits(10, 32, 24, 16)
-    assert [padded(size) for size in (1, 16, 17, 128)] == [16, 16, 32, 128]
-
-
-@pytest.mark.parametrize(
-    ("capability", "setting", "usable"),
-    [("9.0", None, True), ("10.0", None, True), ("7.5", None, False), ("9.0", "off", False)],
-)
-def test_where_kernels_run(capability, setting, usable, monkeypatch):
-    monkeypatch.setattr(kernels, "compute_capability", lambda: float(capability))
-    if setting is not None:
-        monkeypatch.setenv("GLOAM_KERNELS", setting)
-    assert kernels.usable() == usable

@@ -1,14 +1,8 @@
-"""Rows of measures as directions, for archives that compare by angle.
+"""CVT archive: one cell for each centroid, which holds the points that are nearest to it.
 
-Lengths are found without overflow: rows are first divided by a power of two near their largest
-number, which changes no digit of them.
-
-What is made of an array when it is first needed, and forgotten with the array.
-
-Archives are frozen, and copies of them share their arrays. So what is expensive to make, and not
-always needed, is kept beside them: it is no part of their equality, of files or of programs.
-
-CVT archive: a cell for every centroid; each point belongs to the nearest one.
+With the cosine metric, centroids and measures are compared as unit vectors. The lengths of rows are
+found without overflow: rows are first divided by a power of two near their largest number, which
+changes no digit of them.
 """
 
 import gc
@@ -26,97 +20,37 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gloam import checks, files
-from gloam.archives.archive import Archive, FieldSpecs, field_specs
-from gloam.archives.archive import measure_names as checked_names
-from gloam.archives.faiss_index import Faiss, FaissIndex, IndexName, build_index, chosen_index
+from gloam.archives.archive import Archive, FieldSpecs, checked_measure_names, field_specs
+from gloam.archives.faiss_index import Faiss, FaissIndex, IndexName, chosen_index
 from gloam.archives.nearest_centroids import Lanes, lanes, most_similar, scores_collide
 
-_SMALLEST = float(np.finfo(np.float32).tiny)  # below it processors take numbers for zero
-_LARGEST_SCALE = 2.0**126  # the reciprocal of a larger power of two would be taken for zero
+_SMALLEST = float(np.finfo(np.float32).tiny)  # processors may flush smaller numbers to zero
+_LARGEST_SCALE = 2.0**126  # the reciprocal of a larger power of two would be flushed to zero
 _EXPONENT = 0x7F800000  # the bits of float32 that hold the exponent
-
-
-def has_direction(rows: Float[Array | np.ndarray, "n meas"]) -> Bool[Array | np.ndarray, " n"]:
-    """True for rows of finite numbers that are not all zero, on the host or on the device.
-
-    >>> has_direction(np.array([[0.0, 2.0], [0.0, 0.0], [np.inf, 1.0], [0.0, 1e-40]])).tolist()
-    [True, False, False, False]
-    """
-    largest = abs(rows).max(axis=1)
-    return (largest >= _SMALLEST) & (largest < np.inf)
-
-
-def scaled_rows(rows: Float[Array, "n meas"]) -> Float[Array, "n meas"]:
-    """Rows divided by a power of two each, so that their largest number is between 1 and 4.
-
-    A row without a direction becomes zero.
-    """
-    rows = rows.astype(jnp.float32)
-    largest = jnp.max(jnp.abs(rows), axis=1)
-    bits = jax.lax.bitcast_convert_type(largest, jnp.uint32) & jnp.uint32(_EXPONENT)
-    power = jax.lax.bitcast_convert_type(bits, jnp.float32)
-    sound = has_direction(rows)
-    scale = 1.0 / jnp.where(sound, jnp.minimum(power, _LARGEST_SCALE), 1.0)
-    return jnp.where(sound[:, None], rows * scale[:, None], 0.0)
-
-
-def unit_rows(rows: Float[Array, "n meas"]) -> Float[Array, "n meas"]:
-    """Rows of length one. A row without a direction becomes zero.
-
-    >>> unit_rows(jnp.array([[3e30, 4e30], [0.0, 0.0]])).round(3).tolist()
-    [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
-    """
-    scaled = scaled_rows(rows)
-    length = jnp.sqrt(jnp.sum(jnp.square(scaled), axis=1, keepdims=True))
-    return scaled / jnp.maximum(length, 1.0)
-
-
-class MadeOnce:
-    """Values by array and key. A value may not hold on to its array."""
-
-    def __init__(self) -> None:
-        self._values: dict[tuple[int, Hashable], Any] = {}
-        self._lock = threading.RLock()
-
-    def get(self, array: Array, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The value for ``array`` and ``key``; ``make`` makes it at the first call."""
-        place = (id(array), key)
-        with self._lock:
-            if place not in self._values:
-                self._values[place] = make()
-                # An id is free for another array only after this was called.
-                weakref.finalize(array, self._values.pop, place, None).atexit = False
-            return self._values[place]
-
-
-_BLOCK = 65_536  # rows that are in float64 at once
-
-# Of archives, by their centroids: see `gloam.archives.cvt_archive`.
-_INDEXES, _LANES = MadeOnce(), MadeOnce()
+_BLOCK = 65_536  # rows in float64 at once
 
 
 class CVTArchive(Archive):
     """The Voronoi cells of ``centroids``.
 
     Args:
-        centroids: ``(cells, measures)`` array, or the path of a ``.npy`` file with one. A dataset
-            can stand here as it is: then every item is a cell to fill. Measures may have a shape,
-            as images ``(cells, 28, 28)`` or ``(cells, 28, 28, 3)``: then evaluations may return
-            them in that shape, or flat as before.
+        centroids: ``(cells, measures)`` array, or the path of a ``.npy`` file with one. With a
+            dataset, every item is a cell to fill. Measures may have a shape, as images
+            ``(cells, 28, 28)`` or ``(cells, 28, 28, 3)``: then evaluations may return them in that
+            shape, or as flat rows.
         lower, upper: Bounds of the measures, used to scale a discount model's input; by default
             the centroids' own extremes. With the cosine metric they are bounds of unit vectors.
-        metric: ``"euclidean"``, or ``"cosine"`` for the angle: centroids are brought to length one,
+        metric: ``"euclidean"``, or ``"cosine"`` for the angle: centroids are scaled to length one,
             discounts see measures of length one, and a row of zeros counts as failed. Elites keep
             their measures as they were evaluated.
-        f_min: As in `GridArchive`.
-        fields, measure_names: As in `GridArchive`.
+        f_min, fields, measure_names: As in `GridArchive`.
         index: How the nearest centroid is found. ``"exact"``: by comparison with all of them, on
             the device. ``"flat"``, ``"ivf"``, ``"hnsw"`` or `gloam.archives.Faiss` with settings:
-            by FAISS on the host (``pip install 'gloam[faiss]'``), approximately but for
-            ``"flat"``; what it reaches is in the archive's ``index``. ``"auto"``: exactly, but for
-            archives of 100 million numbers (cells x measures) or more on a CPU: ``"ivf"``.
-            `gloam.Search` and `gloam.optimize` use it, and it is built when they first need it;
-            programs on the device search exactly.
+            by FAISS on the host (``pip install 'gloam[faiss]'``), approximately except for
+            ``"flat"``; the archive's ``index`` reports its recall. ``"auto"``: ``"ivf"`` on a CPU
+            for archives of 100 million numbers (cells x measures) or more, else ``"exact"``.
+            `gloam.Search` and `gloam.optimize` use FAISS, and build the index when they first need
+            it; programs on the device search exactly.
 
     Example:
         >>> archive = CVTArchive(np.array([[0.0, 0.0], [1.0, 1.0]]))
@@ -136,9 +70,9 @@ class CVTArchive(Archive):
     names: tuple[str, ...] = eqx.field(static=True)
     centroids: Float[Array, "cells meas"]
     lanes: Lanes | None
-    """The centroids laid out for the exact search, where `for_programs` has laid them out."""
+    """The centroids laid out for the exact search; ``None`` until `for_programs` sets it."""
     item_shape: tuple[int, ...] = eqx.field(static=True)
-    """Empty for flat rows."""
+    """Shape of one centroid; empty for flat rows."""
     index_settings: Faiss | None = eqx.field(static=True)
     """Settings of the index on the host; ``None`` for the exact search."""
     by_differences: bool = eqx.field(static=True)
@@ -160,31 +94,18 @@ class CVTArchive(Archive):
         if isinstance(centroids, (str, os.PathLike)):
             path = checks.existing_file("centroids", centroids, "Give an array or a .npy file.")
             centroids = files.read_array(path, "centroids")
-        array = checks.finite_array(
-            "centroids",
-            centroids,
-            ndim=2,
-            or_more=True,
-            fix="Give one row of measures for each cell.",
-        )
+        fix = "Give one row of measures for each cell."
+        array = checks.finite_array("centroids", centroids, ndim=2, or_more=True, fix=fix)
+        checks.choice("metric", metric, ("euclidean", "cosine"))
         self.item_shape = array.shape[1:] if array.ndim > 2 else ()
         array = array.reshape(len(array), -1)
-        checks.choice("metric", metric, ("euclidean", "cosine"))
-        self.index_settings = chosen_index(index, *array.shape)
-        self.num_cells = array.shape[0]
-        self.metric = metric
+        self.num_cells, self.metric = array.shape[0], metric
         self.f_min = checks.objective("f_min", f_min)
         self.fields = field_specs(fields)
-        self.names = checked_names(measure_names, array.shape[1], self.fields)
+        self.names = checked_measure_names(measure_names, array.shape[1], self.fields)
+        settings = chosen_index(index, *array.shape)
         if metric == "cosine":
-            sound = has_direction(array)
-            checks.expect(
-                bool(sound.all()),
-                "centroids",
-                "no zero rows for cosine distance",
-                f"{int((~sound).sum())} of them",
-            )
-            array = _unit_length(array)
+            array = _unit_centroids(array)
         extent = float(np.linalg.norm(np.ptp(array, axis=0).astype(np.float64)))
         checks.expect(
             extent < 1e18,
@@ -194,31 +115,37 @@ class CVTArchive(Archive):
             "Scale the measures.",
         )
         self.by_differences = scores_collide(array, self._middle(array))
+        # The flat index compares scores in float32, too.
+        is_exact = settings is None or (self.by_differences and settings.factory == "Flat")
+        self.index_settings = None if is_exact else settings
+        low, high = self._bounds(array, lower, upper)
+        self.lower, self.upper = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
+        self.centroids = jax.device_put(array)  # jnp.asarray would hold one more copy for a while
+        self.lanes = None
+
+    def _bounds(
+        self, array: np.ndarray, lower: checks.Bounds | None, upper: checks.Bounds | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The bounds given, checked; by default the extremes of the centroids."""
         low, high = array.min(axis=0), array.max(axis=0)
         # A measure that never varies has no extent of its own; any positive one will do.
         high = np.where(high > low, high, low + np.maximum(1, 1e-3 * np.abs(low)))
-        low, high = checks.bounds(
-            low if lower is None else lower,
-            high if upper is None else upper,
-            array.shape[1],
-            self.item_shape,
-        )
+        low = low if lower is None else lower
+        high = high if upper is None else upper
+        low, high = checks.bounds(low, high, array.shape[1], self.item_shape)
         given = [bound for bound in (lower, upper) if bound is not None]
-        fits = metric == "euclidean" or all(np.max(np.abs(bound)) <= 2 for bound in given)
         checks.expect(
-            fits,
+            self.metric == "euclidean" or all(np.max(np.abs(bound)) <= 2 for bound in given),
             "lower, upper",
             "bounds of unit vectors, such as -1 and 1, for cosine",
             f"{lower} and {upper}",
             "Leave them out.",
         )
-        self.lower, self.upper = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
-        self.centroids = jax.device_put(array)  # jnp.asarray would hold one more copy for a while
-        self.lanes = None
+        return low, high
 
     @property
     def measure_names(self) -> tuple[str, ...]:
-        """Names of the measures; empty where none were given."""
+        """Names of the measures; empty if none were given."""
         return self.names
 
     @property
@@ -230,7 +157,7 @@ class CVTArchive(Archive):
     def index(self) -> FaissIndex | None:
         """The index on the host, with the recall that it reached; ``None`` for the exact search.
 
-        It is built when it is first asked for, and once for an archive and its copies.
+        It is built lazily, and once for an archive and its copies.
         """
         settings = self.index_settings
         if settings is None:
@@ -238,7 +165,7 @@ class CVTArchive(Archive):
         return _INDEXES.get(self.centroids, (settings, self.metric), self._built_index)
 
     def for_programs(self, *, cells_given: bool = False) -> "CVTArchive":
-        """The archive with its centroids laid out; with its index built, where that finds cells."""
+        """Return the archive with its index built, if that finds the cells, else with lanes."""
         if cells_given and self.index is not None:
             return self
         return eqx.tree_at(lambda a: a.lanes, self, self._lanes(), is_leaf=lambda x: x is None)
@@ -246,15 +173,15 @@ class CVTArchive(Archive):
     def accepts(
         self, measures: Float[Array | np.ndarray, "batch meas"]
     ) -> Bool[Array | np.ndarray, " batch"]:
-        """True for finite rows, for cosine only those that have a direction."""
+        """True for finite rows; for cosine, only those that have a direction."""
         return has_direction(measures) if self.metric == "cosine" else super().accepts(measures)
 
     def discount_space(self, measures: Float[Array, "n meas"]) -> Float[Array, "n meas"]:
-        """Measures as they are, for cosine brought to length one."""
+        """Return measures unchanged; for cosine, scaled to length one."""
         return unit_rows(measures) if self.metric == "cosine" else measures
 
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
-        """The cell of each row of measures: exact in compiled programs, else by the ``index``."""
+        """Return the cell of each row: exactly in compiled programs, else by the ``index``."""
         if self.metric == "cosine":  # products of huge or tiny numbers would be lost
             measures = unit_rows(measures) if self.by_differences else scaled_rows(measures)
         compiled = any(isinstance(x, jax.core.Tracer) for x in (measures, self.centroids))
@@ -265,30 +192,49 @@ class CVTArchive(Archive):
     def index_on_host(
         self, measures: Float[np.ndarray, "batch meas"]
     ) -> Int[np.ndarray, " batch"] | None:
-        """The cell of each row where an index on the host finds it."""
+        """Return the cell of each row by the ``index``, or ``None`` for the exact search."""
         index = self.index
         return None if index is None else index.nearest(measures, self._on_host())
 
+    def centers_of(self, cells: Int[Array, " n"]) -> Float[Array, "n meas"]:
+        """Return the centroid of each cell."""
+        return self.centroids[cells]
+
+    def closeness(
+        self, measures: Float[Array, "batch meas"], cells: Int[Array, " batch"]
+    ) -> Float[Array, " batch"]:
+        """Return 1 - MSE between measures and the centres of their cells, or the cosine."""
+        if self.metric == "euclidean":
+            return super().closeness(measures, cells)
+        return jnp.sum(unit_rows(measures) * self.centers_of(cells), axis=1)
+
     def _lanes(self) -> Lanes:
-        """The centroids laid out: before, now, or in the program that is being compiled."""
+        """The centroids laid out: from the field, the cache, or in the program being traced."""
         if self.lanes is not None:
             return self.lanes
         if isinstance(self.centroids, jax.core.Tracer):
             return self._laid_out(self.centroids)
-        with jax.ensure_compile_time_eval():  # what is kept may be no part of a program
+        with jax.ensure_compile_time_eval():  # cached arrays must not be part of a program
             return _LANES.get(self.centroids, self.metric, lambda: self._laid_out(self._on_host()))
 
     def _laid_out(self, centroids: Float[Array | np.ndarray, "cells meas"]) -> Lanes:
-        origin = self._origin(centroids)
-        if self.metric == "cosine":
-            offsets = 0.0 * centroids[:, 0]
-        else:
-            wide = np.float64 if isinstance(centroids, np.ndarray) else np.float32
-            offsets = 0.5 * ((centroids - origin).astype(wide) ** 2).sum(axis=1)
-        return lanes(centroids, origin, offsets, by_differences=self.by_differences)
+        origin, cosine = self._origin(centroids), self.metric == "cosine"
+        return lanes(centroids, origin, cosine=cosine, by_differences=self.by_differences)
+
+    def _built_index(self) -> FaissIndex:
+        assert self.index_settings is not None
+        # JAX lets go of an array at the first collection of garbage after it was copied.
+        self.centroids.block_until_ready()
+        gc.collect()
+        centroids = self._on_host()
+        cosine = self.metric == "cosine"
+        return FaissIndex(centroids, self._origin(centroids), self.index_settings, cosine=cosine)
+
+    def _on_host(self) -> Float[np.ndarray, "cells meas"]:
+        return np.asarray(self.centroids)  # on a CPU the same memory
 
     def _origin(self, centroids: Any) -> Any:
-        """What is subtracted, so that float32 loses fewer bits; a shift could round centroids."""
+        """Point to subtract, so that float32 loses fewer bits; zero if that rounds centroids."""
         return 0.0 * centroids[0] if self.by_differences else self._middle(centroids)
 
     def _middle(self, centroids: Any) -> Any:
@@ -297,45 +243,82 @@ class CVTArchive(Archive):
         wide = np.float64 if isinstance(centroids, np.ndarray) else np.float32
         return centroids.mean(axis=0, dtype=wide).astype(np.float32)
 
-    def _built_index(self) -> FaissIndex:
-        assert self.index_settings is not None
-        # JAX lets go of an array at the first collection of garbage after it was copied.
-        self.centroids.block_until_ready()
-        gc.collect()
-        centroids = self._on_host()
-        return build_index(
-            centroids,
-            self._origin(centroids),
-            self.index_settings,
-            cosine=self.metric == "cosine",
-            by_differences=self.by_differences,
-        )
 
-    def _on_host(self) -> Float[np.ndarray, "cells meas"]:
-        return np.asarray(self.centroids)  # on a CPU the same memory
+def has_direction(rows: Float[Array | np.ndarray, "n meas"]) -> Bool[Array | np.ndarray, " n"]:
+    """True for rows of finite numbers that are not all zero, on the host or on the device.
 
-    def centers_of(self, cells: Int[Array, " n"]) -> Float[Array, "n meas"]:
-        """The centre of each cell in measure space."""
-        return self.centroids[cells]
-
-    def closeness(
-        self, measures: Float[Array, "batch meas"], cells: Int[Array, " batch"]
-    ) -> Float[Array, " batch"]:
-        """How close measures come to the centres of their cells: 1 - MSE, or the cosine."""
-        if self.metric == "euclidean":
-            return super().closeness(measures, cells)
-        return jnp.sum(unit_rows(measures) * self.centers_of(cells), axis=1)
-
-
-def _unit_length(rows: Float[np.ndarray, "n meas"]) -> Float[np.ndarray, "n meas"]:
-    """Rows of length one, by blocks, in float64: float32 cannot hold squares of its numbers.
-
-    Rows that have this length already stay as they are, so that an archive that is read from a
-    file has the same bits.
+    >>> has_direction(np.array([[0.0, 2.0], [0.0, 0.0], [np.inf, 1.0], [0.0, 1e-40]])).tolist()
+    [True, False, False, False]
     """
+    largest = abs(rows).max(axis=1)
+    return (largest >= _SMALLEST) & (largest < np.inf)
+
+
+def unit_rows(rows: Float[Array, "n meas"]) -> Float[Array, "n meas"]:
+    """Scale rows to length one. A row without a direction becomes zero.
+
+    >>> unit_rows(jnp.array([[3e30, 4e30], [0.0, 0.0]])).round(3).tolist()
+    [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+    """
+    scaled = scaled_rows(rows)
+    length = jnp.sqrt(jnp.sum(jnp.square(scaled), axis=1, keepdims=True))
+    return scaled / jnp.maximum(length, 1.0)
+
+
+def scaled_rows(rows: Float[Array, "n meas"]) -> Float[Array, "n meas"]:
+    """Divide each row by a power of two, so that its largest number is between 1 and 4.
+
+    A row without a direction becomes zero.
+    """
+    rows = rows.astype(jnp.float32)
+    largest = jnp.max(jnp.abs(rows), axis=1)
+    bits = jax.lax.bitcast_convert_type(largest, jnp.uint32) & jnp.uint32(_EXPONENT)
+    power = jax.lax.bitcast_convert_type(bits, jnp.float32)
+    sound = has_direction(rows)
+    scale = 1.0 / jnp.where(sound, jnp.minimum(power, _LARGEST_SCALE), 1.0)
+    return jnp.where(sound[:, None], rows * scale[:, None], 0.0)
+
+
+def _unit_centroids(rows: Float[np.ndarray, "n meas"]) -> Float[np.ndarray, "n meas"]:
+    """Scale centroids to length one, in float64: float32 cannot hold squares of its numbers.
+
+    Rows of this length stay as they are, so that an archive round-trips through a file.
+    """
+    sound = has_direction(rows)
+    checks.expect(
+        bool(sound.all()),
+        "centroids",
+        "no zero rows for cosine distance",
+        f"{int((~sound).sum())} of them",
+    )
     units = np.empty_like(rows)
     for start in range(0, len(rows), _BLOCK):
         wide = rows[start : start + _BLOCK].astype(np.float64)
         norms = np.linalg.norm(wide, axis=1, keepdims=True)
         units[start : start + _BLOCK] = np.where(np.abs(norms - 1) < 1e-6, wide, wide / norms)
     return units
+
+
+class _ArrayCache:
+    """Lazy cache keyed by array identity: values are dropped together with their array.
+
+    Archives are frozen, and copies share their arrays. What is kept here is not part of their
+    equality, of files or of compiled programs. A value must not hold a reference to its array.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[int, Hashable], Any] = {}
+        self._lock = threading.RLock()
+
+    def get(self, array: Array, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return the value for ``array`` and ``key``, calling ``make`` the first time."""
+        place = (id(array), key)
+        with self._lock:
+            if place not in self._values:
+                self._values[place] = make()
+                # An id is free for another array only after this was called.
+                weakref.finalize(array, self._values.pop, place, None).atexit = False
+            return self._values[place]
+
+
+_INDEXES, _LANES = _ArrayCache(), _ArrayCache()

@@ -1,30 +1,28 @@
-"""One elite, and several at once, as `gloam.Elites` hands them out.
-
-Elites of several archives in one, and elites brought into an archive with other cells.
-
-Elites on the host: the filled archive as a user reads it.
-"""
+"""Elites on the host: a filled archive as users read it, and how it is shown in notebooks."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import ArrayLike, Bool, Float, Int, Shaped
+from jaxtyping import ArrayLike, Bool, Float, Int, Shaped, UInt8
 
-from gloam import checks
+from gloam import checks, drawing
 from gloam.archives.archive import Archive
 from gloam.archives.cvt_archive import CVTArchive
 from gloam.archives.grid_archive import GridArchive
-from gloam.archives.store import Store, add, archive_metrics, empty_store
-from gloam.archives.thumbnail import elites_card
+from gloam.archives.store import Store, add, empty_store
 from gloam.records import Batch
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_ROWS = 4096  # rows whose cells are found at once
+# Bins of a small map along each side, elites shown on it, and points that its axes are found from.
+_SIDE, _SHOWN, _SAMPLE = 80, 20_000, 200
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -41,9 +39,9 @@ class Elite:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class EliteBatch:
-    """The elites of several cells, a row for each, in the order in which they were asked for.
+    """The elites of several cells, one row for each, in the order of the request.
 
-    Rows of empty cells have ``found`` false and NaN for numbers, zero for integers.
+    Rows of empty cells have ``found`` false, NaN for floating-point numbers and 0 for integers.
     """
 
     cells: Int[np.ndarray, " n"]
@@ -59,7 +57,7 @@ class EliteBatch:
 
 @dataclasses.dataclass(frozen=True)
 class EliteStatistics:
-    """Figures of a set of cells. Those of objectives are NaN where no cell holds an elite."""
+    """Statistics of a set of cells. Those of objectives are NaN if no cell holds an elite."""
 
     num_cells: int
     num_elites: int
@@ -75,83 +73,11 @@ class EliteStatistics:
     worst_objective: float
 
 
-# Rows whose cells are found at once.
-_ROWS = 4096
-
-
-def same_cells(one: Archive, other: Archive) -> bool:
-    """Whether two archives have the same cells under the same numbers."""
-    if type(one) is not type(other) or one.num_cells != other.num_cells:
-        return False
-    arrays = [(one.lower, other.lower), (one.upper, other.upper)]
-    if isinstance(one, GridArchive) and isinstance(other, GridArchive):
-        if one.shape != other.shape:
-            return False
-    elif isinstance(one, CVTArchive) and isinstance(other, CVTArchive):
-        if one.metric != other.metric:
-            return False
-        arrays = [(one.centroids, other.centroids)]
-    elif one is not other:  # of the user's own class
-        every = jnp.arange(one.num_cells, dtype=jnp.int32)
-        arrays = [(one.centers_of(every), other.centers_of(every))]
-    return all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in arrays)
-
-
-def cells_of(archive: Archive, measures: Float[np.ndarray, "n meas"]) -> Int[np.ndarray, " n"]:
-    """The cell of each row, some rows at a time."""
-    blocks = [measures[start : start + _ROWS] for start in range(0, len(measures), _ROWS)]
-    found = [np.asarray(archive.index_of(jnp.asarray(block, jnp.float32))) for block in blocks]
-    return np.concatenate([np.zeros(0, np.int32), *found])
-
-
-def with_elites(store: Store, cells: np.ndarray, others: Store, rows: np.ndarray) -> Store:
-    """A store after the rows of others were offered to these cells of it."""
-    batch = Batch(
-        jnp.asarray(others.solutions[rows]),
-        jnp.asarray(others.objectives[rows]),
-        jnp.asarray(others.measures[rows]),
-        jnp.asarray(cells, jnp.int32),
-        jnp.ones(len(rows), bool),
-        {name: jnp.asarray(others.fields[name][rows]) for name in store.fields},
-    )
-    return add(store, batch)[0] if len(rows) else store
-
-
-def merged_store(store: Store, others: Sequence[Store]) -> Store:
-    """The best elite of every cell; of equal ones the first."""
-    store = jax.tree.map(jnp.asarray, store)
-    for other in others:
-        rows = np.flatnonzero(np.isfinite(other.objectives))
-        store = with_elites(store, rows, other, rows)
-    return store
-
-
-def store_in(archive: Archive, store: Store, measure_dim: int) -> Store:
-    """A store of ``archive``'s cells with the elites of another store, by their measures."""
-    checks.expect(
-        archive.measure_dim == measure_dim,
-        "archive",
-        f"{measure_dim} measures, as the elites have",
-        f"{archive.measure_dim}",
-    )
-    for name, spec in archive.fields.items():
-        there = store.fields.get(name)
-        found = "no such field" if there is None else f"shape {there.shape[1:]}"
-        fits = there is not None and there.shape[1:] == spec.shape
-        checks.expect(fits, f"field '{name}'", f"elites with shape {spec.shape}", found)
-    rows = np.flatnonzero(np.isfinite(store.objectives))
-    measures = np.asarray(store.measures)[rows]
-    fits = np.asarray(archive.accepts(measures))
-    rows, measures = rows[fits], measures[fits]
-    solution_dim = store.solutions.shape[1]
-    empty = empty_store(archive.num_cells, solution_dim, measure_dim, archive.fields)
-    return with_elites(empty, cells_of(archive, measures), store, rows)
-
-
 class Elites:
-    """A filled archive: its elites as arrays, one by one, as a table, and figures of them.
+    """A filled archive: its elites as arrays, one by one or as a table, and their statistics.
 
-    ``len`` is the number of elites, and iteration gives an `Elite` for each, in the order of cells.
+    ``len`` is the number of elites, and iteration yields an `Elite` for each, in the order of
+    cells. Arrays of elites are selected from the store when they are first read, and then kept.
 
     Args:
         archive: The division into cells.
@@ -162,35 +88,11 @@ class Elites:
         self.archive = archive
         self.store: Store = jax.tree.map(np.asarray, store)
 
-    @cached_property
-    def _summary(self) -> Any:
-        objectives = jax.numpy.asarray(self.store.objectives)
-        # The figures depend on objectives alone: the rest of a large store need not be copied.
-        nothing = jax.numpy.zeros((len(objectives), 0), jax.numpy.float32)
-        return archive_metrics(Store(nothing, objectives, nothing, {}), self.archive.f_min)
-
-    @property
-    def qd_score(self) -> float:
-        """Sum over elites of ``objective - f_min``."""
-        return float(self._summary.qd_score)
-
-    @property
-    def coverage(self) -> float:
-        """Share of cells that hold an elite."""
-        return float(self._summary.coverage)
-
-    @property
-    def best_objective(self) -> float:
-        """Best objective; minus infinity when empty."""
-        return float(self._summary.best_objective)
-
-    @property
-    def occupied(self) -> np.ndarray:
-        """``(cells,)`` mask of cells that hold an elite."""
-        return np.isfinite(self.store.objectives)
-
     def __len__(self) -> int:
-        return int(self.occupied.sum())
+        return len(self.cells)
+
+    def __iter__(self) -> Iterator[Elite]:
+        return (self._elite(cell) for cell in self.cells.tolist())
 
     def __repr__(self) -> str:
         return (
@@ -199,48 +101,74 @@ class Elites:
         )
 
     def _repr_html_(self) -> str:
-        return elites_card(self)
+        title = f"Elites of a {type(self.archive).__name__}"
+        figures = archive_figures(self) | {
+            "measures": ", ".join(self.archive.measure_names) or f"{self.archive.measure_dim}",
+            "solutions": f"{self.store.solutions.shape[1]:,} numbers each",
+        }
+        return drawing.card(title, figures, [thumbnail(self)] if len(self) else [])
 
     @property
+    def qd_score(self) -> float:
+        """Sum over elites of ``objective - f_min``."""
+        return self._statistics.qd_score
+
+    @property
+    def coverage(self) -> float:
+        """Share of cells that hold an elite."""
+        return self._statistics.coverage
+
+    @property
+    def best_objective(self) -> float:
+        """Best objective; minus infinity if there are no elites."""
+        return self._statistics.best_objective if len(self) else -np.inf
+
+    @cached_property
+    def occupied(self) -> np.ndarray:
+        """``(cells,)`` mask of cells that hold an elite."""
+        return np.isfinite(self.store.objectives)
+
+    @cached_property
     def cells(self) -> np.ndarray:
         """``(n,)`` indices of the occupied cells, ascending."""
         return np.flatnonzero(self.occupied)
 
-    @property
+    @cached_property
     def solutions(self) -> np.ndarray:
-        """``(n, sol)`` the elites, in the order of `cells`."""
-        return np.asarray(self.store.solutions)[self.occupied]
+        """``(n, sol)`` solutions of the elites, in the order of `cells`."""
+        return np.asarray(self.store.solutions)[self.cells]
 
-    @property
+    @cached_property
     def objectives(self) -> np.ndarray:
-        """``(n,)`` their objectives."""
-        return np.asarray(self.store.objectives)[self.occupied]
+        """``(n,)`` objectives of the elites."""
+        return np.asarray(self.store.objectives)[self.cells]
+
+    @cached_property
+    def flat_measures(self) -> np.ndarray:
+        """``(n, meas)`` measures of the elites, one flat row each."""
+        return np.asarray(self.store.measures)[self.cells]
 
     @property
     def measures(self) -> np.ndarray:
-        """``(n, meas)`` their measures, or ``(n, *shape)`` where the archive's have a shape."""
+        """``(n, meas)`` measures of the elites, or ``(n, *shape)`` if measures have a shape."""
         return self.flat_measures.reshape(-1, *self.archive.measure_shape)
 
-    @property
-    def flat_measures(self) -> np.ndarray:
-        """``(n, meas)`` their measures, one flat row each."""
-        return np.asarray(self.store.measures)[self.occupied]
-
-    def __iter__(self) -> Iterator[Elite]:
-        return (self._elite(cell) for cell in self.cells.tolist())
+    def field(self, name: str) -> np.ndarray:
+        """Return ``(n, ...)`` values of an extra field of the elites."""
+        return np.asarray(self.store.fields[name])[self.cells]
 
     @property
     def best(self) -> Elite:
-        """The elite with the best objective, of equal ones that of the first cell."""
-        return self._elite(int(np.argmax(self._some().objectives)))
+        """The elite with the best objective; of equal ones, that of the first cell."""
+        return self._elite(int(self._any_cells()[np.argmax(self.objectives)]))
 
     def elite(self, cell: int) -> Elite | None:
-        """The elite of a cell, or ``None`` if it is empty."""
+        """Return the elite of a cell, or ``None`` if it is empty."""
         cell = int(self._known(np.array([checks.integer("cell", cell, minimum=0)]))[0])
         return self._elite(cell) if self.occupied[cell] else None
 
     def of_cells(self, cells: ArrayLike) -> EliteBatch:
-        """The elites of these cells, a row for each."""
+        """Return the elites of these cells, one row for each."""
         chosen = self._known(np.asarray(cells))
         found = self.occupied[chosen]
 
@@ -260,10 +188,10 @@ class Elites:
         )
 
     def retrieve(self, measures: ArrayLike) -> EliteBatch:
-        """The elites of the cells that measures lie in.
+        """Return the elites of the cells that measures lie in.
 
         Args:
-            measures: ``(n, meas)`` measures, or ``(n, *shape)`` where the archive's have a shape.
+            measures: ``(n, meas)`` measures, or ``(n, *shape)`` if the archive's have a shape.
         """
         archive = self.archive
         points = checks.finite_array("measures", measures, ndim=2, or_more=True)
@@ -274,33 +202,33 @@ class Elites:
         lost = int((~np.asarray(archive.accepts(points))).sum())
         fix = "A row of zeros has no direction for cosine."
         checks.expect(lost == 0, "measures", "rows that have a cell", f"{lost} without one", fix)
-        return self.of_cells(cells_of(archive, points))
+        return self.of_cells(_cells_of(archive, points))
 
     def retrieve_single(self, measures: ArrayLike) -> Elite | None:
-        """The elite of the cell that one row of measures lies in, or ``None`` if it is empty."""
+        """Return the elite of the cell of one row of measures, or ``None`` if it is empty."""
         return self.elite(int(self.retrieve(np.asarray(measures)[None]).cells[0]))
 
     def sample(self, number: int, seed: int = 0, *, replace: bool = True) -> EliteBatch:
-        """``number`` elites drawn uniformly.
+        """Draw elites uniformly.
 
         Args:
-            number: How many elites to draw.
+            number: Number of elites to draw.
             seed: The same seed gives the same elites.
             replace: Whether one elite may be drawn several times.
         """
         number = checks.integer("number", number, minimum=1)
-        occupied = np.flatnonzero(np.isfinite(self._some().objectives))
-        most = f"at most the {len(occupied)} elites there are"
+        cells = self._any_cells()
+        most = f"at most the {len(cells)} elites there are"
         fix = "Or draw with replace=True."
-        checks.expect(replace or number <= len(occupied), "number", most, number, fix)
+        checks.expect(replace or number <= len(cells), "number", most, number, fix)
         draws = np.random.default_rng(checks.seed("seed", seed))
-        return self.of_cells(draws.choice(occupied, number, replace=replace))
+        return self.of_cells(draws.choice(cells, number, replace=replace))
 
     def statistics(self, cells: ArrayLike | None = None) -> EliteStatistics:
-        """Coverage, QD score and objectives of some cells.
+        """Return coverage, QD score and statistics of the objectives of some cells.
 
         Args:
-            cells: Numbers of cells, or a ``(cells,)`` mask; by default all cells.
+            cells: Indices of cells, or a ``(cells,)`` mask; by default all cells.
         """
         every = np.asarray(self.store.objectives)
         chosen = every if cells is None else every[np.unique(self._known(np.asarray(cells)))]
@@ -314,10 +242,11 @@ class Elites:
         return EliteStatistics(len(chosen), len(found), share, score, *rest)
 
     def merged(self, *others: "Elites") -> "Elites":
-        """The best elite of every cell of this archive and others; of equal ones this archive's.
+        """Return the best elite of every cell of several archives; of equal ones the first.
 
-        The archives must have the same cells; `into` brings elites into other cells.
+        The archives must have the same cells; `into` moves elites into other cells.
         """
+        store = jax.tree.map(np.copy, self.store)
         for other in others:
             checks.instance("others", other, Elites, "Give result.elites or search.elites().")
             archive = other.archive
@@ -328,48 +257,47 @@ class Elites:
                 f"a {type(archive).__name__} of {archive.num_cells} other cells",
                 "Bring its elites into this archive first: other.into(elites.archive).",
             )
-        return Elites(self.archive, merged_store(self.store, [other.store for other in others]))
+            cells = np.flatnonzero(other.store.objectives > store.objectives)
+            leaves = jax.tree.leaves(store), jax.tree.leaves(other.store)
+            for ours, theirs in zip(*leaves, strict=True):
+                ours[cells] = theirs[cells]
+        return Elites(self.archive, store)
 
     def into(self, archive: Archive) -> "Elites":
-        """The elites in the cells of another archive with as many measures, the best of each cell.
+        """Return the elites in another archive with as many measures, the best of each cell.
 
         Fields that the other archive does not declare are left out.
         """
         checks.instance("archive", archive, Archive, "Build a GridArchive or a CVTArchive.")
-        return Elites(archive, store_in(archive, self.store, self.archive.measure_dim))
-
-    def _some(self) -> Store:
-        fix = "The archive is empty: run the search longer."
-        checks.expect(bool(self.occupied.any()), "elites", "at least one elite", "none", fix)
-        return self.store
-
-    def _known(self, cells: np.ndarray) -> np.ndarray:
-        """Numbers of cells from numbers or a mask, checked."""
-        number = self.archive.num_cells
-        if cells.dtype == bool and cells.shape == (number,):
-            return np.flatnonzero(cells)
-        sound = cells.ndim == 1 and (cells.dtype.kind in "iu" or cells.size == 0)
-        sound = sound and bool(((cells >= 0) & (cells < number)).all())
-        expected = f"a list of numbers from 0 to {number - 1}"
-        checks.expect(sound, "cells", expected, checks.short(cells))
-        return cells.astype(np.int64)
-
-    def _elite(self, cell: int) -> Elite:
-        store = self.store
-        return Elite(
-            cell,
-            np.asarray(store.solutions[cell]),
-            float(store.objectives[cell]),
-            np.asarray(store.measures[cell]).reshape(self.archive.measure_shape),
-            {name: np.asarray(values[cell]) for name, values in store.fields.items()},
+        measure_dim, store = self.archive.measure_dim, self.store
+        checks.expect(
+            archive.measure_dim == measure_dim,
+            "archive",
+            f"{measure_dim} measures, as the elites have",
+            f"{archive.measure_dim}",
         )
-
-    def field(self, name: str) -> np.ndarray:
-        """``(n, ...)`` an extra field of the elites."""
-        return np.asarray(self.store.fields[name])[self.occupied]
+        for name, spec in archive.fields.items():
+            there = store.fields.get(name)
+            found = "no such field" if there is None else f"shape {there.shape[1:]}"
+            fits = there is not None and there.shape[1:] == spec.shape
+            checks.expect(fits, f"field '{name}'", f"elites with shape {spec.shape}", found)
+        rows = self.cells[np.asarray(archive.accepts(self.flat_measures))]
+        solution_dim = store.solutions.shape[1]
+        moved = empty_store(archive.num_cells, solution_dim, measure_dim, archive.fields)
+        if len(rows):
+            batch = Batch(
+                jnp.asarray(store.solutions[rows]),
+                jnp.asarray(store.objectives[rows]),
+                jnp.asarray(store.measures[rows]),
+                jnp.asarray(_cells_of(archive, np.asarray(store.measures)[rows])),
+                jnp.ones(len(rows), bool),
+                {name: jnp.asarray(store.fields[name][rows]) for name in archive.fields},
+            )
+            moved, _ = add(moved, batch)
+        return Elites(archive, moved)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """A row for each elite: cell, objective, measures_0.., solution_0.., and the fields.
+        """Return a row for each elite: cell, objective, measures_0.., solution_0.., and the fields.
 
         Measures with names have columns of these names. Fields and measures that are arrays are
         flattened into columns ``name_0``, ``name_1``, ...
@@ -389,3 +317,116 @@ class Elites:
                     names = list(self.archive.measure_names)
                 columns |= dict(zip(names, flat.T, strict=True))
         return pd.DataFrame(columns)
+
+    @cached_property
+    def _statistics(self) -> EliteStatistics:
+        return self.statistics()
+
+    def _any_cells(self) -> np.ndarray:
+        """The occupied cells, of which there must be one."""
+        fix = "The archive is empty: run the search longer."
+        checks.expect(len(self) > 0, "elites", "at least one elite", "none", fix)
+        return self.cells
+
+    def _known(self, cells: np.ndarray) -> np.ndarray:
+        """Check indices of cells, or convert a mask to indices."""
+        number = self.archive.num_cells
+        if cells.dtype == bool and cells.shape == (number,):
+            return np.flatnonzero(cells)
+        sound = cells.ndim == 1 and (cells.dtype.kind in "iu" or cells.size == 0)
+        sound = sound and bool(((cells >= 0) & (cells < number)).all())
+        expected = f"a list of numbers from 0 to {number - 1}"
+        checks.expect(sound, "cells", expected, checks.short(cells))
+        return cells.astype(np.int64)
+
+    def _elite(self, cell: int) -> Elite:
+        store = self.store
+        return Elite(
+            cell,
+            np.asarray(store.solutions[cell]),
+            float(store.objectives[cell]),
+            np.asarray(store.measures[cell]).reshape(self.archive.measure_shape),
+            {name: np.asarray(values[cell]) for name, values in store.fields.items()},
+        )
+
+
+def same_cells(one: Archive, other: Archive) -> bool:
+    """Whether two archives have the same cells under the same numbers."""
+    if type(one) is not type(other) or one.num_cells != other.num_cells:
+        return False
+    return one is other or all(map(np.array_equal, _division(one), _division(other)))
+
+
+def _division(archive: Archive) -> list[Any]:
+    """Return what the cells of an archive depend on."""
+    if isinstance(archive, GridArchive):
+        return [archive.shape, archive.lower, archive.upper]
+    if isinstance(archive, CVTArchive):
+        return [archive.metric, archive.centroids]
+    return [archive.centers_of(jnp.arange(archive.num_cells, dtype=jnp.int32))]
+
+
+def _cells_of(archive: Archive, measures: Float[np.ndarray, "n meas"]) -> Int[np.ndarray, " n"]:
+    """The cell of each row, some rows at a time."""
+    blocks = [measures[start : start + _ROWS] for start in range(0, len(measures), _ROWS)]
+    found = [np.asarray(archive.index_of(jnp.asarray(block, jnp.float32))) for block in blocks]
+    return np.concatenate([np.zeros(0, np.int32), *found])
+
+
+def archive_figures(elites: Elites) -> dict[str, str]:
+    """Return number of elites, QD score, coverage and best objective as text."""
+    return {
+        "elites": f"{len(elites):,} of {elites.archive.num_cells:,} cells",
+        "QD score": f"{elites.qd_score:,.2f}",
+        "coverage": f"{elites.coverage:.1%}",
+        "best objective": f"{elites.best_objective:.4g}" if len(elites) else "none",
+    }
+
+
+def thumbnail(elites: Elites) -> str:
+    """Return a small map of the archive as an inline picture."""
+    return drawing.picture(thumbnail_pixels(elites), "Map of the archive, coloured by objective")
+
+
+def thumbnail_pixels(elites: Elites) -> UInt8[np.ndarray, "height width 3"]:
+    """Draw a small map: up to two measures as they are, more as two principal components."""
+    archive = elites.archive
+    objectives = np.asarray(elites.store.objectives, np.float64)
+    if isinstance(archive, GridArchive) and archive.measure_dim == 1:
+        pixels = drawing.shaded(_highest_of_blocks(objectives[:, None]))
+        return pixels.repeat(max(1, pixels.shape[1] // 8), axis=0)
+    if isinstance(archive, GridArchive) and archive.measure_dim == 2:
+        return drawing.shaded(_highest_of_blocks(objectives.reshape(archive.shape)))
+    few = archive.measure_dim == 2 and archive.num_cells <= _SHOWN
+    if few and isinstance(archive, CVTArchive) and archive.metric == "euclidean":
+        return drawing.shaded(objectives[_nearest_cells(archive)])
+    cells = elites.cells
+    if len(cells) > _SHOWN:
+        cells = np.random.default_rng(0).choice(cells, _SHOWN, replace=False)
+    points = np.asarray(elites.store.measures)[cells].astype(np.float64)
+    if archive.measure_dim > 2:
+        points = drawing.PrincipalComponents(points, sample=_SAMPLE).place(points)
+    elif archive.measure_dim == 1:
+        points = np.stack([points[:, 0], np.zeros(len(points))], axis=1)
+    bins = int(np.clip(round(len(cells) ** 0.5), 4, _SIDE // 2))
+    return drawing.shaded(drawing.highest_by_bin(points, objectives[cells], bins))
+
+
+def _highest_of_blocks(values: Float[np.ndarray, "x y"]) -> Float[np.ndarray, "fewer_x fewer_y"]:
+    """The highest value of each block of cells, so that there are at most `_SIDE` on each side."""
+    steps = [-(-size // _SIDE) for size in values.shape]
+    spare = [(0, -size % step) for size, step in zip(values.shape, steps, strict=True)]
+    whole = np.pad(values, spare, constant_values=-np.inf)
+    x, y = (size // step for size, step in zip(whole.shape, steps, strict=True))
+    return whole.reshape(x, steps[0], y, steps[1]).max(axis=(1, 3))
+
+
+def _nearest_cells(archive: CVTArchive) -> Int[np.ndarray, "x y"]:
+    """The cell of each place of a map between the bounds of two measures."""
+    from scipy.spatial import KDTree  # lazily: `import gloam` need not wait for it
+
+    lower, upper = np.asarray(archive.lower), np.asarray(archive.upper)
+    steps = (np.arange(_SIDE) + 0.5) / _SIDE
+    x, y = (low + steps * (high - low) for low, high in zip(lower, upper, strict=True))
+    places = np.stack(np.meshgrid(x, y, indexing="ij"), axis=2)
+    return np.asarray(KDTree(np.asarray(archive.centroids)).query(places)[1])

@@ -1,4 +1,4 @@
-"""Grid archive: measure space cut into equal boxes."""
+"""Grid archive: measure space divided into equal boxes."""
 
 import math
 from collections.abc import Sequence
@@ -9,8 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from gloam import checks
-from gloam.archives.archive import Archive, FieldSpecs, field_specs
-from gloam.archives.archive import measure_names as checked_names
+from gloam.archives.archive import Archive, FieldSpecs, checked_measure_names, field_specs
 
 
 class GridArchive(Archive):
@@ -19,13 +18,13 @@ class GridArchive(Archive):
     Measures outside the bounds go to the edge cell next to them.
 
     Args:
-        shape: Cells along each measure.
-        lower, upper: Bounds of the measures; a scalar serves every dimension.
-        f_min: Lowest objective that you expect: the QD score sums ``objective - f_min``, and
-            discounts start from it. Searches warn once when most of a batch lies below it.
-        fields: Extra arrays kept for each elite, ``{"image": (28, 28)}``; a
+        shape: Number of cells along each measure.
+        lower, upper: Bounds of the measures; a scalar applies to every measure.
+        f_min: Lowest objective that you expect: the QD score sums ``objective - f_min`` over the
+            elites.
+        fields: Extra arrays stored with each elite, ``{"image": (28, 28)}``; a
             ``jax.ShapeDtypeStruct`` instead of a shape sets the dtype.
-        measure_names: A name for each measure, for tables and figures.
+        measure_names: Names of the measures, for tables and figures.
 
     Example:
         >>> archive = GridArchive(shape=(10, 10), lower=-1, upper=1)
@@ -73,15 +72,15 @@ class GridArchive(Archive):
         self.lower, self.upper = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
         self.f_min = checks.objective("f_min", f_min)
         self.fields = field_specs(fields)
-        self.names = checked_names(measure_names, len(self.shape), self.fields)
+        self.names = checked_measure_names(measure_names, len(self.shape), self.fields)
 
     @property
     def measure_names(self) -> tuple[str, ...]:
-        """Names of the measures; empty where none were given."""
+        """Names of the measures; empty if none were given."""
         return self.names
 
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
-        """The cell of each row of measures."""
+        """Return the cell of each row of measures."""
         shape = jnp.asarray(self.shape, jnp.float32)
         position = (measures - self.lower) / (self.upper - self.lower) * shape
         # Clip before the cast: a float beyond the integers would wrap.
@@ -89,7 +88,7 @@ class GridArchive(Archive):
         return jnp.ravel_multi_index(tuple(place.T), self.shape, mode="clip").astype(jnp.int32)
 
     def centers_of(self, cells: Int[Array, " n"]) -> Float[Array, "n meas"]:
-        """The centre of each cell in measure space."""
+        """Return the centre of each cell in measure space."""
         place = jnp.stack(jnp.unravel_index(cells, self.shape), axis=-1).astype(jnp.float32)
         shares = (place + 0.5) / jnp.asarray(self.shape, jnp.float32)
         return self.lower + shares * (self.upper - self.lower)

@@ -25,19 +25,19 @@ def kmeans_centroids(
     num_iterations: int = 10,
     cache: str | os.PathLike | None = None,
 ) -> np.ndarray:
-    """Centroids that divide a box into ``num_cells`` cells of about equal volume.
+    """Return centroids that divide a box into ``num_cells`` cells of about equal volume.
 
-    Lloyd's algorithm over uniform samples. The result depends on the arguments alone, so runs
-    that name the same seed share their cells.
+    Lloyd's algorithm over uniform samples. The result depends on the arguments alone, so runs with
+    the same seed share their cells.
 
     Args:
         num_cells: Number of centroids.
-        lower, upper: Bounds of the box; a scalar serves every dimension.
+        lower, upper: Bounds of the box; a scalar applies to every dimension.
         measure_dim: Number of measures.
         seed: Seed of the samples.
         num_samples: Number of samples; 10 for each cell by default.
-        num_iterations: Rounds of Lloyd's algorithm.
-        cache: A ``.npy`` file: read if it exists, else written.
+        num_iterations: Number of iterations of Lloyd's algorithm.
+        cache: Path of a ``.npy`` file, which is read if it exists and written otherwise.
 
     Returns:
         ``(num_cells, measure_dim)`` float32 array.
@@ -61,11 +61,8 @@ def kmeans_centroids(
             "Delete the file.",
         )
         return found
-    total = (
-        10 * num_cells
-        if num_samples is None
-        else checks.integer("num_samples", num_samples, minimum=num_cells)
-    )
+    total = 10 * num_cells if num_samples is None else num_samples
+    total = checks.integer("num_samples", total, minimum=num_cells)
     # NumPy's generator, because its stream is the same on every backend.
     points = np.random.default_rng(seed).uniform(low, high, (total, measure_dim))
     # From the middle of the box, so that sums and squares of float32 numbers lose fewer digits.
@@ -81,12 +78,10 @@ def _lloyd(
     points: Float[Array, "n meas"], cells: int, iterations: int
 ) -> Float[Array, "cells meas"]:
     """Move each centroid to the mean of its points, ``iterations`` times."""
-    # Blocks bound the memory; the last one is filled up with points that weigh nothing.
+    # Blocks bound the memory; the last one is padded with points of zero weight.
     padding = -points.shape[0] % _BLOCK
-    weight = jnp.concatenate(
-        [jnp.ones(points.shape[0], jnp.float32), jnp.zeros(padding, jnp.float32)]
-    )
-    filled = jnp.concatenate([points, jnp.zeros((padding, points.shape[1]), jnp.float32)])
+    weight = jnp.pad(jnp.ones(points.shape[0], jnp.float32), (0, padding))
+    filled = jnp.pad(points, ((0, padding), (0, 0)))
     centroids = points[:cells]
     for _ in range(iterations):
         centroids = _improved(centroids, filled, weight)
@@ -99,9 +94,7 @@ def _improved(
     points: Float[Array, "n meas"],
     weight: Float[Array, " n"],
 ) -> Float[Array, "cells meas"]:
-    origin = jnp.mean(centroids, axis=0)
-    offsets = 0.5 * jnp.sum(jnp.square(centroids - origin), axis=1)
-    search = lanes(centroids, origin, offsets)
+    search = lanes(centroids, jnp.mean(centroids, axis=0))
     blocks = points.reshape(-1, _BLOCK, points.shape[1])
     owner = jax.lax.map(lambda block: most_similar(search, block), blocks).reshape(-1)
     count = jnp.zeros(centroids.shape[0], jnp.float32).at[owner].add(weight)

@@ -1,7 +1,4 @@
-"""The one store of elites: the only `add` in gloam, and random draws of elites and empty cells.
-
-QD score, coverage and best objective of a store.
-"""
+"""The store of elites on the device: adding a batch, random draws, and metrics."""
 
 import equinox as eqx
 import jax
@@ -14,7 +11,7 @@ from gloam.records import Added, Batch
 
 
 class Store(eqx.Module):
-    """The elites of every cell. A cell is empty while its objective is minus infinity."""
+    """The elites of all cells. A cell is empty while its objective is minus infinity."""
 
     solutions: Float[Array, "cells sol"]
     objectives: Float[Array, " cells"]
@@ -30,7 +27,7 @@ class Store(eqx.Module):
 def empty_store(
     num_cells: int, solution_dim: int, measure_dim: int, fields: dict[str, jax.ShapeDtypeStruct]
 ) -> Store:
-    """A store with no elites."""
+    """Return a store without elites."""
     return Store(
         jnp.zeros((num_cells, solution_dim), jnp.float32),
         jnp.full((num_cells,), -jnp.inf, jnp.float32),
@@ -40,28 +37,28 @@ def empty_store(
 
 
 def add(store: Store, batch: Batch) -> tuple[Store, Added]:
-    """Give every cell the best of its elite and the batch's solutions that landed in it.
+    """Keep in every cell the best of its elite and the solutions of the batch that landed in it.
 
-    A solution replaces an elite only when strictly better; ties inside the batch go to the lowest
+    A solution replaces an elite only if it is strictly better; ties in the batch go to the lowest
     index. For distinct objectives the result does not depend on the order of the batch.
 
     Returns:
-        The new store, and for each solution whether it beat the cell as it was before the batch.
+        The new store, and for each solution whether it beat its cell as it was before the batch.
     """
     cells = store.objectives.shape[0]
     size = batch.objectives.shape[0]
     before = store.objectives[batch.cells]
-    improved = batch.valid & (batch.objectives > before)
+    accepted = batch.valid & (batch.objectives > before)
 
-    # Order rows by cell, best objective first, index last: a row wins when it opens its cell's run.
-    # Sorting costs O(batch log batch) whatever the number of cells.
-    contender = jnp.where(improved, batch.cells, cells)
+    # Sort rows by cell, then by objective, best first, then by index: a row wins if it is the first
+    # of its cell. Sorting costs O(batch log batch), independent of the number of cells.
+    contender = jnp.where(accepted, batch.cells, cells)
     cell, _, row = jax.lax.sort(
         (contender, -batch.objectives, jnp.arange(size, dtype=jnp.int32)), num_keys=3
     )
-    opens_run = jnp.concatenate([jnp.ones(1, bool), cell[1:] != cell[:-1]])
-    # Rows that do not win aim past the last cell, and the scatter drops them.
-    target = jnp.where(opens_run, cell, cells)
+    is_first = jnp.concatenate([jnp.ones(1, bool), cell[1:] != cell[:-1]])
+    # Rows that do not win have a target past the last cell, which the scatter drops.
+    target = jnp.where(is_first, cell, cells)
 
     def write(old: Array, new: Array) -> Array:
         return old.at[target].set(new[row].astype(old.dtype), mode="drop")
@@ -72,12 +69,12 @@ def add(store: Store, batch: Batch) -> tuple[Store, Added]:
         write(store.measures, batch.measures),
         {name: write(old, batch.fields[name]) for name, old in store.fields.items()},
     )
-    is_new = jnp.zeros(size, bool).at[row].set(opens_run & (cell < cells)) & (before == -jnp.inf)
-    return store, Added(improved, is_new, num_unique_cells(batch, cells))
+    filled = jnp.zeros(size, bool).at[row].set(is_first & (cell < cells)) & (before == -jnp.inf)
+    return store, Added(accepted, filled, num_unique_cells(batch, cells))
 
 
 def num_unique_cells(batch: Batch, num_cells: int) -> Int[Array, ""]:
-    """Number of different cells that the valid solutions landed in."""
+    """Return the number of different cells that the valid solutions landed in."""
     landed = jnp.sort(jnp.where(batch.valid, batch.cells, num_cells))
     fresh = jnp.concatenate([jnp.ones(1, bool), landed[1:] != landed[:-1]]) & (landed < num_cells)
     return jnp.sum(fresh, dtype=jnp.int32)
@@ -86,14 +83,14 @@ def num_unique_cells(batch: Batch, num_cells: int) -> Int[Array, ""]:
 def random_elite_cells(
     store: Store, count: int, *, key: PRNGKeyArray
 ) -> tuple[Int[Array, " count"], Bool[Array, ""]]:
-    """``count`` cells that hold an elite, drawn uniformly with replacement.
+    """Draw ``count`` cells that hold an elite, uniformly with replacement.
 
     Returns:
-        Cell indices, and whether there is an elite at all.
+        Indices of cells, and whether there is any elite.
     """
     filled = jnp.cumsum(store.occupied, dtype=jnp.int32)
     number = filled[-1]
-    # float32 has 24 bits: enough for a fair draw among far more elites than archives hold.
+    # Uniform numbers in float32 have 24 bits: enough for a fair draw from millions of elites.
     place = uniforms(key, count) * number.astype(jnp.float32)
     draw = jnp.floor(place).astype(jnp.int32)
     # The cell of the r-th elite is the first whose running count exceeds r.
@@ -104,7 +101,7 @@ def random_elite_cells(
 def random_elites(
     store: Store, count: int, fallback: Float[Array, " sol"], *, key: PRNGKeyArray
 ) -> Float[Array, "count sol"]:
-    """``count`` elites drawn uniformly with replacement; ``fallback`` when there are none."""
+    """Draw ``count`` elites uniformly with replacement; ``fallback`` if there are none."""
     if count == 0:
         return jnp.zeros((0, fallback.shape[0]), fallback.dtype)
     cells, is_elite = random_elite_cells(store, count, key=key)
@@ -114,28 +111,28 @@ def random_elites(
 def random_empty_cells(
     store: Store, count: int, *, key: PRNGKeyArray
 ) -> tuple[Int[Array, " count"], Bool[Array, " count"]]:
-    """``count`` different empty cells drawn uniformly, or all of them when fewer are left.
+    """Draw ``count`` different empty cells uniformly, or all of them if fewer are left.
 
     Returns:
-        Cell indices, and a mask that is false for the places that could not be filled.
+        Indices of cells, and a mask that is false for indices that are not empty cells.
     """
     cells = store.objectives.shape[0]
     count = min(count, cells)
     if count == 0:
         return jnp.zeros((0,), jnp.int32), jnp.zeros((0,), bool)
-    # The largest of independent uniform numbers are a draw without replacement; occupied cells
-    # get -1, below every draw.
+    # The cells with the largest of independent uniform numbers are a draw without replacement;
+    # occupied cells get -1, which is below all of them.
     ticket = jnp.where(store.occupied, -1.0, uniforms(key, cells))
     value, index = jax.lax.top_k(ticket, count)
     return index.astype(jnp.int32), value >= 0.0
 
 
 class ArchiveMetrics(eqx.Module):
-    """The figures by which archives are compared."""
+    """Metrics by which archives are compared."""
 
     qd_score: Float[Array, ""]
-    """Sum over elites of (objective - f_min). With f_min at or below every objective, filling a
-    cell never lowers it; with the paper's f_min = 0 it is the plain sum."""
+    """Sum over elites of ``objective - f_min``. If ``f_min`` is at or below all objectives, filling
+    a cell never lowers it."""
     coverage: Float[Array, ""]
     """Share of cells that hold an elite, between 0 and 1."""
     best_objective: Float[Array, ""]
@@ -143,7 +140,7 @@ class ArchiveMetrics(eqx.Module):
 
 
 def archive_metrics(store: Store, f_min: float | Float[Array, ""]) -> ArchiveMetrics:
-    """Measure a store."""
+    """Return the metrics of a store."""
     occupied = store.occupied
     gains = jnp.where(occupied, store.objectives - f_min, 0.0)
     return ArchiveMetrics(

@@ -1,10 +1,10 @@
 """Kernels for NVIDIA GPUs, where the compiler's own are too many, too slow or keep the host busy.
 
-Written in Pallas, for Triton. Each is one function of arrays with a plain twin elsewhere in gloam,
-to which the tests hold it, and which every other device uses. The modules import Pallas, which is
-experimental in JAX, so they are imported where they are used, by `load`. Where a kernel cannot be
-imported, or a program with kernels cannot be compiled (`with_plain_twins`), the plain twins run
-from then on, and one warning says so.
+They are written in Pallas for Triton. Each is a function of arrays with a plain equivalent
+elsewhere in gloam, which all other devices use and which the tests compare it with. Pallas is
+experimental in JAX, so modules that import it are imported lazily, by `load`. If a kernel cannot be
+imported, or a program with kernels cannot be compiled (`with_fallback`), gloam falls back to
+plain code from then on, with one warning.
 """
 
 import functools
@@ -24,9 +24,9 @@ _switched_off = False
 
 
 def usable() -> bool:
-    """Whether the kernels run here: Triton wants an NVIDIA GPU of 2020 (Ampere) or later.
+    """Whether the kernels run here: Triton needs an NVIDIA GPU of 2020 (Ampere) or later.
 
-    ``GLOAM_KERNELS=off`` in the environment does without them.
+    ``GLOAM_KERNELS=off`` in the environment disables them.
     """
     if _switched_off or os.environ.get("GLOAM_KERNELS") == "off":
         return False
@@ -34,29 +34,31 @@ def usable() -> bool:
 
 
 def load(name: str) -> ModuleType | None:
-    """The module of a kernel, such as ``"cholesky"``, or ``None`` where its plain twin has to do.
+    """Return the module of a kernel, such as ``"cholesky"``, or ``None`` to use plain code.
 
     >>> load("cholesky") is None or usable()
     True
     """
+    global _switched_off
     if _switched_off or not usable():
         return None
     try:
         return importlib.import_module(f"gloam.kernels.{name}")
     except Exception as error:  # an experimental module may be gone, or have changed
-        _switch_off(error)
+        _switched_off = True
+        _warn(error)
         return None
 
 
-def with_plain_twins(build: Callable[[], _Built], again: Callable[[], _Built]) -> _Built:
-    """What ``build`` makes; where it fails with kernels, what ``again`` makes without them.
+def with_fallback(build: Callable[[], _Built], again: Callable[[], _Built]) -> _Built:
+    """Return what ``build`` makes; if it fails with kernels, fall back to ``again`` without them.
 
     If that fails, too, the kernels were not the reason: they stay in use, and the first error is
     raised.
 
     Args:
-        build: Traces, lowers or compiles something that may have kernels in it.
-        again: Does the same from the start, without anything that was traced before.
+        build: Traces, lowers or compiles something that may use kernels.
+        again: Does the same from the start, reusing nothing that was traced before.
     """
     global _switched_off
     try:
@@ -77,31 +79,22 @@ def with_plain_twins(build: Callable[[], _Built], again: Callable[[], _Built]) -
 
 
 def jit(function: Callable, **options: Any) -> Callable:
-    """`jax.jit`, compiled without kernels where it cannot be compiled with them."""
+    """Return a function like `jax.jit` that falls back to plain code if kernels do not compile."""
     program: Any = jax.jit(function, **options)
 
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:
-        return with_plain_twins(lambda: program(*arguments), lambda: program(*arguments))
+        return with_fallback(lambda: program(*arguments), lambda: program(*arguments))
 
     vars(call).update(lower=program.lower, _cache_size=program._cache_size)  # as jax.jit has them
     return call
 
 
-def _switch_off(error: Exception) -> None:
-    global _switched_off
-    _switched_off = True
-    _warn(error)
-
-
 def _warn(error: Exception) -> None:
     reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     warnings.warn(
-        "the kernels for GPUs cannot be used with this version of JAX, and searches run without "
-        f"them, which is slower ({reason}). GLOAM_KERNELS=off in the environment does without "
-        "them and without this warning.",
+        "the kernels for GPUs cannot be used with this version of JAX. Searches run without them, "
+        f"which is slower ({reason}). Set GLOAM_KERNELS=off in the environment to silence this "
+        "warning.",
         stacklevel=3,
     )
-
-
-__all__ = ["jit", "load", "usable", "with_plain_twins"]

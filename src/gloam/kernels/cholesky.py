@@ -1,7 +1,7 @@
-"""Cholesky factors of many small matrices in one kernel, a block for each.
+"""Cholesky factors of many small matrices in one kernel, with one block for each.
 
-The library's own is no faster for them, and cannot be part of a graph: with it the host has to
-start every iteration.
+CUDA's own routine is no faster for them and cannot be part of a CUDA graph, so that the host would
+have to launch every iteration.
 """
 
 from functools import partial
@@ -12,17 +12,18 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 from jaxtyping import Array, Float
 
-from gloam.kernels.blocks import padded, product
+from gloam.kernels.products import block_product, padded
 
 LARGEST = 128
-_PANEL = 16  # columns that are worked on at once, in registers
+"""Largest number of rows."""
+_PANEL = 16  # columns processed at once, in registers
 _WARPS = 4
 
 
 def cholesky(matrix: Float[Array, "n n"], *, interpret: bool = False) -> Float[Array, "n n"]:
-    """The lower factor of a symmetric matrix; NaN from where it is not positive definite on.
+    """Return the lower factor of a symmetric matrix of at most `LARGEST` rows.
 
-    ``n`` is at most `LARGEST`.
+    If the matrix is not positive definite, columns are NaN from the first bad pivot on.
     """
     return pl.pallas_call(
         partial(_factor, interpret=interpret),
@@ -40,7 +41,7 @@ def _factor(matrix, factor, *, interpret: bool) -> None:
     row, column = jnp.arange(height)[:, None], jnp.arange(_PANEL)[None, :]
 
     def of_panel(ref, first, rows=height, start=0):
-        """Some rows of the columns from ``first`` on; zero outside the matrix."""
+        """Rows of the panel that starts at column ``first``; zero outside the matrix."""
         inside = (start + jnp.arange(rows)[:, None] < size) & (first + column < size)
         return plgpu.load(ref.at[pl.ds(start, rows), pl.ds(first, _PANEL)], mask=inside, other=0.0)
 
@@ -51,7 +52,7 @@ def _factor(matrix, factor, *, interpret: bool) -> None:
         def subtract(other, panel):
             left = of_panel(factor, other * _PANEL)
             own = of_panel(factor, other * _PANEL, _PANEL, first)
-            return panel - product(left, own, (1, 1), interpret=interpret)
+            return panel - block_product(left, own, (1, 1), interpret=interpret)
 
         panel = jax.lax.fori_loop(0, number, subtract, panel)
         panel = jax.lax.fori_loop(0, _PANEL, partial(one_column, first), panel)

@@ -1,11 +1,11 @@
-"""One minibatch of the paper's network in one kernel: gradients, Adam, and the next batch forward.
+"""One training step of the paper's network in one kernel: gradients, Adam, and the next forward.
 
-An epoch is some twenty minibatches that wait for one another. Compiled from the plain training loop
-each is about 16 kernels, which do little but wait. Here it is one, of several blocks, cut so that
-no block needs what another computes at the same time: a block owns some units of the first layer,
-with the weights into and out of them. From the sums of the second layer, which the kernel before
-has left, it finds the gradients of its weights; it updates them; and it leaves what its units give
-to the second layer for the next batch. All blocks' parts are added up by the next kernel.
+An epoch has about twenty minibatches, one after the other. Compiled from the plain training loop,
+each takes about 16 small kernels and is dominated by launches. Here it takes one kernel of several
+independent blocks: each block owns some units of the first layer, with the weights into and out of
+them. From the sums of the second layer, which the previous call has written, it computes the
+gradients of its weights and updates them; then it writes the contribution of its units to the
+second layer for the next minibatch. The next call adds up the contributions of all blocks.
 """
 
 import math
@@ -18,17 +18,17 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 from jaxtyping import Array, Float, Int
 
-from gloam.kernels.blocks import padded, product
+from gloam.kernels.products import block_product, padded
 
 UNITS = 32
-"""Units of the first layer in a block."""
+"""Number of units of the first layer in a block."""
 _WARPS = 8
-_WRITTEN_OUT = 64  # calls; more would take long to compile
+_UNROLLED = 64  # calls; more would take long to compile
 _EPSILON = 1e-8  # of Adam, as in Optax
 
 
 class Layers(NamedTuple):
-    """Weights and biases of two hidden layers and one output, or something for each of them."""
+    """Weights and biases of two hidden layers and one output, or their moments."""
 
     w1: Any
     b1: Any
@@ -39,23 +39,23 @@ class Layers(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What one minibatch hands to the next."""
+    """State that one minibatch passes to the next."""
 
     weights: Layers
     means: Layers
     """First moments of Adam."""
     squares: Layers
-    """Second moments."""
+    """Second moments of Adam."""
     loss: Float[Array, ""]
-    """Squared errors so far."""
+    """Sum of squared errors so far."""
     hidden: Float[Array, "batch first"]
-    """The first layer for the batch at hand."""
+    """Outputs of the first layer for the current minibatch."""
     sums: Float[Array, "blocks batch second"]
-    """What each block's units give to the second layer, before bias and ReLU."""
+    """Contributions of each block to the second layer, before bias and ReLU."""
 
 
 class Adam(NamedTuple):
-    """Settings of the optimiser. The rate may be traced; the decays are part of the program."""
+    """Settings of Adam. The learning rate may be traced; the decays are compile-time constants."""
 
     rate: Float[Array, ""] | float
     decay: float
@@ -83,24 +83,23 @@ def sweep(
     batch: int,
     interpret: bool = False,
 ) -> tuple[Float[Array, ""], tuple[Layers, Layers, Layers]]:
-    """Train by all minibatches of an epoch.
+    """Train on all minibatches of an epoch.
 
     Args:
         layers: Weights, and the first and second moments of their gradients.
-        x, y: Rows and their targets, as many as fill the last batch.
-        total: How many rows, from the first on, are real; others change nothing.
-        count: Updates before.
-        adam: Settings.
-        batch: Rows in a minibatch.
-        interpret: Without a GPU.
+        x, y: Rows and their targets, padded to whole minibatches.
+        total: Number of rows that are not padding.
+        count: Number of earlier updates.
+        adam: Settings of Adam.
+        batch: Number of rows in a minibatch.
+        interpret: Whether to run without a GPU.
 
     Returns:
-        The sum of squared errors, each before its batch's update, and the layers after.
+        The sum of squared errors, each before its minibatch's update, and the updated layers.
     """
     first, second = layers[0].w2.shape
-    rate, *decays = adam
-    rate, decays = jnp.asarray(rate, jnp.float32), tuple(decays)
-    # Seeds each have their own total, and so their own zeros: one kernel then serves every call.
+    rate = jnp.asarray(adam.rate, jnp.float32)
+    # Zeros made from the total are batched like it under vmap, so all calls share one kernel.
     zero = (0 * total).astype(jnp.float32)
     progress = Progress(
         *layers,
@@ -108,63 +107,36 @@ def sweep(
         jnp.broadcast_to(zero, (batch, first)),
         jnp.broadcast_to(zero, (first // UNITS, batch, second)),
     )
-
-    def step(number: Int[Array, ""], progress: Progress) -> Progress:
-        return _step(number, total, count, rate, x, y, progress, decays, batch, interpret)
-
-    # The first call has no batch behind it, and only goes forward.
-    calls = x.shape[0] // batch + 1
-    if calls > _WRITTEN_OUT:
-        progress = jax.lax.fori_loop(0, calls, step, progress)
-    else:  # without a loop, which would copy what one call hands to the next
-        for number in range(calls):
-            progress = step(jnp.int32(number), progress)
-    return progress.loss, progress[:3]
-
-
-@partial(jax.jit, static_argnames=("decays", "batch", "interpret"))  # traced once for all calls
-def _step(
-    number: Int[Array, ""],
-    total: Int[Array, ""],
-    count: Int[Array, ""],
-    rate: Float[Array, ""],
-    x: Float[Array, "n inputs"],
-    y: Float[Array, " n"],
-    progress: Progress,
-    decays: tuple[float, float],
-    batch: int,
-    interpret: bool,
-) -> Progress:
-    return pl.pallas_call(
-        partial(_kernel, decays=decays, batch=batch, interpret=interpret),
+    kernel = pl.pallas_call(
+        partial(_kernel, decays=adam[1:], batch=batch, interpret=interpret),
         [jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), progress)],
         grid=(progress.sums.shape[0],),
         compiler_params=plgpu.CompilerParams(num_warps=_WARPS, num_stages=1),
         interpret=interpret,
         name="minibatch",
-    )(number, total, count, rate, x, y, progress)[0]
+    )
+
+    @jax.jit  # traced once for all calls
+    def step(number: Int[Array, ""], progress: Progress) -> Progress:
+        return kernel(number, total, count, rate, x, y, progress)[0]
+
+    # The first call has no previous minibatch to learn from.
+    calls = x.shape[0] // batch + 1
+    if calls > _UNROLLED:
+        progress = jax.lax.fori_loop(0, calls, step, progress)
+    else:  # a loop would copy the state between calls
+        for number in range(calls):
+            progress = step(jnp.int32(number), progress)
+    return progress.loss, progress[:3]
 
 
-def _kernel(
-    number: Any,
-    total: Any,
-    count: Any,
-    rate: Any,
-    x: Any,
-    y: Any,
-    old: Any,
-    new: Any,
-    *,
-    decays: tuple[float, float],
-    batch: int,
-    interpret: bool,
-) -> None:
-    """Learn from batch ``number - 1``, and take batch ``number`` to the second layer."""
+def _kernel(number, total, count, rate, x, y, old, new, *, decays, batch, interpret) -> None:
+    """Learn from minibatch ``number - 1``, and compute minibatch ``number`` up to layer two."""
     block, number, total, rate = pl.program_id(0), number[...], total[...], rate[...]
     decay, decay_of_squares = decays
     rows, inputs = x.shape
     blocks, width = old.sums.shape[0], padded(inputs)
-    dot = partial(product, interpret=interpret)
+    dot = partial(block_product, interpret=interpret)
     start = jnp.maximum(number - 1, 0) * batch
     live = (number > 0) & (start < total)
 
@@ -185,7 +157,7 @@ def _kernel(
         return plgpu.load(ref.at[place], mask=mask, other=None if mask is None else 0.0)
 
     def learn(name, place, gradient, mask=None):
-        """Update some weights, and give them back."""
+        """Update some weights, and return them."""
         before = [load(getattr(layers, name), place, mask) for layers in old[:3]]
         weight, mean, square = before
         next_mean = decay * mean + (1 - decay) * gradient
@@ -198,7 +170,7 @@ def _kernel(
             plgpu.store(getattr(layers, name).at[place], value, mask=mask)
         return after[0]
 
-    # The batch behind: outputs, errors, and the way back to the first layer.
+    # The previous minibatch: outputs, errors, and backpropagation to the first layer.
     sums = old.weights.b2[...][None, :] + old.sums[0]
     for other in range(1, blocks):
         sums += old.sums[other]
@@ -216,7 +188,7 @@ def _kernel(
     b1 = learn("b1", (mine,), jnp.sum(by_hidden, axis=0))
     w2 = learn("w2", (mine, slice(None)), dot(hidden, by_sums, (0, 0)))
 
-    # What belongs to no block is dealt out.
+    # Weights that belong to no block are divided among them.
     @pl.when(block == 0)
     def _():
         learn("b2", (slice(None),), jnp.sum(by_sums, axis=0))
@@ -230,7 +202,7 @@ def _kernel(
         learn("b3", (), jnp.sum(by_output))
         new.loss[...] = old.loss[...] + jnp.where(live, jnp.sum(error * error), 0.0)
 
-    # The batch ahead; after the last one, that one again, for nothing.
+    # The next minibatch; after the last one, its result is not used.
     ahead = batch_at(jnp.minimum(number * batch, rows - batch))
     hidden = jnp.maximum(dot(ahead, w1, (1, 0)) + b1[None, :], 0.0)
     new.hidden[:, mine] = hidden

@@ -1,7 +1,7 @@
-"""The nearest of many centroids to each of many points, for few measures, in one kernel.
+"""Nearest centroids for few measures in one kernel.
 
-As a product of matrices and a search for maxima, all scores are written and read once: with few
-measures that takes longer than to work them out. Here no score leaves the registers.
+A matrix product followed by ``argmax`` writes and reads all scores once, which takes longer than
+computing them if there are few measures. Here no score leaves the registers.
 """
 
 from functools import partial
@@ -12,8 +12,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 from jaxtyping import Array, Float, Int
 
-# Points and centroids in a block, parts the centroids are cut into, and warps: the fastest of those
-# tried on an H200 (docs/performance.md).
+# Points and centroids in a block, parts that centroids are divided into, and warps: the fastest of
+# those tried on an H200 (docs/performance.md).
 _POINTS, _CENTROIDS, _PARTS, _WARPS = 16, 64, 4, 4
 _NOWHERE = 2**31 - 1
 
@@ -24,7 +24,7 @@ def most_similar(
     *,
     interpret: bool = False,
 ) -> Int[Array, " batch"]:
-    """Index of the row ``(c, b)`` with the largest ``p.c + b`` for each point; ties to the lowest.
+    """Return the row ``(c, b)`` with the largest ``p.c + b`` for each point; ties to the lowest.
 
     >>> rows = jnp.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.5]])
     >>> most_similar(rows, jnp.array([[2.0, 1.0], [2.0, 1.9]]), interpret=True).tolist()
@@ -50,7 +50,7 @@ def most_similar(
 
 
 def _search(columns, points, best_out, place_out, *, loops: int) -> None:
-    """Some points among one part of the centroids."""
+    """Compare a block of points with one part of the centroids."""
     part = pl.program_id(1)
     mine = pl.ds(pl.program_id(0) * _POINTS, _POINTS)
     numbers = points.shape[0]

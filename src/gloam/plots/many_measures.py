@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from gloam import checks
 from gloam.archives import Elites, GridArchive
-from gloam.archives.archive import labels
+from gloam.archives.archive import measure_labels
 from gloam.plots import style
 from gloam.plots.heatmap import draw_dots
 from gloam.plots.plane import Color, Filled, Method, cell_values, project
@@ -93,7 +93,7 @@ def pairwise(
     expected = f"2 to {_MAX_PAIRED} different numbers"
     sound = len(set(chosen)) == len(chosen) <= _MAX_PAIRED
     checks.expect(sound, "measures", expected, checks.short(chosen))
-    names, side = labels(archive.measure_names, archive.measure_dim), len(chosen) - 1
+    names, side = measure_labels(archive.measure_names, archive.measure_dim), len(chosen) - 1
     size = 1.7 * side + 1.6
     figure, panels = style.panels(ax, side, side, (size + 0.7, size))
     for row in range(side):
@@ -156,7 +156,7 @@ def parallel_axes(
     limits = limits or shown.limits
     drawn.set(array=values[cells], clim=limits)
     axes.add_collection(drawn, autolim=False)
-    names = labels(archive.measure_names, archive.measure_dim)
+    names = measure_labels(archive.measure_names, archive.measure_dim)
     _frame(axes, [names[one] for one in chosen], low, high)
     # Elites beyond the bounds are shown, too.
     bottom, top = min(heights.min(initial=0), 0) - 0.09, max(heights.max(initial=1), 1) + 0.09

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 from gloam import checks
 from gloam.archives import Archive, Elites
-from gloam.archives.archive import labels
+from gloam.archives.archive import measure_labels
 from gloam.drawing import PrincipalComponents
 from gloam.plots import style
 
@@ -100,7 +100,7 @@ class Plane:
             self.lower = self.spots.min(axis=0) - margin
             self.upper = self.spots.max(axis=0) + margin
         else:
-            self.labels = (*labels(archive.measure_names, archive.measure_dim), "")[:2]
+            self.labels = (*measure_labels(archive.measure_names, archive.measure_dim), "")[:2]
             self.lower = np.append(np.asarray(archive.lower), 0.0)[:2]
             self.upper = np.append(np.asarray(archive.upper), 1.0)[:2]
 

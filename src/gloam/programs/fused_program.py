@@ -18,7 +18,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from gloam import step
 from gloam.devices import on_cuda, runs_on_cpu
-from gloam.kernels import with_plain_twins
+from gloam.kernels import with_fallback
 from gloam.programs.sharing import Static
 from gloam.records import SearchState, StepInfo
 
@@ -99,7 +99,7 @@ class FusedProgram:
         def compile_both() -> None:
             self._compile_both(arrays, keys, x0s)
 
-        with_plain_twins(compile_both, compile_both)
+        with_fallback(compile_both, compile_both)
 
     def first_state(self, arrays: Any, keys: Any, x0s: Any) -> SearchState:
         """Return the state of all seeds at iteration 0."""
@@ -109,7 +109,7 @@ class FusedProgram:
             assert self._compiled_begin is not None
             return self._finished(self._compiled_begin)
 
-        return with_plain_twins(program, program)(arrays, keys, x0s)
+        return with_fallback(program, program)(arrays, keys, x0s)
 
     def state_shapes(self, arrays: Any, keys: Any, x0s: Any) -> Any:
         """Return the shapes of the state of all seeds."""
@@ -132,7 +132,7 @@ class FusedProgram:
                     self._compiled_loop.set_result(_compiled(lowered, _compiler_options()))
             return self._finished(self._compiled_loop)
 
-        return with_plain_twins(program, program)(arrays, state, length)
+        return with_fallback(program, program)(arrays, state, length)
 
     def _compile_both(self, arrays: Any, keys: Any, x0s: Any) -> None:
         with self._lock:

@@ -8,7 +8,7 @@ import numpy as np
 
 from gloam import drawing
 from gloam.archives import Elites
-from gloam.archives.thumbnail import thumbnail
+from gloam.archives.elites import thumbnail
 from gloam.callbacks import CallbackFailure
 
 if TYPE_CHECKING:

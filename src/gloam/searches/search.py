@@ -13,7 +13,7 @@ from gloam import checks, drawing, step
 from gloam._version import __version__
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
-from gloam.archives.thumbnail import archive_figures, thumbnail
+from gloam.archives.elites import archive_figures, thumbnail
 from gloam.draws import root_key
 from gloam.evaluators import ResultSpec
 from gloam.evaluators.results import Results, valid_rows

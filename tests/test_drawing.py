@@ -1,4 +1,4 @@
-"""Objects show themselves in notebooks: small, escaped, without matplotlib."""
+"""Cards of objects in notebooks: small, escaped, without matplotlib."""
 
 import base64
 import io
@@ -13,11 +13,10 @@ import pytest
 from PIL import Image
 
 import gloam
-from gloam import drawing as cards
-from gloam import drawing as colors
+from gloam import drawing
 from gloam.archives import Elites
+from gloam.archives.elites import thumbnail_pixels
 from gloam.archives.store import Store, empty_store
-from gloam.archives.thumbnail import thumbnail_pixels
 
 HOSTILE = "<script>alert(1)</script>\"'&"
 
@@ -85,10 +84,10 @@ def test_elites_of_a_grid_are_figures_and_a_map():
     assert {"Elites of a GridArchive", "2 of 8 cells", "25.0%", "4.00"} <= set(page.texts)
     pixels = picture(page)
     assert pixels.shape == (80, 160, 3)
-    shades = np.rint(255 * colors.dusk()).astype(np.uint8)
+    shades = np.rint(255 * drawing.dusk()).astype(np.uint8)
     np.testing.assert_array_equal(pixels[-1, 0], shades[0])
     np.testing.assert_array_equal(pixels[0, -1], shades[-1])
-    np.testing.assert_array_equal(pixels[0, 0], colors.rgb(colors.EMPTY))
+    np.testing.assert_array_equal(pixels[0, 0], drawing.rgb(drawing.EMPTY))
 
 
 def test_a_large_grid_is_reduced_to_the_best_of_each_block():
@@ -98,7 +97,7 @@ def test_a_large_grid_is_reduced_to_the_best_of_each_block():
     elites = filled(archive, objectives, np.zeros((500_000, 2)))
     pixels = thumbnail_pixels(elites)
     assert pixels.shape == (72, 77, 3)
-    assert (pixels != colors.rgb(colors.EMPTY)).any(axis=2).sum() == 3
+    assert (pixels != drawing.rgb(drawing.EMPTY)).any(axis=2).sum() == 3
     shown(elites)
 
 
@@ -131,10 +130,10 @@ def test_a_map_of_centroids_has_the_colour_of_the_nearest():
     archive = gloam.CVTArchive(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
     pixels = thumbnail_pixels(filled(archive, [0.0, 1.0, -np.inf, 1.0]))
     half = len(pixels) // 2
-    shades = np.rint(255 * colors.dusk()).astype(np.uint8)
+    shades = np.rint(255 * drawing.dusk()).astype(np.uint8)
     assert (pixels[half:, :half] == shades[0]).all()
     assert (pixels[half:, half:] == shades[-1]).all()
-    assert (pixels[:half, :half] == colors.rgb(colors.EMPTY)).all()
+    assert (pixels[:half, :half] == drawing.rgb(drawing.EMPTY)).all()
 
 
 def test_names_and_paths_are_text():
@@ -147,7 +146,7 @@ def test_names_and_paths_are_text():
     page = shown(data)
     assert any("(6)" in text and "<script>" in text for text in page.texts)
     assert HOSTILE in page.texts
-    long = cards.card("x" * 5000, {"y" * 5000: "z" * 5000})
+    long = drawing.card("x" * 5000, {"y" * 5000: "z" * 5000})
     assert len(long) < 1500
 
 
@@ -167,8 +166,8 @@ def test_a_dataset_of_vectors_shows_where_they_lie():
     vectors += np.random.default_rng(0).normal(size=(60, 5)) / 100
     pixels = picture(shown(gloam.datasets.from_array(vectors)))
     middle = pixels[:, 60:100]
-    assert (middle == colors.rgb(colors.EMPTY)).all()
-    assert (pixels != colors.rgb(colors.EMPTY)).any()
+    assert (middle == drawing.rgb(drawing.EMPTY)).all()
+    assert (pixels != drawing.rgb(drawing.EMPTY)).any()
     shown(gloam.datasets.from_array(np.arange(5.0)[:, None]))
 
 
@@ -203,15 +202,15 @@ def test_a_search_shows_itself_before_and_after_its_first_batch():
     search.ask()
     search.tell(np.ones(4), jnp.array([[-1, -1], [1, 1], [0, 0], [1, -1]]))
     page = shown(search)
-    assert {"Search with MAPElites", "7", "1", "4", "4 of 9 cells"} <= set(page.texts)
+    assert {"Search with MAP-Elites", "7", "1", "4", "4 of 9 cells"} <= set(page.texts)
     assert len(picture(page)) == 159
-    assert repr(search) == ("Search(MAPElites, seed 7, iteration 1, QD score 4.00, coverage 44.4%)")
+    assert repr(search) == ("Search(MAP-Elites, seed 7, iteration 1, QD score 4.00, coverage 44.4%)")
 
 
 def test_a_sparkline_goes_up_where_values_do():
     points = re.findall(
-        r"([\d.]+),([\d.]+)", cards.sparkline(np.array([0.0, 1.0, np.nan, 3.0]), "")
+        r"([\d.]+),([\d.]+)", drawing.sparkline(np.array([0.0, 1.0, np.nan, 3.0]), "")
     )
     heights = [float(y) for _, y in points]
     assert heights == [38.0, 26.0, 2.0]  # rows of pixels, counted from above
-    assert cards.sparkline(np.array([np.nan, 1.0]), "") == ""
+    assert drawing.sparkline(np.array([np.nan, 1.0]), "") == ""
