@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gloam import checks, files
 from gloam.archives.archive import Archive, FieldSpecs, checked_measure_names, field_specs
-from gloam.archives.faiss_index import Faiss, FaissIndex, IndexName, chosen_index
+from gloam.archives.faiss_index import LARGE, Faiss, FaissIndex, IndexName, chosen_index
 from gloam.archives.nearest_centroids import Lanes, lanes, most_similar, scores_collide
 
 _SMALLEST = float(np.finfo(np.float32).tiny)  # processors may flush smaller numbers to zero
@@ -223,9 +223,10 @@ class CVTArchive(Archive):
 
     def _built_index(self) -> FaissIndex:
         assert self.index_settings is not None
-        # JAX lets go of an array at the first collection of garbage after it was copied.
-        self.centroids.block_until_ready()
-        gc.collect()
+        if self.num_cells * self.measure_dim >= LARGE:
+            # JAX frees the array that centroids were copied from at the next garbage collection.
+            self.centroids.block_until_ready()
+            gc.collect()
         centroids = self._on_host()
         cosine = self.metric == "cosine"
         return FaissIndex(centroids, self._origin(centroids), self.index_settings, cosine=cosine)
