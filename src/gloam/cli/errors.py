@@ -10,12 +10,12 @@ from typing import Any, TextIO
 
 from rich.text import Text
 
-from gloam import progress as terminal
 from gloam.checks import EvaluationError
 from gloam.cli import user_code
 from gloam.datasets import FetchError
 from gloam.evaluators import EvaluatorError
 from gloam.formats import RunExistsError, RunFolder
+from gloam.progress import error_console
 from gloam.runs import Interrupted
 
 _EXPECTED = (ValueError, OSError, EvaluationError, EvaluatorError, FetchError)
@@ -71,8 +71,8 @@ def _saved(command: Any) -> str:
 
 
 def _tell(text: str, *, label: str = "", style: str = "") -> None:
-    line = Text.assemble((label, style), " ", text) if label else terminal.plain(text)
-    terminal.error_console().print(line, highlight=False, soft_wrap=True)
+    line = Text.assemble((label, style), " ", text) if label else Text(text)
+    error_console().print(line, highlight=False, soft_wrap=True)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from gloam.experiments.presets import ALGORITHMS
 from gloam.experiments.published import title
 from gloam.experiments.report import needs_files
 from gloam.experiments.study import DOMAINS, LSI, Study, ablation, run_cell
-from gloam.progress import StudyBar
+from gloam.progress import study_display
 from gloam.runs import Interrupted
 
 
@@ -69,17 +69,17 @@ class Paper:
             check_files(study.lsi, progress=True)
         study.write()
         cells = list(study.cells())
-        with StudyBar("study", len(cells)) as bar:
+        with study_display("study", len(cells)) as display:
             for cell in cells:
                 name = f"{title(cell.algorithm)} on {title(cell.domain)}"
                 try:
-                    run_cell(study, cell, bar.begin(name, study.iterations))
+                    run_cell(study, cell, display.begin_run(name, study.iterations))
                 except Interrupted as stopped:
                     advice = f"in {cell.path}; continue with the same command"
                     raise Interrupted(
                         stopped.run_dir, stopped.iteration, advice, signal=stopped.signal
                     ) from None
-                bar.finish_run()
+                display.finish_run()
         Report(self.out, figures=self.figures)()
 
     def _lsi(self) -> LsiFiles | None:
