@@ -12,7 +12,7 @@ import pandas as pd
 
 import gloam
 from gloam.domains import LinearProjection
-from gloam.experiments.comparison import Neighbours
+from gloam.experiments.comparison import BackgroundLoad
 from gloam.experiments.report import as_markdown
 
 # What is varied, one at a time, around the paper's 10D problem.
@@ -64,7 +64,7 @@ def main() -> int:
     parser.add_argument("--csv", type=Path)
     options = parser.parse_args()
     accelerator = jax.default_backend() != "cpu"
-    neighbours, rows = Neighbours(), []
+    load, rows = BackgroundLoad(), []
     for axis in options.axes:
         values = GPU_SEEDS if axis == "seeds" and accelerator else AXES[axis]
         for value in values:
@@ -88,7 +88,7 @@ def main() -> int:
     table = pd.DataFrame(rows)
     print(f"\n{jax.devices()[0].device_kind}, jax {jax.__version__}; otherwise {STANDARD}\n")
     print(as_markdown(table.astype(str)))
-    print(neighbours)
+    print(load)
     if options.csv:
         table.to_csv(options.csv, index=False)
     return 0

@@ -16,7 +16,8 @@ from gloam import step
 from gloam.algorithms import Algorithm
 from gloam.archives.store import add, random_elites, random_empty_cells
 from gloam.emitters import CMAES
-from gloam.experiments.comparison import Neighbours, Problem
+from gloam.experiments.comparison import BackgroundLoad
+from gloam.experiments.contenders import Problem
 from gloam.experiments.report import as_markdown
 from gloam.programs.fused_program import compiled
 from gloam.programs.splitting import for_programs, split
@@ -112,14 +113,14 @@ def train(
 
 def costs(problem: Problem, iterations: int, repeats: int, seeds: int) -> dict[str, float]:
     """Milliseconds of each verb after ``iterations`` iterations, of all seeds together."""
-    fused = FusedDriver(problem.domain, problem.ours, list(range(seeds)))
+    fused = FusedDriver(problem.domain, problem.algorithm, list(range(seeds)))
     fused.start()
     fused.advance(iterations)
     state, key = jax.tree.map(jnp.copy, fused.state), jax.random.split(jax.random.key(1), seeds)
     if seeds == 1:  # the iteration has no axis of seeds
         state, key = jax.tree.map(lambda leaf: leaf[0] if leaf.ndim else leaf, (state, key))
-    gap = CMAES().gap(len(problem.x0), problem.ours.emitter.batch_size)
-    watch = Stopwatch(problem.ours, repeats, seeds)
+    gap = CMAES().gap(len(problem.x0), problem.algorithm.emitter.batch_size)
+    watch = Stopwatch(problem.algorithm, repeats, seeds)
 
     proposal = watch("ask", step.ask, state)
     objectives, measures = watch("evaluate", lambda _, x: problem.domain(x), proposal.solutions)
@@ -190,7 +191,7 @@ def main() -> int:
         "--seeds", type=int, default=1, metavar="N", help="seeds that every call works for (1)"
     )
     options = parser.parse_args()
-    neighbours = Neighbours()
+    load = BackgroundLoad()
     problems = [Problem("dms", k, options.centroids_dir) for k in options.measures]
     columns = {
         f"{problem.measure_dim}D": costs(
@@ -204,7 +205,7 @@ def main() -> int:
         "milliseconds\n"
     )
     print(as_markdown(table))
-    print(neighbours)
+    print(load)
     return 0
 
 

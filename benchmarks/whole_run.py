@@ -8,8 +8,8 @@ from pathlib import Path
 import jax
 
 import gloam
-from gloam.experiments import paper_algorithm
-from gloam.experiments.comparison import Problem
+from gloam.experiments import preset_algorithm
+from gloam.experiments.contenders import Problem
 
 
 def main() -> int:
@@ -46,7 +46,7 @@ def main() -> int:
     problem = Problem("dms", options.measures, options.centroids_dir)
     result = gloam.run(
         problem.domain,
-        paper_algorithm(options.algorithm, problem.domain),
+        preset_algorithm(options.algorithm, problem.domain),
         seeds=options.seeds,
         iterations=options.iterations,
         log_every=options.log_every,
