@@ -121,7 +121,7 @@ def test_check_without_files_says_where_they_come_from(capsys):
 
 def test_check_with_files_estimates_the_time(files, capsys, monkeypatch):
     times = LsiTimes(image=2.5, embedding=0.1, search=0.01, batch_size=36)
-    monkeypatch.setattr("gloam.cli.lsi.measure_times", lambda *_: times)
+    monkeypatch.setattr("gloam.experiments.lsi.measure_times", lambda *_: times)
     main(["lsi", "check", *files.options])
     printed = capsys.readouterr().out
     for expected in (

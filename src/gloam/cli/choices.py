@@ -1,4 +1,4 @@
-"""Domains and algorithms of `gloam run`, with their options; maps strings to objects."""
+"""Domains and algorithms that the command line can name, with their options."""
 
 import dataclasses
 from pathlib import Path
@@ -6,20 +6,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from tyro.conf import subcommand
 
-from gloam import checks
+from gloam import checks, emitters
 from gloam.algorithms import Algorithm
 from gloam.datasets import Dataset, handwritten_digits
 from gloam.domains import Arm, Domain, LatentDigits, LinearProjection
-from gloam.emitters import (
-    CMAES,
-    LMMAES,
-    BasicRestart,
-    RestartEvery,
-    RestartRule,
-    RestartWhenIdle,
-    RestartWithoutImprovement,
-    SepCMAES,
-)
 from gloam.experiments import preset_algorithm
 
 
@@ -187,22 +177,18 @@ AlgorithmChoice = (
 
 
 _STRATEGIES = {
-    "full": CMAES(),
-    "separable": SepCMAES(),
-    "limited-memory": LMMAES(),
-    "pyribs": CMAES(pyribs_covariance=True),
+    "full": emitters.CMAES(),
+    "separable": emitters.SepCMAES(),
+    "limited-memory": emitters.LMMAES(),
+    "pyribs": emitters.CMAES(pyribs_covariance=True),
 }
 _RESTARTS = {
-    "idle": RestartWhenIdle(),
-    "basic": BasicRestart(),
-    "no-improvement": RestartWithoutImprovement(),
+    "idle": emitters.RestartWhenIdle(),
+    "basic": emitters.BasicRestart(),
+    "no-improvement": emitters.RestartWithoutImprovement(),
 }
 # Options whose argument in Python has another name.
-_ARGUMENTS = {
-    "emitters": "num_emitters",
-    "empty_points": "num_empty_points",
-    "moves": "num_moves",
-}
+_ARGUMENTS = {"emitters": "num_emitters", "empty_points": "num_empty_points", "moves": "num_moves"}
 
 
 def build_algorithm(choice: Any, domain: Domain) -> Algorithm:
@@ -219,10 +205,10 @@ def build_algorithm(choice: Any, domain: Domain) -> Algorithm:
     return preset_algorithm(choice.name, domain, **changes)
 
 
-def restart_rule(text: str) -> RestartRule:
+def restart_rule(text: str) -> emitters.RestartRule:
     """Return the restart rule that the option --restart names."""
     if text.isdigit():
-        return RestartEvery(int(text))
+        return emitters.RestartEvery(int(text))
     expected = "idle, basic, no-improvement or a number of iterations"
     checks.expect(text in _RESTARTS, "restart", expected, repr(text))
     return _RESTARTS[text]

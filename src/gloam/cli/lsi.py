@@ -14,20 +14,7 @@ from gloam.cli.run import FollowOptions, SavingOptions, print_matches, print_met
 from gloam.datasets import Dataset, Matches
 from gloam.devices import default_device
 from gloam.domains.latent_illumination import PAPER_PROMPT
-from gloam.experiments import paper_algorithm
-from gloam.experiments.lsi import (
-    NUM_LANDSCAPES,
-    NUM_STARTS,
-    SOURCES,
-    check_landscapes,
-    low_objectives_expected,
-    lsi_domain,
-    measure_times,
-    read_embedder,
-    read_generator,
-    read_landscapes,
-    stored_start,
-)
+from gloam.experiments import lsi, paper_algorithm
 from gloam.formats import RunFolder
 from gloam.generators import CLIP, StyleGAN3, convert
 from gloam.runs import run
@@ -53,7 +40,7 @@ class LsiCheck:
     """Folder with CLIP: config.json, model.safetensors and the tokenizer's files."""
     landscapes: Path | None = None
     """Folder with the landscapes."""
-    items: int = NUM_LANDSCAPES
+    items: int = lsi.NUM_LANDSCAPES
     """Number of landscapes to use, drawn at random from a larger folder."""
     half: Literal["float16", "bfloat16"] | None = None
     """Half precision for StyleGAN3's layers of high resolution and for CLIP. Default: float32."""
@@ -62,7 +49,7 @@ class LsiCheck:
 
     def __call__(self) -> None:
         """Check all files, then measure."""
-        found = {name: self._checked(name) for name in SOURCES}
+        found = {name: self._checked(name) for name in lsi.SOURCES}
         missing = [f"--{name}" for name, part in found.items() if part is None]
         if missing:
             raise ValueError(
@@ -75,7 +62,7 @@ class LsiCheck:
 
     def _checked(self, name: str) -> Any:
         """Print the state of one part and its source, and return the part if it is readable."""
-        path, source = getattr(self, name), SOURCES[name]
+        path, source = getattr(self, name), lsi.SOURCES[name]
         part, state = None, f"not given: --{name}"
         if path is not None:
             try:
@@ -91,10 +78,10 @@ class LsiCheck:
 
     def _read(self, name: str, path: Path) -> StyleGAN3 | CLIP | Dataset:
         if name == "stylegan":
-            return read_generator(path, self.half)
+            return lsi.read_generator(path, self.half)
         if name == "clip":
-            return read_embedder(path, self.half)
-        return check_landscapes(path, self.items, progress=True)
+            return lsi.read_embedder(path, self.half)
+        return lsi.check_landscapes(path, self.items, progress=True)
 
 
 def _description(part: StyleGAN3 | CLIP | Dataset) -> str:
@@ -122,13 +109,13 @@ def _description(part: StyleGAN3 | CLIP | Dataset) -> str:
 
 
 def _print_times(generator: StyleGAN3, embedder: CLIP, num_landscapes: int) -> None:
-    times = measure_times(generator, embedder, num_landscapes)
+    times = lsi.measure_times(generator, embedder, num_landscapes)
     device, precision = default_device().device_kind, generator.half or "float32"
     print(f"Time on this machine ({device}, {precision}), without compilation:")
     rows = {
         "one image and its embedding": times.image,
         f"one iteration of DMS ({times.batch_size} images)": times.iteration,
-        f"choice of the start ({NUM_STARTS} images, once)": times.start,
+        f"choice of the start ({lsi.NUM_STARTS} images, once)": times.start,
         f"embeddings of {num_landscapes:,} landscapes (once)": num_landscapes * times.embedding,
         f"a run of {_ITERATIONS:,} iterations, one seed": times.run(_ITERATIONS, num_landscapes),
     }
@@ -166,7 +153,7 @@ class LsiConvert:
         is_new = not self.safetensors.exists() and not self.safetensors.is_symlink()
         checks.expect(is_new, "safetensors", "a new file", f"'{self.safetensors}', which exists")
         convert(self.pickle, self.safetensors)
-        print(f"{self.safetensors}: {_description(read_generator(self.safetensors))}")
+        print(f"{self.safetensors}: {_description(lsi.read_generator(self.safetensors))}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,9 +184,9 @@ class LsiRun:
     """Text that the faces should match."""
     half: Literal["float16", "bfloat16"] | None = None
     """Half precision for StyleGAN3's layers of high resolution and for CLIP. Default: float32."""
-    items: int = NUM_LANDSCAPES
+    items: int = lsi.NUM_LANDSCAPES
     """Number of landscapes to use, drawn at random from a larger folder."""
-    starts: int = NUM_STARTS
+    starts: int = lsi.NUM_STARTS
     """Number of random faces from which the start is chosen, once."""
     iterations: int = _ITERATIONS
     """Number of iterations; the paper runs 10,000."""
@@ -215,17 +202,17 @@ class LsiRun:
         folder = RunFolder(self.out)
         if not folder.holds_run:
             folder.check_free()
-        generator = read_generator(self.stylegan, self.half)
-        embedder = read_embedder(self.clip, self.half)
-        x0 = stored_start(folder)
+        generator = lsi.read_generator(self.stylegan, self.half)
+        embedder = lsi.read_embedder(self.clip, self.half)
+        x0 = lsi.stored_start(folder)
         fits = x0 is None or x0.size == generator.w_dim
         got = f"another run in '{self.out}'"
         checks.expect(fits, "out", "a run of this command, or none", got, "Choose another folder.")
-        data = read_landscapes(
+        data = lsi.read_landscapes(
             self.landscapes, embedder, self.items, progress=not self.follow.quiet
         )
         print(data)
-        domain = lsi_domain(
+        domain = lsi.lsi_domain(
             generator,
             embedder,
             data,
@@ -235,7 +222,7 @@ class LsiRun:
             num_seeds=self.seeds,
             progress=not self.follow.quiet,
         )
-        with low_objectives_expected():
+        with lsi.low_objectives_expected():
             result = run(
                 domain,
                 paper_algorithm(self.algorithm, domain),

@@ -29,9 +29,7 @@ _TRIANGLES = {"sigma0": 0.1, "num_emitters": 5, "restart": RestartEvery(50)}
 PAPER_SETTINGS: dict[str, dict[str, Settings]] = {
     "dms": {
         "2d-lp": {"sigma0": 0.5, "alpha": 0.1},
-        "10d-lp": {"sigma0": 0.5, "alpha": 0.1, "restart": RestartEvery(100)},
-        "20d-lp": {"sigma0": 0.5, "alpha": 0.1, "restart": RestartEvery(100)},
-        "50d-lp": {"sigma0": 0.5, "alpha": 0.1, "restart": RestartEvery(100)},
+        **{name: {"sigma0": 0.5, "alpha": 0.1, "restart": RestartEvery(100)} for name in _LP[1:]},
         "arm": {"sigma0": 0.2, "alpha": 0.001},
         "ta-mnist": {**_TRIANGLES, "alpha": 0.001},
         "ta-fashion-mnist": {**_TRIANGLES, "alpha": 0.1},
