@@ -1,4 +1,4 @@
-"""What each verb of an iteration costs: every one compiled alone, on inputs from a real search."""
+"""Measure the cost of each part of an iteration, compiled separately, on inputs from a search."""
 
 import argparse
 import statistics
@@ -26,10 +26,10 @@ from gloam.runs.fused_driver import FusedDriver
 
 
 class Stopwatch:
-    """Compiles verbs of one algorithm and notes the median milliseconds of a call of each.
+    """Compiles parts of one algorithm and records the median milliseconds of a call.
 
-    With several seeds a call does the work of all of them: inputs with an axis of that size first
-    are every seed's own.
+    With several seeds a call does the work of all of them. Inputs whose first axis has that size
+    are split between the seeds.
     """
 
     def __init__(self, algorithm: Algorithm, repeats: int, seeds: int):
@@ -88,7 +88,7 @@ def adapt(
     finished: Any,
     key: Any,
 ) -> Any:
-    """ADAPT as `step.tell` does it, with the elites for restarts."""
+    """Adapt as `step.tell` does, including the elites for restarts."""
     own = algorithm.emitter
     elites = random_elites(store, own.num_elites_to_adapt, own.x0, key=key)
     feedback = Feedback(
@@ -105,14 +105,14 @@ def adapt(
 def train(
     algorithm: Algorithm, discount: Any, batch: Batch, scored: Any, store: Any, key: Any
 ) -> Any:
-    """TRAIN as `step.tell` does it, with the draw of empty cells."""
+    """Train as `step.tell` does, including the sampling of empty cells."""
     empty_cells, is_real = random_empty_cells(store, algorithm.discount.num_empty_centers, key=key)
     centers = algorithm.archive.centers_of(empty_cells)
     return algorithm.discount.train(discount, batch, scored, centers, is_real, key=key)
 
 
 def costs(problem: Problem, iterations: int, repeats: int, seeds: int) -> dict[str, float]:
-    """Milliseconds of each verb after ``iterations`` iterations, of all seeds together."""
+    """Return the milliseconds of each part after ``iterations`` iterations, for all seeds."""
     fused = FusedDriver(problem.domain, problem.algorithm, list(range(seeds)))
     fused.start()
     fused.advance(iterations)
