@@ -14,9 +14,10 @@ import gloam
 from gloam.domains import LinearProjection
 from gloam.experiments.comparison import BackgroundLoad
 from gloam.experiments.report import as_markdown
+from gloam.runs.fused_driver import FusedDriver
 
 # Values around the paper's 10D problem, varied one at a time.
-STANDARD = {"measures": 10, "cells": 10_000, "solution": 100, "num_emitters": 15, "seeds": 1}
+STANDARD = {"measures": 10, "cells": 10_000, "solution": 100, "emitters": 15, "seeds": 1}
 AXES = {
     "measures": [2, 10, 50, 100, 200, 784],
     "cells": [1_000, 10_000, 100_000, 1_000_000],
