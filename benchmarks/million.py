@@ -1,7 +1,8 @@
-"""A million items: an archive with a FAISS index, its recall and speed, and a search on it.
+"""A million items: an archive with an index of FAISS, its recall and time, and a search on it.
 
-Prints the time to build the archive, the peak memory, the description of the index, recall and time
-of a batch for several kinds of points, and the time of an ask-tell iteration of DMS.
+Prints how long the archive takes to build, the most memory held, what the index says of itself,
+recall and time of a batch for points of several kinds, and the time of an iteration of DMS by
+ask-tell.
 """
 
 import argparse
@@ -20,7 +21,7 @@ _BLOCK = 65_536
 
 
 def items(count: int, measures: int, kind: str, random: np.random.Generator) -> np.ndarray:
-    """Draw unit vectors: uniform, or around a thousand centers."""
+    """Vectors of length one: all directions alike, or around a thousand centres."""
     rows = np.empty((count, measures), np.float32)
     centers = random.standard_normal((1000, measures), dtype=np.float32)
     centers /= np.linalg.norm(centers, axis=1, keepdims=True)
@@ -38,7 +39,7 @@ def items(count: int, measures: int, kind: str, random: np.random.Generator) -> 
 def points(
     archive: gloam.CVTArchive, unseen: np.ndarray, random: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """Return points whose cells are searched, by kind."""
+    """Points to find the cells of, by kind."""
     index, centroids = archive.index, np.asarray(archive.centroids)
     assert index is not None
     batch, measures = unseen.shape
@@ -56,7 +57,7 @@ def points(
 
 
 def assignment(archive: gloam.CVTArchive, batches: dict[str, np.ndarray], repeats: int) -> None:
-    """Print recall and time of a batch of each kind."""
+    """Recall and time of a batch of each kind."""
     index, centroids = archive.index, np.asarray(archive.centroids)
     assert index is not None
     for kind, batch in batches.items():
@@ -83,7 +84,7 @@ def assignment(archive: gloam.CVTArchive, batches: dict[str, np.ndarray], repeat
 
 
 def search(archive: gloam.CVTArchive, iterations: int, random: np.random.Generator) -> None:
-    """Run ask-tell DMS on solutions of 100 numbers, mapped linearly to measures."""
+    """DMS by ask-tell: solutions of 100 numbers, mapped linearly to measures."""
     algorithm = gloam.DMS.paper(archive, np.zeros(100), 0.5)
     weights = random.standard_normal((100, archive.measure_dim), dtype=np.float32)
     run = gloam.Search(algorithm)
@@ -103,7 +104,7 @@ def search(archive: gloam.CVTArchive, iterations: int, random: np.random.Generat
 
 
 def main() -> int:
-    """Build the archive, measure the index and run the search."""
+    """Build, look, search."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=1_000_000)
     parser.add_argument("--measures", type=int, default=512)
