@@ -1,9 +1,9 @@
-"""A black box in NumPy: closed outlines of every elongation and roundness, as smooth as can be.
+"""A black-box function in NumPy: smooth closed outlines of every elongation and roundness.
 
     python examples/black_box.py --iterations 200 --out outlines.png
 
-`evaluate` takes a batch of solutions and returns an objective and two measures for each of them.
-Replace it by your own function; the rest stays.
+`evaluate` takes a batch of solutions and returns an objective and two measures for each solution.
+Replace it with your own function.
 """
 
 from pathlib import Path
@@ -18,14 +18,14 @@ ANGLES = np.linspace(0, 2 * np.pi, 90, endpoint=False)
 
 
 def outlines(solutions: np.ndarray) -> np.ndarray:
-    """Points ``(batch, 90, 2)`` of closed curves; a solution has the harmonics of their radius."""
+    """Return points ``(batch, 90, 2)`` of closed curves, from the harmonics of their radius."""
     waves = np.arange(1, HARMONICS + 1)[:, None] * ANGLES
     radius = np.exp(solutions @ np.concatenate([np.cos(waves), np.sin(waves)]))
     return radius[..., None] * np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=-1)
 
 
 def evaluate(solutions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Smoothness (the objective), and elongation and roundness (the measures) of outlines."""
+    """Return the smoothness (objective) and the elongation and roundness (measures) of outlines."""
     points = outlines(solutions)
     following = np.roll(points, -1, axis=1)
     steps = following - points
@@ -40,7 +40,7 @@ def evaluate(solutions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def picture(elites: gloam.Elites, out: Path) -> None:
-    """The archive, and the outlines of some elites at their places."""
+    """Plot the archive, with the outlines of some elites in their cells."""
     figure = gloam.plots.archive_figure(elites, title="Outlines by elongation and roundness")
     axes = figure.axes[0]
     axes.set(xlabel="elongation", ylabel="roundness")

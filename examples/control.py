@@ -1,11 +1,11 @@
-"""A control task of gymnasium: policies that hold, swing and spin a pendulum in every way they can.
+"""A control task from Gymnasium: policies that hold, swing and spin a pendulum.
 
     pip install 'gloam[examples]'
     python examples/control.py --workers 8 --iterations 100 --out control.png
 
-A solution has the weights of a small network. One episode gives the return (the objective) and two
-descriptors of the trajectory (the measures): mean height and mean speed of rotation.
-`gloam.interop.gymnasium` plays the episodes, in worker processes.
+A solution contains the weights of a small policy network. The objective is the return of one
+episode. The measures are two descriptors of the trajectory: mean height and mean angular speed.
+`gloam.interop.gymnasium` runs the episodes in worker processes.
 """
 
 from pathlib import Path
@@ -20,18 +20,18 @@ from gloam.interop.gymnasium import Episode, MLPPolicy, Rollouts
 try:
     import gymnasium  # noqa: F401
 except ImportError:
-    raise SystemExit("This example needs gymnasium: pip install 'gloam[examples]'") from None
+    raise SystemExit("This example needs Gymnasium: pip install 'gloam[examples]'") from None
 
 NETWORK = MLPPolicy(observation_dim=3, low=[-2], high=[2], hidden=[6])
 
 
 def torque(weights: np.ndarray, observation: np.ndarray) -> np.ndarray:
-    """The action of the network for height, side and speed, which is from -8 to 8."""
+    """Return the action of the network for height, side and speed (from -8 to 8)."""
     return NETWORK(weights, observation / [1, 1, 8])
 
 
 def height_and_speed(episode: Episode) -> np.ndarray:
-    """Means over the steps of one episode."""
+    """Return the means over the steps of an episode."""
     return episode.observations[1:, [0, 2]].mean(axis=0)
 
 

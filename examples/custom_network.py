@@ -1,10 +1,10 @@
-"""A network of your own for the discount model: one that knows that a measure is an angle.
+"""A custom network for the discount model, for a measure that is an angle.
 
     python examples/custom_network.py --iterations 300 --out network.png
 
-The first measure is a direction, so -pi and pi are the same place. An MLP over the plain measures
-does not know this; the network here takes the sine and the cosine of the direction. Any Equinox
-module from one row of measures, scaled to [-1, 1], to a number will do.
+The first measure is a direction, so -pi and pi are the same point. An MLP of the measures does not
+know this. The network in this example takes sines and cosines of the direction. Any Equinox module
+that maps one row of measures, scaled to [-1, 1], to a number can be used.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ JOINTS = 20
 
 
 class Periodic(eqx.Module):
-    """An MLP over sines and cosines of the first measure, and over the second as it is."""
+    """An MLP of sines and cosines of the first measure, and of the second measure."""
 
     mlp: eqx.nn.MLP
 
@@ -33,12 +33,12 @@ class Periodic(eqx.Module):
         return self.mlp(jnp.concatenate([jnp.sin(turns), jnp.cos(turns), measures[1:]]))
 
     def reinitialized(self, *, key: jax.Array) -> "Periodic":
-        """Fresh weights, which every seed starts with."""
+        """Return the network with new weights: each seed starts with its own."""
         return Periodic(key=key)
 
 
 def evaluate(joints: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """An arm that bends evenly (the objective); direction and distance of its hand."""
+    """Return how evenly an arm bends (objective), and the direction and distance of its hand."""
     angles = jnp.cumsum(joints, axis=1)
     x, y = jnp.cos(angles).mean(axis=1), jnp.sin(angles).mean(axis=1)
     return 1 - jnp.var(joints, axis=1), jnp.stack([jnp.arctan2(y, x), jnp.hypot(x, y)], axis=1)

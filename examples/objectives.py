@@ -1,9 +1,9 @@
-"""Several objectives for one archive: where an arm can reach, and what each way to reach costs.
+"""Several objectives for one archive: three ways for an arm to reach the same points.
 
     python examples/objectives.py --iterations 100 --out objectives.png
 
-The three searches have the same measures (the position of the hand) and different objectives. All
-objectives are kept as fields of the elites, so that a table shows what each search gives up.
+Three searches use the same measures (the position of the hand) and different objectives. All
+objectives are stored as fields of the elites, and a table compares them.
 """
 
 from functools import partial
@@ -25,7 +25,7 @@ OBJECTIVES = {
 
 
 def evaluate(joints: np.ndarray, objective: str) -> tuple[np.ndarray, np.ndarray, dict]:
-    """The objective, the position of the hand, and all objectives as a field."""
+    """Return the objective, the position of the hand, and all objectives as a field."""
     angles = np.cumsum(joints, axis=1)
     hand = np.stack([np.cos(angles).mean(axis=1), np.sin(angles).mean(axis=1)], axis=1)
     values = {name: function(joints, angles) for name, function in OBJECTIVES.items()}
@@ -43,7 +43,7 @@ def main(iterations: int = 100, out: Path = Path("objectives.png")) -> pd.DataFr
         gloam.plots.heatmap(elites, title=f"{name} ({elites.coverage:.0%} filled)", ax=axes)
     gloam.plots.save(figure, out)
     table = pd.DataFrame(means, index=list(OBJECTIVES)).T
-    print("Mean over the elites: a row for each search, a column for each objective")
+    print("Mean over the elites, with a row for each search and a column for each objective")
     print(table.round(3))
     return table
 

@@ -1,10 +1,10 @@
-"""A dataset of pictures: the best drawing of three pen strokes for every handwritten digit.
+"""A dataset of pictures: find the best drawing with three strokes for every handwritten digit.
 
     python examples/pictures.py --iterations 150 --out pictures.png
 
-The items of the dataset are the cells of the archive, so every digit gets a drawing. Replace the
-data by `gloam.datasets.from_folder("pictures/", size=(8, 8))`, and `evaluate` by what you have to
-make pictures with.
+Each item of the dataset is a cell of the archive, so the search finds a drawing for every digit.
+Replace the data with `gloam.datasets.from_folder("pictures/", size=(8, 8))`, and `evaluate` with
+your own way to make pictures.
 """
 
 from pathlib import Path
@@ -19,9 +19,9 @@ ROWS, COLUMNS = np.mgrid[0 : 1 : SIDE * 1j, 0 : 1 : SIDE * 1j]
 
 
 def evaluate(solutions: np.ndarray) -> np.ndarray:
-    """Drawings ``(batch, 8, 8)`` from 0 to 1; a stroke has two ends, a bend and a width.
+    """Return drawings ``(batch, 8, 8)`` from 0 to 1. A stroke has two ends, a bend and a width.
 
-    Only measures are returned: the objective is then the similarity to the nearest item.
+    Only measures are returned, so the objective is the similarity to the nearest item.
     """
     numbers = solutions.reshape(-1, STROKES, 7, 1, 1, 1)
     begin, middle, end = (numbers[:, :, place : place + 2] for place in (0, 2, 4))
@@ -33,7 +33,7 @@ def evaluate(solutions: np.ndarray) -> np.ndarray:
 
 
 def main(iterations: int = 150, out: Path = Path("pictures.png"), items: int = 300) -> None:
-    data = gloam.datasets.fetch().subsample(items)
+    data = gloam.datasets.digits().subsample(items)
     x0 = np.random.default_rng(0).uniform(0.2, 0.8, 7 * STROKES)
     algorithm = gloam.DMS(data.archive(), x0, sigma0=0.1)
     result = gloam.optimize(evaluate, algorithm, iterations, dataset=data)

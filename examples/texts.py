@@ -1,11 +1,11 @@
-"""Text embeddings as a dataset: five words that describe each class of scikit-learn.
+"""Text embeddings as a dataset: find five words that describe each class of scikit-learn.
 
     pip install 'gloam[examples]'
     python examples/texts.py --iterations 300 --out texts.png
 
-The items are embeddings of the classes' documentation: TF-IDF, reduced to 24 numbers by a singular
-value decomposition. A solution chooses five words, and their embedding is its measure. Vectors of
-any other model (of texts, sounds, molecules) take their place in `gloam.datasets.from_array`.
+The items are embeddings of the documentation of the classes: TF-IDF, reduced to 24 dimensions by a
+singular value decomposition. A solution selects five words, whose embedding is the measures. Use
+`gloam.datasets.from_array` for the embeddings of any other model (texts, sounds, molecules).
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ WORDS, DIMENSIONS = 5, 24
 
 
 class Texts:
-    """The documentation of scikit-learn's classes, and an embedding of texts and words."""
+    """Documentation of scikit-learn's classes, and an embedding of texts and words."""
 
     def __init__(self):
         found = [(name, kind.__doc__ or "") for name, kind in all_estimators()]
@@ -45,12 +45,12 @@ class Texts:
         self.dataset = gloam.datasets.from_array(vectors, names=self.names).normalized()
 
     def chosen(self, solutions: np.ndarray) -> np.ndarray:
-        """The ``(batch, 5)`` words whose vectors point most in the direction of each solution."""
+        """Return the five words whose vectors are closest in direction to each solution."""
         scores = solutions @ self.directions.T
         return np.argpartition(-scores, WORDS, axis=1)[:, :WORDS]
 
     def evaluate(self, solutions: np.ndarray) -> np.ndarray:
-        """Embeddings of the words, of length one. The objective is closeness to the item."""
+        """Return the embeddings of the words, of length one; the objective is the similarity."""
         vectors = self.word_vectors[self.chosen(solutions)].sum(axis=1)
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 

@@ -1,9 +1,9 @@
-"""A model in PyTorch on its own device: pictures of a generator, by brightness and detail.
+"""A PyTorch model on its own device: images of a generator, by brightness and detail.
 
     python examples/torch_model.py --device cuda --iterations 80 --out torch.png
 
-The search runs in JAX and the model in PyTorch. NumPy arrays pass between the two, so each can
-have another device. Replace `Generator` by your own module (and load its weights).
+The search runs in JAX and the model in PyTorch. They exchange NumPy arrays, so they can run on
+different devices. Replace `Generator` with your own module (and load its weights).
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ LATENT, SIDE = 12, 20
 
 
 class Generator(torch.nn.Module):
-    """Grey pictures from latent vectors: a network, here with random weights, of each pixel."""
+    """Greyscale images from latents: a network (here with random weights) computes each pixel."""
 
     def __init__(self):
         super().__init__()
@@ -40,7 +40,7 @@ class Generator(torch.nn.Module):
 
 
 class Evaluation:
-    """Left-right symmetry (the objective), and brightness and detail (the measures) of pictures."""
+    """Computes the symmetry (objective) and the brightness and detail (measures) of images."""
 
     def __init__(self, device: str):
         torch.manual_seed(0)

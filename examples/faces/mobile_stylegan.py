@@ -1,4 +1,4 @@
-"""MobileStyleGAN, a generator of faces, read from its OpenVINO graphs."""
+"""MobileStyleGAN, a face generator, read from its OpenVINO graphs."""
 
 import os
 
@@ -11,25 +11,25 @@ from openvino_ir import Graph
 
 from gloam import checks
 from gloam.generators import Generator
-from gloam.generators.tensor_files import read_tensors, write_tensors
+from gloam.generators.models import read_tensors, write_tensors
 
 _FIX = "Convert the package's files again: python convert.py."
 _FULL, _HALF = 1024, 512
-# The last layer makes the Haar transform of the image: first the three channels of half the size.
+# The last layer returns the Haar transform of the image; its first three channels are the low band.
 _IMAGE, _LOW_BAND = ("img", 0), ("Slice_764/Split", 0)
 _NUM_SAMPLES, _BATCH_SIZE = 10_000, 1_000
 
 
 class MobileStyleGAN(Generator):
-    """Faces from 512 numbers, by the networks of the package ``random-face``.
+    """Generates faces from latents with the networks of the package ``random-face``.
 
-    The noise inputs of StyleGAN are constants in these graphs, so equal latents give equal images.
+    The noise inputs of StyleGAN are constants in these graphs, so that images are deterministic.
 
     Args:
-        mapping: Network from normal numbers to latents.
+        mapping: Network from normal vectors to latents.
         synthesis: Network from latents to images of 1024 x 1024.
         mean: Mean latent.
-        resolution: Height and width of the images: 1024, or less by averaging squares of pixels.
+        resolution: Height and width of the images: 1024, or less by averaging pixels.
         half: Whether the synthesis network computes in float16, twice as fast on a GPU.
     """
 
@@ -58,7 +58,7 @@ class MobileStyleGAN(Generator):
     def load(
         path: str | os.PathLike, resolution: int = 256, *, half: bool = False
     ) -> "MobileStyleGAN":
-        """Read a file that `save` wrote; other arguments as in the class."""
+        """Read a file written by `save`, with the other arguments of the class."""
         arrays, texts = read_tensors("faces", path)
         for name in ("mapping", "synthesis"):
             checks.expect(name in texts, "faces", f"a graph '{name}'", sorted(texts), _FIX)
@@ -70,17 +70,17 @@ class MobileStyleGAN(Generator):
 
     @property
     def z_dim(self) -> int:
-        """Number of random numbers that `map` takes."""
+        """Dimension of the normal vectors that `map` takes."""
         return self.mean.shape[0]
 
     @property
     def w_dim(self) -> int:
-        """Number of numbers in a latent."""
+        """Dimension of a latent."""
         return self.mean.shape[0]
 
     @property
     def num_ws(self) -> int:
-        """Number of layers that use a latent: those that multiply it by a matrix."""
+        """Number of layers that take a latent, as the input of a matrix product."""
         start = {layer.id for layer in self.synthesis.layers if layer.kind == "Parameter"}
         users = (layer for layer in self.synthesis.layers if layer.kind == "MatMul")
         return sum(layer.inputs[0][0] in start for layer in users)
@@ -92,19 +92,19 @@ class MobileStyleGAN(Generator):
 
     @property
     def w_avg(self) -> Float[Array, " w"]:
-        """Mean latent, to which truncation moves."""
+        """Mean latent, the centre of truncation."""
         return self.mean
 
     def map(self, z: Float[Array, "n z"], truncation: float | Array = 1.0) -> Float[Array, "n w"]:
-        """Latents of normal numbers, moved towards `w_avg` by a ``truncation`` below 1."""
+        """Map normal vectors to latents; a ``truncation`` below 1 moves them towards `w_avg`."""
         (w,) = self.mapping({"var": z}, (("style", 0),))
         return self.mean + truncation * (w - self.mean)
 
     def images(self, w: Float[Array, "n w"]) -> Float[Array, "n channels height width"]:
-        """Images of latents, with values in [-1, 1]."""
+        """Return the images of latents, with values in [-1, 1]."""
         if self.resolution == _FULL:
             return jnp.clip(self._output(w, _IMAGE), -1, 1)
-        # The low band is twice the mean of squares of 2 x 2 pixels.
+        # The low band is twice the mean over squares of 2 x 2 pixels.
         size, side = self.resolution, _HALF // self.resolution
         squares = (0.5 * self._output(w, _LOW_BAND)).reshape(-1, 3, size, side, size, side)
         return jnp.clip(squares.mean(axis=(3, 5)), -1, 1)
@@ -122,7 +122,7 @@ def save(
     synthesis_xml: bytes,
     synthesis: Graph,
 ) -> None:
-    """Write both graphs and their mean latent, with weights in float16."""
+    """Write both graphs and the mean latent, with weights in float16."""
     rounded = {
         f"{name}/{key}": np.asarray(array, np.float16)
         for name, graph in (("mapping", mapping), ("synthesis", synthesis))

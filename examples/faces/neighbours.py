@@ -1,4 +1,4 @@
-"""Whether neighbours among the items have related faces, as a picture and as numbers."""
+"""Shows and measures whether neighbouring items of a dataset have similar faces."""
 
 import io
 from pathlib import Path
@@ -14,9 +14,9 @@ _NUM_ROWS, _NUM_NEAREST = 6, 6
 
 
 def neighbour_sheet(matches: Matches, faces: np.ndarray, path: Path) -> None:
-    """Rows of an item and its nearest ones, the faces above the items.
+    """Write a picture with rows of an item and its nearest neighbours, below their faces.
 
-    The first items of the rows are chosen far from one another.
+    The first items of the rows are chosen to be far apart.
     """
     items = matches.dataset.items[matches.elites.cells]
     nearest = _nearest(items)
@@ -33,9 +33,9 @@ def neighbour_sheet(matches: Matches, faces: np.ndarray, path: Path) -> None:
 
 
 def relation(matches: Matches, faces: np.ndarray) -> str:
-    """Distances of the faces of neighbours beside those of any two faces, as a sentence.
+    """Compare the distances between faces of neighbours and between any two faces, in a sentence.
 
-    The distance of two faces is that of their latents, and of their mean colours (0 to 255).
+    The distance between two faces is that of their latents, and of their mean colours (0 to 255).
     """
     latents = matches.elites.solutions
     colours = faces.reshape(len(faces), -1, 3).mean(axis=1)
@@ -46,11 +46,11 @@ def relation(matches: Matches, faces: np.ndarray) -> str:
         near = np.take_along_axis(distances, nearest, axis=1).mean()
         every = distances.sum() / max(1, len(rows) * (len(rows) - 1))
         parts.append(f"{name} {near:.2f} against {every:.2f}")
-    return f"distance of the faces of neighbours against that of any two: {', '.join(parts)}"
+    return f"distance between faces of neighbours against any two faces: {', '.join(parts)}"
 
 
 def _nearest(items: np.ndarray) -> np.ndarray:
-    """For each item, the others from the nearest to the farthest by angle."""
+    """Return for each item the others, from the nearest to the farthest by angle."""
     closeness = items @ items.T
     np.fill_diagonal(closeness, np.inf)
     return np.argsort(-closeness, axis=1, kind="stable")[:, 1:]

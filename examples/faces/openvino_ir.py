@@ -1,7 +1,7 @@
 """Networks in OpenVINO's intermediate representation: a graph (.xml) and its weights (.bin).
 
-The file is data of a stranger: only known operations are accepted, nothing in it is called, and
-whatever it says about sizes and places is checked before it is used.
+The files are not trusted: only known operations are accepted, nothing is executed, and all sizes
+and offsets are validated before they are used.
 """
 
 import math
@@ -14,22 +14,21 @@ from xml.parsers import expat
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from ir_checks import OperationError
-from ir_operations import OPERATIONS
+from ir_operations import OPERATIONS, OperationError
 from jaxtyping import Array
 
 _DTYPES = {"f32": np.float32, "f16": np.float16, "i64": np.int64, "i32": np.int32}
 _LARGEST_XML = 16 << 20
 _LARGEST_BIN = 1 << 30
 _DEEPEST = 16
-# Integers are shapes and axes: they are few, and stay on the host.
+# Integers are shapes and axes. There are few of them, and they stay on the host.
 _MOST_INTEGERS = 64
 _MOST_NUMBERS = 1 << 31
-_FIX = "Fetch the file again; it may be damaged or of another version."
+_FIX = "The file may be damaged or have another version: download it again."
 
 
 class GraphError(ValueError):
-    """The file is not a graph that can be evaluated here."""
+    """A file that is not a valid graph, or a graph that is not supported."""
 
 
 class Layer(NamedTuple):
@@ -40,22 +39,21 @@ class Layer(NamedTuple):
     kind: str
     attributes: tuple[tuple[str, str], ...]
     inputs: tuple[tuple[str, int], ...]
-    """Layer and number of the output that each input comes from."""
+    """Source of each input: a layer id and the number of its output."""
 
 
 class Graph(eqx.Module):
-    """A network: layers in an order in which they can be evaluated, and its constants.
+    """A network: its layers in topological order, and its constants.
 
     Args:
         xml: Content of the ``.xml`` file.
-        weights: Content of the ``.bin`` file, or the floating-point constants by layer id, as
-            `Graph.constants` has them.
+        weights: Content of the ``.bin`` file, or all constants by layer id.
     """
 
     constants: dict[str, Array]
     """Floating-point constants by layer id, in float32."""
     integers: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = eqx.field(static=True)
-    """Layer id, shape and values of the constants that are integers."""
+    """Layer id, shape and values of the integer constants."""
     layers: tuple[Layer, ...] = eqx.field(static=True)
 
     def __init__(self, xml: bytes, weights: "bytes | dict[str, np.ndarray]"):
@@ -79,11 +77,12 @@ class Graph(eqx.Module):
         self.constants, self.integers = floats, tuple(integers)
 
     def __call__(self, inputs: dict[str, Array], outputs: tuple[tuple[str, int], ...]) -> list[Any]:
-        """Values of some outputs of layers. JAX can trace it; the batch may have any size.
+        """Compute some outputs of layers. JAX can trace it, with batches of any size.
 
         Args:
             inputs: Arrays by the names of the graph's parameters.
-            outputs: Name of a layer, and number of its output. Only what they need is computed.
+            outputs: Name of a layer and number of its output, for each result. Layers that they do
+                not depend on are not computed.
         """
         ids = {layer.name: layer.id for layer in self.layers}
         for name, _ in outputs:
@@ -102,14 +101,13 @@ class Graph(eqx.Module):
                 _expect(layer.name in inputs, "inputs", f"an array '{layer.name}'", sorted(inputs))
                 values[layer.id] = (jnp.asarray(inputs[layer.name]),)
                 continue
-            values[layer.id] = _evaluated(
-                layer, [_output(values, *place) for place in layer.inputs]
-            )
+            sources = [_output(values, *place) for place in layer.inputs]
+            values[layer.id] = _evaluated(layer, sources)
         return [_output(values, *place) for place in wanted]
 
 
 def read_graph(xml: str | os.PathLike, weights: str | os.PathLike) -> Graph:
-    """The network of an ``.xml`` and a ``.bin`` file."""
+    """Read a network from an ``.xml`` and a ``.bin`` file."""
     return Graph(_content(xml, _LARGEST_XML), _content(weights, _LARGEST_BIN))
 
 
@@ -124,7 +122,7 @@ def _evaluated(layer: Layer, inputs: list[Any]) -> tuple[Any, ...]:
         raise GraphError(
             f"{what}: expected inputs that fit together, got shapes {shapes} ({error}). {_FIX}"
         ) from None
-    # NumPy returns a scalar where an array without axes is meant.
+    # NumPy returns scalars in place of arrays without axes.
     results = tuple(np.asarray(each) if np.isscalar(each) else each for each in results)
     for result in results:
         most = _MOST_INTEGERS if isinstance(result, np.ndarray) else _MOST_NUMBERS
@@ -153,7 +151,7 @@ def _content(path: str | os.PathLike, limit: int) -> bytes:
 
 
 def _parsed(xml: bytes) -> Element:
-    """The tree of an XML text without a document type, so without entities of its own."""
+    """Parse XML without a document type, and hence without custom entities."""
     _expect(len(xml) <= _LARGEST_XML, "XML", f"at most {_LARGEST_XML} bytes", len(xml))
     builder, parser, depth = TreeBuilder(), expat.ParserCreate(), 0
 
@@ -195,7 +193,7 @@ def _id(element: Element) -> str:
 
 
 def _layers(elements: dict[str, Element], edges: Element) -> dict[str, Layer]:
-    """Layers by id, whose inputs lead to layers that exist."""
+    """Return the layers by id, after checking that all edges connect existing layers."""
     sources: dict[tuple[str, str], tuple[str, str]] = {}
     names = ("from-layer", "from-port", "to-layer", "to-port")
     for edge in edges:
@@ -229,7 +227,7 @@ def _ports(element: Element, side: str) -> list[str]:
 
 
 def _ordered(layers: dict[str, Layer]) -> tuple[Layer, ...]:
-    """Layers such that each comes after its inputs."""
+    """Return the layers in topological order: each comes after its inputs."""
     waiting = {key: {start for start, _ in layer.inputs} for key, layer in layers.items()}
     users: dict[str, list[str]] = {key: [] for key in layers}
     for key, starts in waiting.items():
@@ -274,7 +272,7 @@ def _constant(layer: Layer, weights: "bytes | dict[str, np.ndarray]") -> np.ndar
     if isinstance(weights, bytes):
         inside = 0 <= offset <= len(weights) - size
         place = f"bytes {offset} to {offset + size} of {len(weights)}"
-        _expect(inside, what, "bytes inside of the weights", place)
+        _expect(inside, what, "bytes inside the weights", place)
         array = np.frombuffer(weights, dtype, count, offset).reshape(shape)
     else:
         _expect(layer.id in weights, what, "an array of that id", "none")

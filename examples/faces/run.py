@@ -1,11 +1,11 @@
-"""Find a face for every landscape, and show them.
+"""Find a face for every landscape, and write galleries.
 
-    python run.py --weights weights --data ../../../shared/data/images --out runs/faces
+    python run.py --weights weights --data DATA --out runs/faces
 
 Needs the files that `convert.py` writes, and pictures: a folder ``landscapes`` of image files and
-``landscapes_crops64.npz`` with an array ``images``. There is no text model, so the prompt of the
-paper's objective is left out: a face has to fit its landscape, and to stay near the mean face.
-"Fits" is about colour, light and texture, see `embedder.py`.
+``landscapes_crops64.npz`` with an array ``images``. There is no text model and hence no prompt: a
+face has to match its landscape and to stay near the mean face. It matches by colour, light and
+texture, see `embedder.py`.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from gloam import files
 from gloam.datasets import Dataset, Matches
 from gloam.domains import LatentIllumination
 from gloam.gallery import gallery, page
-from gloam.generators.tensor_files import read_tensors
+from gloam.generators.models import read_tensors
 from gloam.plots import style
 
 _TITLE = "A face for each of {count} {name}, by colour and light"
@@ -57,17 +57,17 @@ def _options() -> argparse.Namespace:
     options.add_argument("--seeds", type=int, default=1, help="number of seeds")
     options.add_argument("--emitters", type=int, default=5)
     options.add_argument("--sigma0", type=float, default=0.3)
-    options.add_argument("--restart", type=int, default=50, help="iterations to a restart")
-    options.add_argument("--free-norm", type=float, default=0.6, help="paper: 0.35")
+    options.add_argument("--restart", type=int, default=50, help="iterations between restarts")
+    options.add_argument("--free-norm", type=float, default=0.6, help="of the mean; paper: 0.35")
     options.add_argument("--resolution", type=int, default=256)
     options.add_argument("--half", action="store_true", help="compute images in float16")
-    options.add_argument("--chunk", type=int, default=36, help="images made at once")
-    options.add_argument("--samples", type=int, default=512, help="faces that the embedder sees")
+    options.add_argument("--chunk", type=int, default=36, help="images generated at a time")
+    options.add_argument("--samples", type=int, default=512, help="random faces for the embedder")
     return options.parse_args()
 
 
 def read_pictures(folder: Path, name: str) -> Dataset:
-    """The photographs of a folder, or crops of them in an ``.npz`` file."""
+    """Read the photographs of a folder, or crops of them from an ``.npz`` file."""
     if name == "landscapes":
         return gloam.datasets.from_folder(folder / name, (256, 256), "RGB", progress=False)
     with np.load(folder / "landscapes_crops64.npz", allow_pickle=False) as arrays:
@@ -75,12 +75,12 @@ def read_pictures(folder: Path, name: str) -> Dataset:
 
 
 def pixels(dataset: Dataset) -> np.ndarray:
-    """All pictures of a dataset, as bytes."""
+    """Return all pictures of a dataset as bytes."""
     return np.stack([dataset.image(item) for item in range(len(dataset))])
 
 
 def random_faces(generator: MobileStyleGAN, count: int, chunk: int) -> np.ndarray:
-    """Faces of random latents, moderately truncated, as the search will find them."""
+    """Generate faces from random latents, with a truncation similar to that of the search."""
     make = eqx.filter_jit(lambda generator, z: generator.images(generator.map(z, _TRUNCATION)))
     keys = jax.random.split(jax.random.key(0), -(-count // chunk))
     batches = [
@@ -97,10 +97,10 @@ def fill(
     embedder: MatchedEmbedder,
     given: argparse.Namespace,
 ) -> None:
-    """Search faces for the pictures of a dataset, print the scores, and write the galleries."""
+    """Search faces for the pictures of a dataset, print the scores and write the galleries."""
     data = LatentIllumination.embedded(dataset, embedder, cache=False, progress=False)
-    # The search starts at the mean face. The paper's start, the best of 512 random latents, is
-    # chosen by the prompt.
+    # The search starts at the mean face. The paper chooses the best of 512 random latents, but it
+    # does so by the prompt.
     domain = LatentIllumination(
         generator,
         embedder,
@@ -110,8 +110,8 @@ def fill(
         chunk=given.chunk,
         name=f"faces-{name}",
     )
-    # This generator's images are good up to a truncation of about 0.7. Within the paper's 0.35 of
-    # the mean norm, and without a prompt, most faces would look like the mean face.
+    # Images of this generator are good up to a truncation of about 0.7. With the paper's 0.35 and
+    # without a prompt, most faces would look like the mean face.
     free_norm = domain.free_norm * given.free_norm / _PAPER_FREE_NORM
     domain = eqx.tree_at(lambda domain: domain.free_norm, domain, free_norm)
     restart = gloam.emitters.RestartEvery(given.restart)
@@ -141,7 +141,7 @@ def fill(
 
 
 def print_scores(name: str, result: gloam.Result) -> None:
-    """Print the scores of every seed, and the time of an iteration without compilation."""
+    """Print the scores of every seed, and the time per iteration without compilation."""
     for seed, rows in result.metrics.groupby("seed"):
         last = rows.iloc[-1]
         print(
@@ -158,7 +158,7 @@ def print_scores(name: str, result: gloam.Result) -> None:
 
 
 def show(name: str, domain: LatentIllumination, matches: Matches, folder: Path) -> None:
-    """Write the sheet of pairs, the page of all pairs, and the sheet of neighbours."""
+    """Write a picture of some pairs, a page with all pairs, and a picture of neighbours."""
     render = eqx.filter_jit(lambda domain, solutions: domain.render(solutions))
     faces = _rendered(lambda rows: render(domain, rows), matches.elites.solutions, domain.chunk)
     title = _TITLE.format(count=len(matches.dataset), name=name)
@@ -171,7 +171,7 @@ def show(name: str, domain: LatentIllumination, matches: Matches, folder: Path) 
 
 
 def _rendered(render, solutions: np.ndarray, chunk: int) -> np.ndarray:
-    """Pictures of all elites as bytes, in batches of one size."""
+    """Return pictures of all elites as bytes, rendered in padded batches of one size."""
     pictures = []
     for start in range(0, len(solutions), chunk):
         rows = solutions[start : start + chunk]

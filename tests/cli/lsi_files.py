@@ -9,8 +9,8 @@ import numpy as np
 from PIL import Image
 
 from gloam.generators import StyleGAN3, StyleGAN3Settings, convert
-from gloam.generators.clip_tokens import END, START
-from gloam.generators.tensor_files import write_tensors
+from gloam.generators.clip import END, START
+from gloam.generators.models import write_tensors
 from tests.generators.test_clip import characters, write_folder
 
 SETTINGS = StyleGAN3Settings(

@@ -96,7 +96,7 @@ def test_hostile_pickles_are_refused_and_nothing_runs(kind, arrays, tmp_path, ca
         content = {"G_ema": pickles.network(arrays, **{"mapping.w_avg": bad})}
     source.write_bytes(pickles.dumped(content))
     message = refused(capsys, "lsi", "convert", source, out)
-    name = "source text that does more than to define networks"
+    name = "source text that does more than define networks"
     assert (name if kind == "source" else "the global 'posix.mkdir'") in message
     assert str(source) in message
     assert not trace.exists()
@@ -190,11 +190,11 @@ def no_landscapes(files):
         (
             broken_landscape,
             "landscapes",
-            "path: expected pictures that can be read, got 1 broken file in",
+            "path: expected images that can be read, got 1 broken file in",
         ),
         (one_landscape, "landscapes", "items: expected at least 2 items, got one"),
         (equal_landscapes, "landscapes", "items: expected at least 2"),
-        (no_landscapes, "landscapes", "path: expected a folder with pictures"),
+        (no_landscapes, "landscapes", "path: expected a folder with images"),
     ],
 )
 def test_bad_files_are_explained_before_the_search(damage, name, message, copied, tmp_path, capsys):
@@ -287,7 +287,7 @@ def test_a_killed_run_continues_to_the_same_bits_and_a_gallery(
     assert killed_run.read_checkpoint_iteration() == 1
     # Neither the cache nor the choice of the start is needed to continue.
     monkeypatch.setenv("GLOAM_CACHE", str(tmp_path / "empty"))
-    monkeypatch.setattr("gloam.domains.latent_illumination.best_start", None)
+    monkeypatch.setattr("gloam.domains.latent_illumination._best_start", None)
     capsys.readouterr()
     main(killed)
     printed = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""A dataset's laws, over blocks of a few rows so that small arrays cross their edges."""
+"""Laws of datasets, on blocks of a few rows so that small arrays span several of them."""
 
 import doctest
 
@@ -288,9 +288,7 @@ def test_a_part_is_shown_as_in_the_whole():
 def test_vectors_without_pictures_cannot_be_shown():
     data = Dataset(vectors(5, 4))
     assert not data.has_images
-    with refused(
-        "image: expected items that are pictures, or have them, got vectors of shape (4,)"
-    ):
+    with refused("image: expected items that are images or have images, got vectors of shape (4,)"):
         data.image(0)
 
 
@@ -313,8 +311,7 @@ def test_repr_says_what_was_merged_and_skipped():
     )
     assert data.labels == ["5", ""]
     assert repr(data) == (
-        "Dataset(2 items of shape (1,), 2 labels, with pictures, 1 duplicate merged, "
-        "1 file skipped)"
+        "Dataset(2 items of shape (1,), 2 labels, with images, 1 duplicate merged, 1 file skipped)"
     )
 
 
@@ -335,7 +332,7 @@ def test_repr_says_what_was_merged_and_skipped():
         ([[1.0], [[1], [2, 3]]], "items: expected arrays of numbers, got dtype object in row 1."),
         (
             [np.zeros((4, 4)), np.zeros((4, 4)), np.zeros((4, 5))],
-            "items: expected one shape, (4, 4) as in row 0, got (4, 5) in row 2.",
+            "items: expected items of one shape, (4, 4) as in row 0, got (4, 5) in row 2.",
         ),
     ],
 )
@@ -367,10 +364,13 @@ def test_a_number_that_is_not_finite_is_refused_with_its_row(bad):
         ({"shape": (2, 2)}, "shape: expected a shape of the 6 numbers of an item, got (2, 2)."),
         ({"shape": (6, 0)}, "shape: expected a whole number >= 1, got 0."),
         ({"bounds": (0.0,)}, "bounds: expected two numbers, got (0.0,)."),
-        ({"bounds": (0, 9)}, "bounds: expected bounds around the items, which go from 0 to 17,"),
-        ({"images": np.zeros((2, 4, 4), np.uint8)}, "images: expected 3 uint8 pictures"),
-        ({"images": np.zeros((3, 4, 4))}, "images: expected 3 uint8 pictures (height, width) or"),
-        ({"images": np.zeros((3, 4, 4, 2), np.uint8)}, "images: expected 3 uint8 pictures"),
+        (
+            {"bounds": (0, 9)},
+            "bounds: expected bounds that contain the items, which range",
+        ),
+        ({"images": np.zeros((2, 4, 4), np.uint8)}, "images: expected 3 uint8 images"),
+        ({"images": np.zeros((3, 4, 4))}, "images: expected 3 uint8 images (height, width) or"),
+        ({"images": np.zeros((3, 4, 4, 2), np.uint8)}, "images: expected 3 uint8 images"),
     ],
 )
 def test_what_does_not_fit_the_items_is_refused(options, message):

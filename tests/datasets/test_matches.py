@@ -1,4 +1,4 @@
-"""Elites beside items: distances and coverage worked by hand, orders, items never seen."""
+"""Elites beside items: distances and coverage computed by hand, orders, held-out items."""
 
 import doctest
 

@@ -1,4 +1,7 @@
-"""Arrays and tables, written by their own libraries and read back."""
+"""Arrays, tables and files, written by other libraries or byte by byte and read back."""
+
+import gzip
+import struct
 
 import numpy as np
 import pandas as pd
@@ -9,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from gloam.datasets import from_array, from_file, from_pandas
-from gloam.datasets import readers as parquet
+from gloam.datasets import from_array, from_file, from_idx, from_pandas, readers
 from tests.helpers import refused
 
 
@@ -100,7 +102,7 @@ def test_the_only_array_of_an_npz_file_is_read_and_labels_are_found(tmp_path, it
 def test_an_array_must_be_chosen_where_there_are_several(tmp_path, items):
     path = tmp_path / "two.npz"
     np.savez(path, a=items, b=items)
-    fix = "Name the array: column='...'."
+    fix = "Choose one: column='...'."
     with refused(f"column: expected one of the arrays ['a', 'b'] in '{path}', got None. {fix}"):
         from_file(path)
     with refused(f"column: expected one of the arrays ['a', 'b'] in '{path}', got 'c'. {fix}"):
@@ -130,7 +132,7 @@ def plain(array: np.ndarray) -> pa.Array:
 def test_a_column_of_vectors_is_read_from_parquet(
     tmp_path, monkeypatch, items, labels, make, piece
 ):
-    monkeypatch.setattr(parquet, "_ROWS", piece)
+    monkeypatch.setattr(readers, "_BATCH", piece)
     path = tmp_path / "table.parquet"
     table = pa.table({"id": range(30), "vector": make(items), "kind": labels})
     pq.write_table(table, path, row_group_size=11)
@@ -229,7 +231,7 @@ def test_labels_and_the_index_of_a_csv_file_are_no_measures(tmp_path, items, lab
 def test_vectors_of_mixed_lengths_in_parquet_are_refused(
     tmp_path, monkeypatch, column, message, piece
 ):
-    monkeypatch.setattr(parquet, "_ROWS", piece)
+    monkeypatch.setattr(readers, "_BATCH", piece)
     pq.write_table(pa.table({"v": column}), tmp_path / "bad.parquet")
     if piece == 1:  # then the second piece is compared with the first
         message = message.replace("vectors of one length, as 2 in", "vectors of length 2 as in")
@@ -255,7 +257,11 @@ def test_a_table_without_a_column_of_vectors_is_refused(tmp_path):
         ({"v": [[1.0], [2.0]]}, "w", "column: expected one of ['v'], got 'w'."),
         ({"v": [1.0, 2.0]}, "v", "column: expected a vector in each row of 'v', got 1.0 in row 0."),
         ({"v": [[1.0], None]}, "v", "column: expected a vector in each row of 'v', got None in"),
-        ({"v": [[1.0], [1.0, 2.0]]}, "v", "items: expected one shape, (1,) as in row 0, got (2,)"),
+        (
+            {"v": [[1.0], [1.0, 2.0]]},
+            "v",
+            "items: expected items of one shape, (1,) as in row 0, got",
+        ),
     ],
 )
 def test_bad_columns_are_refused(frame, column, message):
@@ -288,7 +294,7 @@ def test_wrong_paths_and_choices_are_explained(tmp_path):
     with refused("path: expected a file of kind .npy, .npz, .parquet, .csv, got"):
         from_file(tmp_path / "x.txt")
     with refused(
-        f"path: expected an existing file, got '{tmp_path}'. Check the path; a folder of "
+        f"path: expected an existing file, got '{tmp_path}'. Check the path; from_folder "
     ):
         from_file(tmp_path)
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
@@ -310,3 +316,74 @@ def test_wrong_paths_and_choices_are_explained(tmp_path):
         from_file(tmp_path / "x.npy", "a")
     with refused("column: expected one name for a .npy file, got ['a']."):
         from_file(tmp_path / "x.npy", ["a"])
+
+
+# IDX files
+
+CODES = {"u1": 8, "i1": 9, ">i2": 11, ">i4": 12, ">f4": 13, ">f8": 14}
+
+
+def encoded(array: np.ndarray, dtype: str = "u1") -> bytes:
+    """The format's own words: two zeros, a type, the number of axes, their sizes, the numbers."""
+    head = struct.pack(">BBBB", 0, 0, CODES[dtype], array.ndim)
+    return head + struct.pack(f">{array.ndim}I", *array.shape) + array.astype(dtype).tobytes()
+
+
+@pytest.fixture
+def pictures() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (7, 4, 3)).astype(np.uint8)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_pictures_and_labels_are_read(tmp_path, pictures, pack):
+    # Compressed or not is told by the content, not the name.
+    (tmp_path / "images").write_bytes(pack(encoded(pictures)))
+    (tmp_path / "labels").write_bytes(pack(encoded(np.arange(7) % 3)))
+    data = from_idx(tmp_path / "images", tmp_path / "labels")
+    assert repr(data) == "Dataset(7 items of shape (4, 3), 3 labels)"
+    assert data.labels == ["0", "1", "2", "0", "1", "2", "0"]
+    assert data.bounds == (0, 1)
+    np.testing.assert_array_equal(data.items, pictures.reshape(7, -1).astype(np.float32) / 255)
+    np.testing.assert_array_equal(data.image(2), pictures[2])
+    assert from_idx(tmp_path / "images").labels is None
+
+
+@given(st.sampled_from(list(CODES)), st.lists(st.integers(1, 4), min_size=1, max_size=4))
+def test_every_kind_of_array_comes_back(tmp_path_factory, dtype, shape):
+    array = np.arange(np.prod(shape)).reshape(shape) % 120
+    path = tmp_path_factory.mktemp("idx") / "array"
+    path.write_bytes(encoded(array, dtype))
+    found = readers.read_idx("images", path, 1 << 20)
+    assert found.dtype.isnative
+    np.testing.assert_array_equal(found, array)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "it starts with the bytes "),
+        (b"\0\0\x08", "it starts with the bytes 000008"),
+        (b"\x89PNG and more", "it starts with the bytes 89504e47"),
+        (b"\0\0\x07\x01\0\0\0\x01A", "it starts with the bytes 00000701"),
+        (b"\0\0\x08\x00", "it starts with the bytes 00000800"),
+        (b"\0\0\x08\x03\0\0\0\x01", "it ends in the header"),
+        (encoded(np.zeros((2, 3, 3)))[:-1], "it does not have exactly the 34 bytes of an array of"),
+        (encoded(np.zeros((2, 3, 3))) + b"A", "it does not have exactly the 34 bytes of an array"),
+        (gzip.compress(encoded(np.zeros((2, 3, 3))), mtime=0)[:-9], "Compressed file ended before"),
+        (b"\x1f\x8b\x08 not gzip after all", "Error -3 while decompressing data"),
+    ],
+)
+def test_files_that_are_not_idx_are_refused(tmp_path, content, reason):
+    path = tmp_path / "images"
+    path.write_bytes(content)
+    with refused(f"images: expected an IDX file, got '{path}' ({reason}"):
+        from_idx(path)
+
+
+def test_missing_files_and_labels_of_other_pictures_are_refused(tmp_path, pictures):
+    with pytest.raises(ValueError, match=r"^images: expected an existing file, got .*fetch"):
+        from_idx(tmp_path / "images")
+    (tmp_path / "images").write_bytes(encoded(pictures))
+    (tmp_path / "labels").write_bytes(encoded(np.arange(6)))
+    with pytest.raises(ValueError, match=r"^labels: expected one for each of the 7 items, got 6"):
+        from_idx(tmp_path / "images", tmp_path / "labels")

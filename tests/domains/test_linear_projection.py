@@ -115,7 +115,7 @@ def test_each_measure_sums_its_own_block():
 
 
 @pytest.mark.parametrize("objective", ["sphere", "rastrigin", "flat"])
-@pytest.mark.parametrize("measures", [2, 4, 10, 20, 50])
+@pytest.mark.parametrize("measures", [2, 10, 50])
 def test_values_are_those_of_the_oracle(measures, objective):
     # Spread so that about every third number is beyond the edge.
     solutions = np.random.default_rng(measures).normal(0, 5, (20, 100)).astype(np.float32)
@@ -225,7 +225,10 @@ def test_centroids_are_made_once_and_cached(tmp_path, monkeypatch):
     assert len(list((tmp_path / "cache").iterdir())) == 2
 
 
-@pytest.mark.parametrize("measures", [10, 20, 50])
+SLOW = [pytest.param(measures, marks=pytest.mark.slow) for measures in (20, 50)]
+
+
+@pytest.mark.parametrize("measures", [10, *SLOW])
 def test_the_authors_centroids_make_an_archive(measures, shared_data):
     file = shared_data / "centroids" / f"lp_{measures}d.npy"
     if not file.is_file():

@@ -217,9 +217,9 @@ def constants(values, **replaced) -> GraphFile:
 
 ENTITY = '<!DOCTYPE net [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;">]>'
 BAD_CONSTANTS = {
-    "outside": ({"offset": 4}, "expected bytes inside of the weights, got bytes 4 to 16 of 12"),
-    "negative": ({"offset": -4}, "expected bytes inside of the weights, got bytes -4 to 8 of 12"),
-    "far": ({"offset": 2**70}, "expected bytes inside of the weights"),
+    "outside": ({"offset": 4}, "expected bytes inside the weights, got bytes 4 to 16 of 12"),
+    "negative": ({"offset": -4}, "expected bytes inside the weights, got bytes -4 to 8 of 12"),
+    "far": ({"offset": 2**70}, "expected bytes inside the weights"),
     "size": ({"size": 8}, "expected 3 numbers of f32, got 8 bytes"),
     "large": ({"shape": "1000000, 1000000, 1000000"}, "expected 1000000000000000000 numbers"),
     "sides": ({"shape": "-1, -3"}, "expected sides of at least 0, got (-1, -3)"),
@@ -229,7 +229,7 @@ BAD_CONSTANTS = {
 
 
 @pytest.mark.parametrize("name", BAD_CONSTANTS)
-def test_constants_lie_inside_of_the_weights(name):
+def test_constants_lie_inside_the_weights(name):
     replaced, message = BAD_CONSTANTS[name]
     file = constants(np.float32([1, 2, 3]), **replaced)
     with refused(f"constant 'Const_0': {message}"):
@@ -364,5 +364,5 @@ def test_files_are_read_from_disk_and_missing_ones_are_named(tmp_path):
     weights.write_bytes(file.weights)
     assert len(openvino_ir.read_graph(xml, weights).layers) == file.count
     weights.write_bytes(file.weights[:-1])
-    with refused("expected bytes inside of the weights"):
+    with refused("expected bytes inside the weights"):
         openvino_ir.read_graph(xml, weights)

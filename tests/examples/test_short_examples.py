@@ -1,4 +1,4 @@
-"""Each example runs at a small size and draws its picture; the index has all of them."""
+"""Each example runs with few iterations and draws its picture; the index lists all of them."""
 
 import importlib
 import json
@@ -29,13 +29,17 @@ SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py"))
 
 
 def example(name: str):
-    """An example as a module; skipped where the package that it is about is not installed."""
+    """An example as a module; skipped if the package that it needs is not installed."""
     if name in PACKAGES:
         pytest.importorskip(PACKAGES[name])
     return importlib.import_module(name)
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+# Each compiles a search of its own, which takes most of the time.
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in SCRIPTS if name != "black_box"]
+
+
+@pytest.mark.parametrize("name", ["black_box", *SLOW])
 def test_it_runs_and_draws(name, tmp_path):
     example(name).main(iterations=2, out=tmp_path / "picture.png", **SMALL[name])
     with Image.open(tmp_path / "picture.png") as picture:
@@ -97,6 +101,19 @@ def test_words_are_those_of_the_solution():
     )
 
 
+def test_drawings_and_images_have_the_measures_of_the_archive():
+    drawings = example("pictures").evaluate(np.zeros((2, 21)))
+    assert drawings.shape == (2, 8, 8)
+    objectives, hand, fields = example("objectives").evaluate(np.zeros((2, 12)), "bends evenly")
+    np.testing.assert_allclose(hand, [[1, 0], [1, 0]])
+    np.testing.assert_allclose(objectives, fields["all"][:, 0])
+    model = example("torch_model")
+    symmetry, measures = model.Evaluation("cpu")(np.zeros((2, model.LATENT), np.float32))
+    assert (symmetry <= 1).all()
+    assert measures.shape == (2, 2)
+
+
+@pytest.mark.slow
 def test_the_notebook_runs_from_top_to_bottom():
     notebook = json.loads(NOTEBOOK.read_text())
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]

@@ -10,7 +10,7 @@ import pytest
 from gloam.experiments import comparison
 from gloam.experiments.comparison import Comparison, Line, compare
 from gloam.experiments.contenders import PEERS, Contender, Problem
-from gloam.plots.study import speed
+from gloam.plots.run_figures import speed
 
 
 class Fake(Contender):

@@ -24,7 +24,7 @@ def test_the_start_is_chosen_once_for_each_prompt(cache, monkeypatch):
     first, other = domain(), domain("a longer prompt")
     assert len(list(cache.iterdir())) == 2
     assert first.x0.shape == other.x0.shape == (4,)
-    monkeypatch.setattr("gloam.domains.latent_illumination.best_start", None)
+    monkeypatch.setattr("gloam.domains.latent_illumination._best_start", None)
     np.testing.assert_array_equal(domain(num_seeds=3).x0, first.x0)
     with pytest.raises(TypeError):  # the choice, which is missing here, would be made
         domain("another prompt")

@@ -138,7 +138,7 @@ def test_the_default_is_not_a_setting_of_the_paper():
 
 @pytest.mark.parametrize("name", PAPER_SETTINGS)
 def test_the_other_presets_are_the_papers(name):
-    pair = (build(name, Arm(), lower=-9.0) for build in (preset_algorithm, paper_algorithm))
+    pair = (build(name, Arm(), bounds=(-9.0, 9.0)) for build in (preset_algorithm, paper_algorithm))
     one, other = (objects.encode(algorithm, {}) for algorithm in pair)
     assert one == other
 
@@ -156,7 +156,7 @@ def test_latent_digits_have_settings_with_180_solutions_an_iteration(name, digit
     by_hand = ALGORITHMS[name](digits.archive(), digits.x0, **settings)
     assert objects.encode(algorithm, {}) == objects.encode(by_hand, {})
     assert algorithm.emitter.num_solutions == 180
-    changed = preset_algorithm(name, digits, lower=-9.0, upper=9.0)
+    changed = preset_algorithm(name, digits, bounds=(-9.0, 9.0))
     assert objects.encode(changed, {}) != objects.encode(by_hand, {})
 
 

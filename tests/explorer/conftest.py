@@ -7,42 +7,22 @@ from pathlib import Path
 import pytest
 
 import gloam
-from tests.formats.conftest import small_run
+from tests.run_folders import ITERATIONS, write_grid_run, write_pictures_run
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
-def grid_algorithm(domain):
-    """DMS on a grid of 8 by 6 cells, with a small network."""
-    return gloam.DMS.paper(
-        gloam.GridArchive((8, 6), -domain.edge, domain.edge),
-        domain.x0,
-        0.5,
-        num_emitters=2,
-        batch_size=4,
-        num_init_points=9,
-        num_empty_points=3,
-        network=gloam.discounts.MLP(2, (4,)),
-    )
-
-
 @pytest.fixture(scope="session")
 def made_runs(tmp_path_factory) -> Path:
-    """A folder with runs: on a grid with two seeds, and on a dataset of pictures."""
+    """A folder with runs: on a grid with two seeds, on a dataset, and one of a real search."""
     root = tmp_path_factory.mktemp("explorer") / "runs"
+    write_grid_run(root / "grid")
+    write_pictures_run(root / "pictures")
     domain = gloam.domains.LinearProjection(measure_dim=2, solution_dim=4)
-    options = {"iterations": 6, "log_every": 1, "progress": False}
-    gloam.run(
-        domain,
-        grid_algorithm(domain),
-        seeds=[3, 4],
-        run_dir=root / "grid",
-        snapshots=[2, 6],
-        **options,
-    )
-    random = gloam.MAPElites(gloam.GridArchive((8, 6), -domain.edge, domain.edge), domain.x0, 0.5)
-    gloam.run(domain, random, seeds=[0], run_dir=root / "others" / "map-elites", **options)
-    small_run(root / "pictures")
+    archive = gloam.GridArchive((8, 6), -domain.edge, domain.edge)
+    algorithm = gloam.MAPElites(archive, domain.x0, 0.5, batch_size=8)
+    options = {"iterations": ITERATIONS, "log_every": 1, "progress": False}
+    gloam.run(domain, algorithm, seeds=[0], run_dir=root / "others" / "map-elites", **options)
     return root
 
 
@@ -61,10 +41,8 @@ def serving(root: Path):
     from gloam.explorer.server import _listening
 
     listening = _listening("127.0.0.1", 0)
-    config = uvicorn.Config(
-        explorer_app(Library(root)), log_level="error", lifespan="off", ws="none"
-    )
-    server = uvicorn.Server(config)
+    app = explorer_app(Library(root))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", ws="none"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     while not server.started:

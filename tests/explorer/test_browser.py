@@ -1,4 +1,7 @@
-"""The page of the explorer in Chromium, on a desktop and on a phone, light and dark."""
+"""The page of the explorer in Chromium, on a desktop and on a phone, light and dark.
+
+One pass over each page is part of every test run; the phone and special cases are slow tests.
+"""
 
 import json
 import shutil
@@ -21,6 +24,13 @@ from tests.explorer.page import Page, chromium
 
 SCREENS = {"desktop, light": (1280, 860, False), "phone, dark": (390, 844, True)}
 MANY = 10_000
+# Elements that can be used and have no name for screen readers.
+UNNAMED = """
+return [...document.querySelectorAll("button, a, input, select, [tabindex='0'], img, progress")]
+  .filter((one) => !(one.getAttribute("aria-label") || one.textContent.trim() || one.alt ||
+    one.labels?.length || one.getAttribute("aria-labelledby")))
+  .map((one) => one.outerHTML);
+"""
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +39,7 @@ def driver():
         yield found
 
 
-@pytest.fixture(params=SCREENS)
+@pytest.fixture(params=["desktop, light", pytest.param("phone, dark", marks=pytest.mark.slow)])
 def page(request, driver):
     """A page whose console must stay empty and which must ask this machine alone."""
     found = Page(driver, *SCREENS[request.param])
@@ -76,6 +86,8 @@ def test_runs_are_listed_filtered_sorted_and_opened(page, address):
     page.open(address)
     page.wait("rows().length === 5")
     assert HOSTILE in page.texts("tr[data-id] th.name a")
+    assert not page.run("return document.querySelector('main img')")
+    assert page.run(UNNAMED) == []
     page.type("input[type=search]", "alpha=0.1 2d-lp")
     page.wait("rows().length === 1")
     assert page.texts("tr[data-id] th.name a") == ["grid"]
@@ -93,25 +105,25 @@ def test_runs_are_listed_filtered_sorted_and_opened(page, address):
     assert page.layout_shift() < 0.1
 
 
-def test_names_of_runs_and_labels_are_text(page, address):
-    page.open(address)
-    page.wait("rows().length === 5")
-    assert not page.run("return document.querySelector('main img')")
-    page.row("many")
+@pytest.mark.slow
+def test_labels_are_text(page, address):
+    page.open_run(address, "many")
     page.wait("document.querySelectorAll('.pair').length > 3")
     assert "onerror=alert" in page.text(".pair-name b")
     assert not page.run("return document.querySelector('main [onerror]')")
 
 
 # It waits for the page to ask again, which is the same on every screen.
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["desktop, light"], indirect=True)
 def test_a_run_is_watched_while_it_goes_on(page, runs):
     folder = RunFolder(runs / "grid")
-    rows = folder.read_metrics().to_dict("records")
+    table = folder.read_metrics()
+    rows = table.to_dict("records")
     config = folder.read_config()
     object.__setattr__(config, "plan", dict(config.plan) | {"iterations": 12})
     folder.write_plan(config)
-    (runs / "grid" / "metrics.parquet").unlink()
+    folder.write_metrics(table.iloc[:0])
     shutil.rmtree(runs / "grid" / "checkpoint")
     for seed in (3, 4):
         (runs / "grid" / f"archive-{seed}.npz").unlink()
@@ -131,7 +143,7 @@ def test_a_run_is_watched_while_it_goes_on(page, runs):
         page.wait("document.querySelector('.state.failed')")
 
 
-def test_a_click_on_a_cell_shows_its_elite(page, address, made_runs):
+def test_a_run_shows_its_elites_and_snapshots(page, address, made_runs):
     page.open_run(address, "grid")
     page.wait("document.querySelector('.legend .bar')")
     elites = RunFolder(made_runs / "grid").read_archive(3)
@@ -148,11 +160,8 @@ def test_a_click_on_a_cell_shows_its_elite(page, address, made_runs):
     page.wait("document.querySelectorAll('.facts dd')[1].textContent !== '–'")
     page.run("document.querySelector('.neighbours button').click()")
     page.wait(f"document.querySelector('.cell h2').textContent !== 'Cell {cell}'")
+    assert page.run(UNNAMED) == []
 
-
-def test_the_slider_shows_recorded_iterations(page, address, made_runs):
-    page.open_run(address, "grid")
-    page.wait("document.querySelector('.slider input')")
     page.run("document.querySelector('.page').focus()")
     for _ in range(2):
         page.press("[")
@@ -163,6 +172,7 @@ def test_the_slider_shows_recorded_iterations(page, address, made_runs):
     assert page.text(".slider output") == "2"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", ["elites", "discount"])
 def test_a_slow_answer_does_not_replace_a_later_one(page, address, question):
     page.open_run(address, "grid")
@@ -219,8 +229,10 @@ def test_the_gallery_is_sorted_and_searched(page, address, made_runs):
     page.run("document.querySelector('.pair').click()")
     page.wait("document.querySelectorAll('.cell img.full').length === 2")
     page.wait("[...document.querySelectorAll('.cell img.full')].every((one) => one.naturalWidth)")
+    assert page.run(UNNAMED) == []
 
 
+@pytest.mark.slow
 def test_ten_thousand_pairs_are_few_elements(page, address):
     page.open_run(address, "many")
     page.wait("document.querySelectorAll('.pair').length > 3")
@@ -252,6 +264,7 @@ def test_two_runs_are_compared(page, address):
         page.row(name, "input")
 
 
+@pytest.mark.slow
 def test_everything_can_be_reached_by_keys(page, address):
     page.open(address)
     page.wait("rows().length === 5")
@@ -288,21 +301,6 @@ def test_everything_can_be_reached_by_keys(page, address):
     page.wait("rows().length === 1")
     page.press("Escape")
     page.wait("rows().length === 5")
-
-
-def test_what_can_be_pressed_has_a_name(page, address):
-    for name in ("grid", "pictures"):
-        page.open_run(address, name)
-        page.wait("document.querySelector('.legend .bar')")
-        assert page.run(UNNAMED) == []
-
-
-UNNAMED = """
-return [...document.querySelectorAll("button, a, input, select, [tabindex='0'], img, progress")]
-  .filter((one) => !(one.getAttribute("aria-label") || one.textContent.trim() || one.alt ||
-    one.labels?.length || one.getAttribute("aria-labelledby")))
-  .map((one) => one.outerHTML);
-"""
 
 
 def test_a_report_opens_from_a_disk(page, runs):

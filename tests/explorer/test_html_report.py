@@ -1,9 +1,12 @@
 import base64
 import gzip
+import importlib
 import json
 import re
 import shutil
+import sys
 
+import equinox as eqx
 import numpy as np
 import pytest
 
@@ -13,6 +16,7 @@ from gloam.archives.store import empty_store
 from gloam.cli import main
 from gloam.experiments.study import Study
 from gloam.explorer import write_html
+from gloam.explorer.html_report import MAX_CELLS, best_of_blocks
 from gloam.formats.config import describe
 from tests.explorer.conftest import HOSTILE
 from tests.explorer.unpacking import unpacked
@@ -53,6 +57,14 @@ def test_the_report_of_a_run_holds_its_views_and_loads_nothing(runs, capsys):
     (sheet,) = data["json"][f"runs/{run_id}/sheets?seed=0"]["sheets"]
     assert sorted(sheet) == elites.cells.tolist()
     assert f"runs/{run_id}/sheet?seed=0&number=0" in data["pictures"]
+
+
+def test_a_report_needs_no_web_server(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("gloam.explorer")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("starlette", "uvicorn"):
+        monkeypatch.setitem(sys.modules, name, None)
+    importlib.import_module("gloam.explorer.html_report")
 
 
 def test_hostile_names_stay_inside_of_the_data(runs):
@@ -104,24 +116,37 @@ def test_the_report_of_a_study_has_the_curves_of_its_runs(runs, tmp_path):
         assert metrics["iteration"].max() == 6
 
 
+def test_the_best_of_blocks_against_a_loop():
+    random = np.random.default_rng(0)
+    shape = (1003, 700)
+    cells = np.sort(random.choice(shape[0] * shape[1], 5000, replace=False))
+    objectives = random.random(5000).astype(np.float32)
+    small, side, found, rows = best_of_blocks(shape, cells, objectives)
+    assert (small, side) == ((335, 234), 3)
+    best: dict = {}
+    for row, cell in enumerate(cells.tolist()):
+        block = (cell // 700 // 3) * 234 + cell % 700 // 3
+        if block not in best or objectives[row] > objectives[best[block]]:
+            best[block] = row
+    assert dict(zip(found.tolist(), rows.tolist(), strict=True)) == best
+
+
 @pytest.mark.parametrize("kind", ["grid", "cvt"])
 def test_a_large_archive_makes_a_small_report(tmp_path, kind):
     random = np.random.default_rng(0)
-    cells = 1000 * 1000
     if kind == "grid":
         archive = gloam.GridArchive((1000, 1000), -1, 1)
     else:
-        centroids = random.random((cells, 3), np.float32)
-        archive = gloam.CVTArchive(centroids, index="exact")
+        archive = gloam.CVTArchive(random.random((MAX_CELLS + 1, 3), np.float32), index="exact")
+    cells = archive.num_cells
     algorithm = gloam.MAPElites(archive, np.zeros(2), 0.1, batch_size=4)
     folder = gloam.RunFolder(tmp_path / "run")
-    plan = {"iterations": 1}
-    folder.write_config(
-        *describe(algorithm, None, driver="fused", seeds=[0], dataset=None, plan=plan)
-    )
-    store = empty_store(cells, 2, archive.measure_dim, {})
+    settings = {"driver": "fused", "seeds": [0], "dataset": None, "plan": {"iterations": 1}}
+    folder.write_config(*describe(algorithm, None, **settings))
     objectives = random.random(cells, np.float32)
-    folder.write_archive(Elites(archive, filled(store, objectives)), seed=0)
+    store = empty_store(cells, 2, archive.measure_dim, {})
+    store = eqx.tree_at(lambda part: part.objectives, store, objectives)
+    folder.write_archive(Elites(archive, store), seed=0)
     path = write_html(tmp_path / "run")
     assert path.stat().st_size < 10_000_000
     data = data_of(path)
@@ -135,9 +160,3 @@ def test_a_large_archive_makes_a_small_report(tmp_path, kind):
     else:
         assert len(found["cell"]) == 100_000
         np.testing.assert_array_equal(objectives[found["cell"]], found["objective"])
-
-
-def filled(store, objectives):
-    import equinox as eqx
-
-    return eqx.tree_at(lambda part: part.objectives, store, objectives)

@@ -1,5 +1,4 @@
 import json
-import shutil
 import socket
 import subprocess
 import sys
@@ -7,11 +6,8 @@ import urllib.request
 
 import pytest
 
-import gloam
 from gloam.cli import main
 from gloam.explorer import explore
-from gloam.formats.config import describe
-from tests.explorer.test_run_states import summary_of
 from tests.helpers import refused
 
 
@@ -47,20 +43,3 @@ def test_the_command_serves_until_it_is_interrupted(runs):
             assert len(json.load(answer)["runs"]) == 3
         process.send_signal(2)
         assert process.wait(timeout=60) in (0, 130)
-
-
-def test_a_run_of_the_users_own_parts_is_shown_by_its_names(runs):
-    def my_function(solutions):
-        return solutions
-
-    archive = gloam.GridArchive((4, 4), -1, 1)
-    network = lambda points: points  # noqa: E731
-    algorithm = gloam.MAPElites(archive, [0.0, 0.0], 0.1, batch_size=4)
-    folder = gloam.RunFolder(runs / "own")
-    settings = {"driver": "ask-tell", "seeds": [0], "dataset": None, "plan": {"iterations": 3}}
-    folder.write_config(*describe(algorithm, my_function, **settings))
-    found = summary_of(runs, "own")
-    assert (found["domain"], found["state"]) == ("my_function", "failed")
-    shutil.rmtree(runs / "own")
-    folder.write_config(*describe(network, my_function, **settings))
-    assert summary_of(runs, "own")["algorithm"].endswith("<lambda>")

@@ -272,7 +272,7 @@ def finite_after_two_iterations(algorithm):
     state = search.state
     for leaf in jax.tree.leaves((state.emitter, state.discount, state.store.solutions, state.low)):
         assert np.isfinite(leaf).all()
-    stats = search.metrics
+    stats = search.metrics()
     assert np.isfinite([stats["qd_score"], stats["coverage"], stats["best_objective"]]).all()
 
 

@@ -2,6 +2,26 @@
 
 import numpy as np
 
+from gloam.generators.stylegan3_settings import _filters, tensor_shapes
+
+
+def trained(settings, seed=0):
+    """Random tensors in which nothing has the value that it is initialised with."""
+    rng = np.random.default_rng(seed)
+    tensors = {name: rng.standard_normal(shape) for name, shape in tensor_shapes(settings).items()}
+    for layer in settings.layers():
+        name = f"synthesis.{layer.name}"
+        tensors[f"{name}.magnitude_ema"] = rng.uniform(0.5, 2.0)
+        tensors[f"{name}.affine.bias"] += 1
+        tensors |= {f"{name}.{kind}": taps for kind, taps in _filters(layer).items()}
+    for index in range(settings.mapping_layers):
+        tensors[f"mapping.fc{index}.weight"] /= settings.mapping_lr_multiplier
+    place = "synthesis.input"
+    tensors[f"{place}.affine.weight"] *= 0.2
+    tensors[f"{place}.affine.bias"] = np.array([1.2, 0.1, -0.3, 0.2])
+    tensors[f"{place}.transform"] = np.eye(3)
+    return {name: np.asarray(value, np.float32) for name, value in tensors.items()}
+
 
 def upfirdn(images, taps, up=1, down=1, padding=(0, 0)):
     """Insert zeros, pad or cut, convolve with a filter of two axes, keep every ``down``-th."""

@@ -148,7 +148,7 @@ def test_wrong_tensors_are_refused(change, message):
 
 
 def test_a_file_of_another_model_is_refused(tmp_path):
-    from gloam.generators.tensor_files import write_tensors
+    from gloam.generators.models import write_tensors
 
     write_tensors(tmp_path / "other.safetensors", {"weight": np.ones(3)}, {})
     with refused("tensors: hidden.weight: expected a tensor of 2 axes, got shape None"):

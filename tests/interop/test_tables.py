@@ -1,4 +1,6 @@
-"""Elites as arrays, tables and files, out and in."""
+"""Elites round-trip through arrays, tables and files."""
+
+import doctest
 
 import jax
 import numpy as np
@@ -12,6 +14,8 @@ from gloam.interop import (
     elites_from_parquet,
     elites_to_arrays,
     elites_to_parquet,
+    gymnasium,
+    tables,
 )
 from tests.helpers import assert_same_bits, refused
 
@@ -64,6 +68,24 @@ def test_measures_with_a_shape_come_back():
     found = elites_from_arrays(archive, np.zeros((6, 1)), np.ones(6), archive.centroids)
     assert found.measures.shape == (6, 2, 3)
     assert_same_bits(elites_from_pandas(archive, found.to_pandas()), found)
+
+
+def test_measures_with_names_come_back():
+    archive = gloam.GridArchive((3, 2), 0, 1, measure_names=("width", "height"))
+    measures = [[0.1, 0.2], [0.9, 0.8]]
+    found = elites_from_arrays(archive, np.zeros((2, 1)), np.ones(2), measures)
+    table = found.to_pandas()
+    assert {"width", "height"} <= set(table.columns)
+    assert_same_bits(elites_from_pandas(archive, table), found)
+    plain = table.rename(columns={"width": "measures_0", "height": "measures_1"})
+    assert_same_bits(elites_from_pandas(archive, plain), found)
+
+
+def test_the_examples_hold():
+    for module in (tables, gymnasium):
+        found = doctest.testmod(module, extraglobs={"np": np})
+        assert found.attempted > 0
+        assert found.failed == 0
 
 
 def test_wrong_data_are_refused(elites, tmp_path):

@@ -140,7 +140,7 @@ class Bench:
         table = comparison.frame().assign(**environment(), others_cpu_share=load.share)
         write_bytes(files[0], text.encode())
         write_bytes(files[1], table.to_csv(index=False).encode())
-        from gloam.plots.study import speed  # matplotlib takes a second to import
+        from gloam.plots.run_figures import speed  # matplotlib takes a second to import
         from gloam.plots.style import save
 
         save(speed(comparison.frame()), files[2])

@@ -18,7 +18,6 @@ from gloam.cli.run import FollowOptions, SavingOptions, print_matches
 from gloam.datasets import Dataset, Matches
 from gloam.datasets.images import SUFFIXES
 from gloam.evaluators import Processes
-from gloam.evaluators.answers import evaluation_parts
 from gloam.files import read_array
 from gloam.formats import RunFolder
 from gloam.runs import optimize
@@ -227,7 +226,7 @@ def _start(x0: Any, seed: int) -> np.ndarray:
 def _measures_shape(evaluate: Any, start: np.ndarray) -> tuple[int, ...]:
     """Return the shape of the measures of a batch of two, from one call of the function."""
     checks.expect(callable(evaluate), "function", "a function", type(evaluate).__name__)
-    _, measures, _ = evaluation_parts(evaluate(np.stack([start, start]).astype(np.float32)))
+    _, measures, _ = checks.evaluation_parts(evaluate(np.stack([start, start]).astype(np.float32)))
     return np.shape(measures)
 
 

@@ -1,6 +1,6 @@
-"""Downloads of well-known datasets: continued where they broke off, checked by their checksums.
+"""Well-known datasets: handwritten digits that need no download, and downloads of MNIST's kind.
 
-Datasets of handwritten digits: those that come with gloam, and scikit-learn's.
+Downloads are resumed where they were interrupted, and verified by their checksums.
 """
 
 import hashlib
@@ -18,9 +18,10 @@ import numpy as np
 from gloam import checks, files
 from gloam.datasets.dataset import Dataset
 from gloam.datasets.readers import from_array
-from gloam.datasets.rows import ZippedArrays
-from gloam.files import cache_folder
 from gloam.progress import work_bar
+
+HANDWRITTEN_FILE = Path(__file__).with_name("handwritten_digits.npz")
+"""Arrays of `handwritten_digits`; the text file beside it documents their origin."""
 
 _CHUNK = 1 << 16
 _TIMEOUT = 30.0  # seconds without a byte
@@ -29,7 +30,7 @@ _UNREACHABLE = (OSError, http.client.HTTPException)  # OSError: URLError, HTTPEr
 
 @dataclass(frozen=True)
 class Source:
-    """Where a dataset's files are, and the MD5 checksum of each."""
+    """Mirrors of a dataset, and the MD5 checksum of each of its files."""
 
     mirrors: tuple[str, ...]
     files: Mapping[str, str]
@@ -38,7 +39,7 @@ class Source:
 _TRAIN_IMAGES, _TRAIN_LABELS = "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"
 _TEST_IMAGES, _TEST_LABELS = "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"
 
-# Mirrors and checksums are those that torchvision uses.
+# Mirrors and checksums are those of torchvision.
 SOURCES: Mapping[str, Source] = {
     "mnist": Source(
         (
@@ -68,7 +69,41 @@ SOURCES: Mapping[str, Source] = {
 
 
 class FetchError(RuntimeError):
-    """A file could not be downloaded, or one is in its place that is not the dataset's."""
+    """A file could not be downloaded, or another file is in its place."""
+
+
+def digits() -> Dataset:
+    """Return scikit-learn's 1,797 handwritten digits of 8 x 8 pixels, with their labels.
+
+    Raises:
+        ValueError: Scikit-learn is not installed.
+
+    Example:
+        >>> digits().shape
+        (8, 8)
+    """
+    try:
+        from sklearn.datasets import load_digits  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise ValueError("The digits need scikit-learn. Run: pip install 'gloam[demo]'") from error
+    found: Any = load_digits()
+    return from_array(found.images / np.float32(16), labels=found.target)
+
+
+def handwritten_digits() -> Dataset:
+    """Return 1,000 handwritten digits of MNIST, 28 x 28 pixels, with their labels.
+
+    They are included in gloam and were not used to train `gloam.generators.Decoder.digits`. The
+    name of a digit is its index among the training images of MNIST.
+
+    Example:
+        >>> data = handwritten_digits()
+        >>> data, data.names[0], data.labels[0]
+        (Dataset(1000 items of shape (28, 28), 10 labels), '9000', '6')
+    """
+    # Without a source: embeddings would be cached beside it, in the package.
+    with np.load(HANDWRITTEN_FILE, allow_pickle=False) as arrays:
+        return from_array(arrays["images"], arrays["labels"], names=arrays["places"])
 
 
 def fetch(
@@ -78,13 +113,13 @@ def fetch(
     progress: bool = True,
     sources: Mapping[str, Source] = SOURCES,
 ) -> dict[str, Path]:
-    """Download a dataset's files, unless they are there already.
+    """Download the files of a dataset that are not there yet.
 
     Args:
         name: ``"mnist"`` or ``"fashion-mnist"``.
-        folder: Where the files go; by default a folder of that name in the user's cache.
-        progress: Whether to show bars.
-        sources: The datasets known.
+        folder: Folder of the files. Default: a folder of that name in the user's cache.
+        progress: Whether to show progress bars.
+        sources: The known datasets.
 
     Returns:
         The path of each file by its name.
@@ -96,56 +131,51 @@ def fetch(
     """
     checks.expect(name in sources, "name", f"one of {sorted(sources)}", repr(name))
     source = sources[name]
-    place = cache_folder() / "datasets" / name if folder is None else Path(folder)
+    place = files.cache_folder() / "datasets" / name if folder is None else Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     paths = {file: place / file for file in source.files}
-    for file, checksum in source.files.items():
-        if not paths[file].exists():
-            _download(name, paths[file], source, progress)
-        elif not paths[file].is_file() or _md5(paths[file]) != checksum:
+    for file, path in paths.items():
+        if not path.exists():
+            _download(name, path, source, progress)
+        elif not path.is_file() or _md5(path) != source.files[file]:
             raise FetchError(
-                f"{name}: expected '{paths[file]}' to be the file of the dataset, got another one, "
-                "by its MD5 checksum. It may be your own and is not replaced: move it away, or "
-                "fetch into another folder."
+                f"{name}: expected '{path}' to be a file of the dataset, but its MD5 checksum "
+                "differs. It may be your own and is not replaced: move it away, or fetch into "
+                "another folder."
             )
     return paths
 
 
 def _download(name: str, path: Path, source: Source, progress: bool) -> None:
-    """Bring one file here from the first mirror that has it right."""
+    """Download one file from the first mirror that has it with the right checksum."""
+    # A name of gloam's own, so that a user's file is neither resumed nor removed.
+    part = path.with_name(f".{path.name}.gloam-part")
     failures, problem = [], "cannot be reached"
     for mirror in source.mirrors:
-        # A name of gloam's own: a file of the user's called '.part' is not continued or removed.
-        part = path.with_name(f".{path.name}.gloam-part")
-        continued = part.is_file()
-        for _ in range(2 if continued else 1):
+        url = mirror + path.name
+        for _ in range(2 if part.is_file() else 1):
             try:
-                _continue(mirror + path.name, part, progress)
+                _resume(url, part, progress)
             except _UNREACHABLE as error:
-                failures.append(f"{mirror + path.name} ({error})")
+                failures.append(f"{url} ({error})")
                 break
-            checksum = _md5(part)
-            if checksum == source.files[path.name]:
+            found, expected = _md5(part), source.files[path.name]
+            if found == expected:
                 os.replace(part, path)
                 return
-            # A wrong beginning spoils the whole: once more from the start.
+            # What was there before may be wrong: the second attempt starts from the beginning.
             part.unlink()
             problem = "has the wrong checksum"
-            failures.append(
-                f"{mirror + path.name} (MD5 checksum {checksum} instead of "
-                f"{source.files[path.name]})"
-            )
+            failures.append(f"{url} (MD5 checksum {found} instead of {expected})")
     raise FetchError(
         f"{name}: '{path.name}' {problem}. Tried {'; '.join(failures)}. Try again later, which "
-        f"goes on where this ended, or download the files yourself ({', '.join(source.files)}) and "
-        f"give their path: put them into '{path.parent}', or call "
-        "gloam.datasets.from_idx(images, labels)."
+        f"resumes the download, or download the files yourself ({', '.join(source.files)}) into "
+        f"'{path.parent}', or call gloam.datasets.from_idx(images, labels)."
     )
 
 
-def _continue(url: str, part: Path, progress: bool) -> None:
-    """Append to ``part`` what it lacks of the file at ``url``."""
-    # Not by pooch, which downloads a file from its beginning each time.
+def _resume(url: str, part: Path, progress: bool) -> None:
+    """Append the rest of the file at ``url`` to ``part``."""
     have = part.stat().st_size if part.is_file() else 0
     request = urllib.request.Request(url, headers={"User-Agent": "gloam"})
     if have:
@@ -155,17 +185,17 @@ def _continue(url: str, part: Path, progress: bool) -> None:
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
-            return  # nothing is lacking; the checksum tells whether there is too much
+            return  # nothing is missing; the checksum tells whether there is too much
         raise
     with response:
-        # A server that knows no ranges sends the whole file.
-        goes_on = response.status == http.client.PARTIAL_CONTENT
-        have = have if goes_on else 0
+        # Servers without support for ranges send the whole file.
+        is_rest = response.status == http.client.PARTIAL_CONTENT
+        have = have if is_rest else 0
         length = response.headers.get("Content-Length")
         total = None if length is None else have + int(length)
         title = url.rpartition("/")[2]
         with (
-            open(part, "ab" if goes_on else "wb") as file,
+            open(part, "ab" if is_rest else "wb") as file,
             work_bar(title, total, show=progress, size_in_bytes=True, done=have) as advance,
         ):
             while chunk := response.read(_CHUNK):
@@ -180,43 +210,3 @@ def _continue(url: str, part: Path, progress: bool) -> None:
 def _md5(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-
-
-HANDWRITTEN_FILE = Path(__file__).with_name("handwritten_digits.npz")
-"""Arrays of `handwritten_digits`; the text file beside it says where they come from."""
-
-
-def digits() -> Dataset:
-    """Scikit-learn's 1,797 handwritten digits of 8 x 8 pixels, with their labels.
-
-    Raises:
-        ValueError: Scikit-learn is not installed.
-
-    Example:
-        >>> digits().shape
-        (8, 8)
-    """
-    try:
-        from sklearn.datasets import load_digits  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise ValueError("The digits need scikit-learn. Run: pip install 'gloam[demo]'") from error
-    found: Any = load_digits()
-    return from_array(found.images / np.float32(16), labels=[str(label) for label in found.target])
-
-
-def handwritten_digits() -> Dataset:
-    """1,000 handwritten digits of MNIST, 28 x 28 pixels, with their labels.
-
-    They come with gloam. `gloam.generators.Decoder.digits` was not trained on them. A digit's name
-    is its place among the training images of MNIST.
-
-    Example:
-        >>> data = handwritten_digits()
-        >>> data, data.names[0], data.labels[0]
-        (Dataset(1000 items of shape (28, 28), 10 labels), '9000', '6')
-    """
-    with files.open_regular(HANDWRITTEN_FILE) as opened:
-        arrays = ZippedArrays(opened)
-        images, labels, places = (arrays.read(name) for name in ("images", "labels", "places"))
-    # Without a source: a cache of embeddings would be written beside it, into the package.
-    return from_array(images, [str(label) for label in labels], names=[str(p) for p in places])

@@ -1,10 +1,9 @@
-"""How well an archive serves a dataset: which item each elite stands for, and how close it comes.
+"""`Matches`: the elites of a filled archive compared with the items of a dataset.
 
-Plain coverage counts a cell as filled whatever came to lie in it. The figures here ask how far the
-elite is from the item it stands for.
+Coverage alone counts a cell as filled however far its elite is from the item; matches have the
+distance from each elite to its item.
 """
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -17,17 +16,20 @@ from gloam.archives import CVTArchive, Elites
 from gloam.datasets.dataset import Dataset
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pandas as pd  # imported where it is used: it takes half a second
 
-_ORDERS = {"objective": False, "distance": True, "label": True, "item": True}
+Order = Literal["objective", "distance", "label", "item"]
+
+_IS_ASCENDING = {"objective": False, "distance": True, "label": True, "item": True}
+_QUERIES = 4096  # items whose nearest points are found at a time
 
 
 class Matches:
-    """The elites of a filled archive beside the items that its cells are.
+    """The elites of a filled archive, each with the item of its cell.
 
     Args:
-        elites: What a search found, for instance ``result.elites``.
-        dataset: The items, in the order of the archive's cells.
+        elites: Elites of a search, for instance ``result.elites``.
+        dataset: The dataset whose `Dataset.archive` was searched.
 
     Example:
         >>> import gloam
@@ -35,7 +37,7 @@ class Matches:
         >>> search = gloam.Search(gloam.MAPElites(data.archive(), np.zeros(2), 0.1, batch_size=2))
         >>> _ = search.ask()
         >>> search.tell(objectives=[1.0, 2.0], measures=[[0.0, 0.5], [1.0, 1.0]])
-        >>> matches = Matches(search.elites, data)
+        >>> matches = Matches(search.elites(), data)
         >>> matches.table()[["item", "label", "distance"]].values.tolist()
         [[1, 'a', 0.0], [0, 'a', 0.5]]
         >>> matches.coverage(within=0.1), matches.coverage()
@@ -43,7 +45,7 @@ class Matches:
     """
 
     def __init__(self, elites: Elites, dataset: Dataset):
-        checks.instance("elites", elites, Elites, "Give result.elites or search.elites.")
+        checks.instance("elites", elites, Elites, "Give result.elites or search.elites().")
         archive = elites.archive
         checks.instance("archive", archive, CVTArchive, "Use dataset.archive().")
         assert isinstance(archive, CVTArchive)
@@ -52,7 +54,7 @@ class Matches:
             "dataset",
             f"{archive.num_cells} items, one for each cell",
             f"{len(dataset)} items",
-            "Give the dataset that the archive was made of.",
+            "Give the dataset that the archive was built from.",
         )
         self.elites = elites
         self.dataset = dataset
@@ -60,22 +62,19 @@ class Matches:
 
     @cached_property
     def distances(self) -> Float[np.ndarray, " n"]:
-        """From each elite's measures to its item, by the archive's metric."""
-        return _distances(
-            self.metric, self.elites.flat_measures, self.dataset.items[self.elites.cells]
-        )
+        """Distance from the measures of each elite to its item, by the archive's metric."""
+        items = self.dataset.items[self.elites.cells]
+        return _distances(self.metric, self.elites.flat_measures, items)
 
-    def table(
-        self,
-        by: Literal["objective", "distance", "label", "item"] = "objective",
-    ) -> "pd.DataFrame":
-        """A row for each elite: item, name, label, objective, distance; the best first.
+    def table(self, by: Order = "objective") -> "pd.DataFrame":
+        """Return a table with item, name, label, objective and distance of each elite, best first.
 
-        ``row`` is the elite's place in ``elites.solutions``.
+        The column ``row`` is the index of the elite in ``elites.solutions``.
         """
-        import pandas as pd  # lazily: half a second that `import gloam` need not wait for
+        import pandas as pd
 
-        checks.expect(by in _ORDERS, "by", f"one of {', '.join(_ORDERS)}", repr(by))
+        orders = ", ".join(_IS_ASCENDING)
+        checks.expect(by in _IS_ASCENDING, "by", f"one of {orders}", repr(by))
         cells, labels = self.elites.cells, self.dataset.labels
         table = pd.DataFrame(
             {
@@ -88,18 +87,18 @@ class Matches:
             }
         )
         columns = ["label", "distance"] if by == "label" else [by]
-        ordered = table.sort_values(columns, ascending=_ORDERS[by], kind="stable")
+        ordered = table.sort_values(columns, ascending=_IS_ASCENDING[by], kind="stable")
         return ordered.reset_index(drop=True)
 
     def coverage(self, within: float | None = None) -> float:
-        """Share of the items that have an elite, or one ``within`` a distance."""
+        """Return the share of items that have an elite, or an elite ``within`` a distance."""
         if within is None:
             return len(self.elites) / len(self.dataset)
         return float((self.distances <= within).sum()) / len(self.dataset)
 
     def coverage_by_label(self, within: float | None = None) -> "pd.DataFrame":
-        """A row for each label: its items, how many have an elite, and the share."""
-        import pandas as pd  # lazily: half a second that `import gloam` need not wait for
+        """Return the number of items and of filled items and the coverage of each label."""
+        import pandas as pd
 
         checks.expect(self.dataset.labels is not None, "labels", "a dataset with labels", "none")
         near = np.ones(len(self.elites), bool) if within is None else self.distances <= within
@@ -111,51 +110,49 @@ class Matches:
         return found.assign(coverage=found["filled"] / found["items"])
 
     def held_out(self, others: Dataset) -> "pd.DataFrame":
-        """How well the elites serve items that the search never saw.
+        """Return how close the elites come to items that were held out of the search.
 
         Returns:
-            A row for each item of ``others``: ``distance`` to the nearest elite (whose place is
-            ``row``), and ``floor``, its distance to the nearest item that the search did see: an
-            archive that met all of its own items exactly would come that close.
+            A row for each item of ``others``: its ``distance`` to the nearest elite, whose index
+            is ``row``, and its ``floor``, the distance to the nearest item of the search. An
+            archive whose elites match their own items exactly has distances equal to the floor.
         """
-        import pandas as pd  # lazily: half a second that `import gloam` need not wait for
+        import pandas as pd
 
-        checks.expect(
-            others.shape == self.dataset.shape,
-            "others",
-            f"items of shape {self.dataset.shape}",
-            f"shape {others.shape}",
-        )
+        expected = f"items of shape {self.dataset.shape}"
+        fits = others.shape == self.dataset.shape
+        checks.expect(fits, "others", expected, f"shape {others.shape}")
         checks.expect(len(self.elites) > 0, "elites", "at least one elite", "none")
-        row = nearest(self.elites.flat_measures, others.items, self.metric)
-        own = nearest(self.dataset.items, others.items, self.metric)
-        labels: Sequence[str | None] = others.labels or [None] * len(others)
+        measures, items = self.elites.flat_measures, self.dataset.items
+        row = _nearest(measures, others.items, self.metric)
+        own = _nearest(items, others.items, self.metric)
         return pd.DataFrame(
             {
                 "name": others.names,
-                "label": labels,
+                "label": others.labels or [None] * len(others),
                 "row": row,
-                "distance": _distances(self.metric, others.items, self.elites.flat_measures[row]),
-                "floor": _distances(self.metric, others.items, self.dataset.items[own]),
+                "distance": _distances(self.metric, others.items, measures[row]),
+                "floor": _distances(self.metric, others.items, items[own]),
             }
         )
 
 
-def nearest(
-    points: Float[np.ndarray, "n meas"], queries: Float[np.ndarray, "m meas"], metric: str
+def _nearest(
+    points: Float[np.ndarray, "n meas"],
+    queries: Float[np.ndarray, "m meas"],
+    metric: Literal["euclidean", "cosine"],
 ) -> Int[np.ndarray, " m"]:
-    """Row of the nearest point to each query."""
-    # Rows of zeros have no direction that could be near another.
-    fit = np.arange(len(points))
+    """Return the index of the nearest point to each query."""
+    # Rows of zeros have no direction, so they are near to nothing.
+    usable = np.arange(len(points))
     if metric == "cosine":
-        fit = np.flatnonzero(np.linalg.norm(points, axis=1) > 0)
-    if len(fit) < 2:
-        return np.full(len(queries), fit[0] if len(fit) else 0)
-    # A search over points is what an archive does to find cells.
-    archive = CVTArchive(points[fit], metric=metric, index="exact")  # pyright: ignore
-    blocks = [queries[start : start + 4096] for start in range(0, len(queries), 4096)]
-    found = [np.asarray(archive.index_of(jnp.asarray(block))) for block in blocks]
-    return fit[np.concatenate(found)]
+        usable = np.flatnonzero(np.linalg.norm(points, axis=1) > 0)
+    if len(usable) < 2:
+        return np.full(len(queries), usable[0] if len(usable) else 0)
+    archive = CVTArchive(points[usable], metric=metric, index="exact")
+    parts = [queries[start : start + _QUERIES] for start in range(0, len(queries), _QUERIES)]
+    found = [np.asarray(archive.index_of(jnp.asarray(part))) for part in parts]
+    return usable[np.concatenate(found)]
 
 
 def _distances(metric: str, points: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -163,6 +160,6 @@ def _distances(metric: str, points: np.ndarray, others: np.ndarray) -> np.ndarra
         return np.linalg.norm(points - others, axis=1)
     product = (points * others).sum(axis=1)
     lengths = np.linalg.norm(points, axis=1) * np.linalg.norm(others, axis=1)
-    # A row of zeros (a black picture) has no direction: it counts as at a right angle to all.
+    # A row of zeros (a black image) has no direction; its distance to every row is 1.
     cosine = np.divide(product, lengths, out=np.zeros_like(product), where=lengths > 0)
     return np.clip(1 - cosine, 0.0, 2.0)

@@ -1,4 +1,4 @@
-"""Arm repertoire: reach every point of the plane with a chain of links, bending evenly."""
+"""Arm repertoire: reach every point of the plane with a planar arm that bends evenly."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,8 +12,8 @@ from gloam.domains.domain import Domain
 class Arm(Domain):
     """A planar arm of ``num_joints`` links of length 1.
 
-    The measures are the position of the end effector (joint angles accumulate along the arm); the
-    objective is 1 minus the (population) variance of the angles.
+    A solution is a vector of joint angles, which accumulate along the arm. The measures are the
+    position of the end effector. The objective is 1 minus the population variance of the angles.
 
     Example:
         >>> objectives, measures = Arm(num_joints=4)(jnp.zeros((1, 4)))
@@ -39,11 +39,11 @@ class Arm(Domain):
     def __call__(
         self, solutions: Float[Array, "batch sol"]
     ) -> tuple[Float[Array, " batch"], Float[Array, "batch meas"]]:
-        """Objectives and measures of solutions."""
+        """Return the objectives and measures of solutions."""
         angles = jnp.cumsum(solutions, axis=1)
         reach = jnp.stack([jnp.sum(jnp.cos(angles), 1), jnp.sum(jnp.sin(angles), 1)], axis=1)
         return 1.0 - jnp.var(solutions, axis=1), reach
 
     def archive(self) -> Archive:
-        """100 x 100 cells over a square as wide as the arm reaches."""
+        """Return a grid of 100 x 100 cells that covers the reach of the arm."""
         return GridArchive((100, 100), -self.num_joints, self.num_joints)

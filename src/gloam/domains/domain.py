@@ -1,11 +1,14 @@
-"""What a domain is: a problem that JAX can trace, with everything needed to start on it."""
+"""The interface of domains: problems that JAX can trace, with all that a search needs to start."""
 
 from abc import abstractmethod
+from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from gloam import checks
 from gloam.archives import Archive
 
 
@@ -15,7 +18,7 @@ class Domain(eqx.Module):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Short name, as in tables and file names."""
+        """Short name, used in tables and file names."""
 
     @property
     @abstractmethod
@@ -23,9 +26,9 @@ class Domain(eqx.Module):
         """The paper's starting solution."""
 
     def x0_of(self, seed: int) -> Float[Array | np.ndarray, " sol"]:
-        """Where the search of a seed starts: at `x0`, unless the domain draws one for each seed.
+        """Return the starting solution of a seed; by default `x0` for all seeds.
 
-        `gloam.run` asks for it where the algorithm was built with the domain's own `x0`.
+        `gloam.run` uses it if the algorithm was constructed with the domain's own `x0`.
         """
         return self.x0
 
@@ -33,11 +36,25 @@ class Domain(eqx.Module):
     def __call__(
         self, solutions: Float[Array, "batch sol"]
     ) -> tuple[Float[Array, " batch"], Float[Array, "batch meas"]] | Float[Array, "batch meas"]:
-        """Objectives and measures of solutions.
+        """Return the objectives and measures of solutions.
 
-        Or measures alone, where the objective is closeness to the centre of the cell.
+        If only measures are returned, the objective is the closeness to the centre of the cell.
         """
 
     @abstractmethod
     def archive(self) -> Archive:
-        """The paper's archive."""
+        """Return the paper's archive."""
+
+
+def starting_solution(x0: Any, size: int) -> Float[Array, " sol"]:
+    """Return a user's ``x0`` as an array, after checking that it has ``size`` numbers."""
+    x0 = checks.finite_array("x0", x0, ndim=1)
+    checks.expect(x0.size == size, "x0", f"{size} numbers", f"{x0.size}")
+    return jnp.asarray(x0, jnp.float32)
+
+
+def check_pixels(images: np.ndarray) -> None:
+    """Check that the pixels of a dataset lie between 0 and 1."""
+    low, high = float(images.min()), float(images.max())
+    fits, fix = low >= 0 and high <= 1, "Divide bytes by 255."
+    checks.expect(fits, "centroids", "pixels from 0 to 1", f"{low:g} to {high:g}", fix)

@@ -1,4 +1,4 @@
-"""Latent digits: search the latents of a small generator for a picture of each digit."""
+"""Latent digits: search the latents of a small generator for an image of every digit."""
 
 import math
 from typing import Any
@@ -12,32 +12,33 @@ from jaxtyping import Array, Float
 from gloam import checks
 from gloam.archives import Archive, CVTArchive
 from gloam.datasets import handwritten_digits
-from gloam.domains.domain import Domain
+from gloam.domains.domain import Domain, check_pixels, starting_solution
 from gloam.generators import Decoder, Generator
 
 _PENALTY = 0.05
 
 
 class LatentDigits(Domain):
-    """Search the latents of a generator for a picture like each image of a dataset.
+    """Search the latents of a generator for an image similar to each image of a dataset.
 
-    A solution is a latent ``w`` of ``d`` numbers with a standard normal prior. The measures are the
-    pixels ``p`` of its picture, from 0 to 1. Each cell is one image ``c`` of the dataset, the
-    nearest by Euclidean distance. The objective is
+    A solution is a latent ``w`` of dimension ``d`` with a standard normal prior. The measures are
+    the pixels ``p`` of its image, from 0 to 1. A cell is an image ``c`` of the dataset; the nearest
+    one by Euclidean distance counts. The objective is
 
         1 - |p - c|^2 / s - 0.05 max(0, |w| - sqrt(d))^2
 
-    where ``s`` is the mean of ``|c|^2`` over the dataset: 1 is an exact match, and a black picture
-    has about 0. The last term keeps latents where the generator was trained: ``sqrt(d)`` is the
-    root mean square of ``|w|`` under the prior.
+    where ``s`` is the mean of ``|c|^2`` over the dataset: an exact match scores 1, and a black
+    image about 0. The last term keeps latents in the region that the generator was trained on:
+    ``sqrt(d)`` is the root mean square of ``|w|`` under the prior.
 
     Args:
         centroids: ``(cells, rows, columns)`` images with values from 0 to 1. By default the 1,000
-            digits of `gloam.datasets.handwritten_digits`, which the default generator never saw.
-        generator: Makes grey pictures of these rows and columns. By default
+            digits of `gloam.datasets.handwritten_digits`, which are not in the training data of
+            the default generator.
+        generator: Generator of greyscale images of the same size. By default
             `gloam.generators.Decoder.digits`.
-        x0: Where searches start. By default zeros, the mean of the prior.
-        name: Short name of the problem, as in tables and file names.
+        x0: Starting solution. By default zeros, the mean of the prior.
+        name: Short name of the problem, used in tables and file names.
 
     Example:
         >>> domain = LatentDigits()
@@ -49,7 +50,7 @@ class LatentDigits(Domain):
     generator: Generator
     images: CVTArchive
     scale: Float[Array, ""]
-    """Mean of the squared norm of the images."""
+    """Mean squared norm of the images."""
     start: Float[Array, " sol"]
     label: str = eqx.field(static=True)
 
@@ -70,28 +71,26 @@ class LatentDigits(Domain):
         squares = np.square(images, dtype=np.float64)
         self.scale = jnp.asarray(squares.sum() / len(images), jnp.float32)
         size = self.generator.w_dim
-        x0 = checks.finite_array("x0", np.zeros(size) if x0 is None else x0, ndim=1)
-        checks.expect(x0.size == size, "x0", f"{size} numbers", f"{x0.size}")
-        self.start = jnp.asarray(x0, jnp.float32)
+        self.start = starting_solution(np.zeros(size) if x0 is None else x0, size)
 
     @property
     def name(self) -> str:
-        """As given, or ``latent-digits``."""
+        """The given name; ``latent-digits`` by default."""
         return self.label
 
     @property
     def x0(self) -> Float[Array, " sol"]:
-        """As given, or zeros."""
+        """The given starting solution; zeros by default."""
         return self.start
 
     def archive(self) -> Archive:
-        """A cell for every image, the nearest by Euclidean distance."""
+        """Return an archive with a cell for every image, by Euclidean distance."""
         return self.images
 
     def __call__(
         self, solutions: Float[Array, "batch sol"]
     ) -> tuple[Float[Array, " batch"], Float[Array, "batch meas"]]:
-        """Objectives and measures of latents."""
+        """Return the objectives and measures of latents."""
         measures = self.render(solutions).reshape(jnp.shape(solutions)[0], -1)
         nearest = self.images.centers_of(self.images.index_of(measures))
         error = jnp.sum(jnp.square(measures - nearest), axis=1) / self.scale
@@ -102,36 +101,34 @@ class LatentDigits(Domain):
     def render(
         self, solutions: Float[Array, "batch sol"], size: int | tuple[int, int] | None = None
     ) -> Float[Array, "batch height width"]:
-        """Pictures of latents, with values from 0 to 1.
+        """Return the images of latents, with values from 0 to 1.
 
         Args:
             solutions: The latents.
-            size: Rows and columns of a picture, or one number for both. By default those of the
-                generator; others are interpolated.
+            size: Rows and columns of an image, or one number for both. By default those of the
+                generator; other sizes are interpolated.
         """
         shape, latent = jnp.shape(solutions), self.generator.w_dim
         fits = len(shape) == 2 and shape[1] == latent
         checks.expect(fits, "solutions", f"rows of {latent} numbers", f"shape {shape}")
-        pictures = 0.5 * (self.generator.images(jnp.asarray(solutions, jnp.float32))[:, 0] + 1)
+        images = 0.5 * (self.generator.images(jnp.asarray(solutions, jnp.float32))[:, 0] + 1)
         if size is None:
-            return pictures
+            return images
         rows, columns = (size, size) if isinstance(size, int) else size
-        return jax.image.resize(pictures, (shape[0], rows, columns), "linear")
+        return jax.image.resize(images, (shape[0], rows, columns), "linear")
 
 
 def _images(centroids: Any, generator: Generator) -> Float[np.ndarray, "cells rows columns"]:
-    """The dataset as images, checked against those of the generator."""
+    """Return the images of the dataset, after checking that the generator fits them."""
     channels, rows, columns = generator.image_shape
-    checks.expect(channels == 1, "generator", "grey pictures", f"{channels} channels")
+    checks.expect(channels == 1, "generator", "greyscale images", f"{channels} channels")
     if centroids is None:
         data = handwritten_digits()
         centroids = data.items.reshape(-1, *data.shape)
     images = checks.finite_array("centroids", centroids, ndim=3, fix="Give an image for each cell.")
     fits = images.shape[1:] == (rows, columns)
-    expected = f"images of {rows} x {columns}, as the generator makes"
+    expected = f"images of {rows} x {columns}, like the generator's"
     checks.expect(fits, "centroids", expected, f"shape {images.shape}")
-    low, high = float(images.min()), float(images.max())
-    fits = low >= 0 and 0 < high <= 1
-    fix = "Divide bytes by 255."
-    checks.expect(fits, "centroids", "pixels from 0 to 1", f"{low:g} to {high:g}", fix)
+    check_pixels(images)
+    checks.expect(bool(images.any()), "centroids", "images that are not all black", "zeros")
     return images

@@ -1,4 +1,4 @@
-"""Linear projection: measures are sums of blocks of the solution, hard to spread by chance."""
+"""Linear projection: measures are sums of blocks of the solution; extremes are hard to reach."""
 
 import os
 from typing import Literal
@@ -10,37 +10,21 @@ from jaxtyping import Array, Float
 from gloam import checks, files
 from gloam.archives import Archive, CVTArchive, GridArchive, kmeans_centroids
 from gloam.domains.domain import Domain
-from gloam.files import cache_folder
 
 _EDGE = 5.12
 _SHIFT = 0.4 * _EDGE
-
-
-def _sphere(d: Float[Array, "... sol"]) -> Float[Array, "..."]:
-    return jnp.sum(jnp.square(d), axis=-1)
-
-
-def _rastrigin(d: Float[Array, "... sol"]) -> Float[Array, "..."]:
-    # The paper prints cos(2 pi t^2); the released experiment has cos(2 pi d), the usual form.
-    return jnp.sum(jnp.square(d) - 10 * jnp.cos(2 * jnp.pi * d) + 10, axis=-1)
-
-
-def _clip(solutions: Float[Array, "batch sol"]) -> Float[Array, "batch sol"]:
-    """The domain's own clip: beyond the edge a number counts for less, not for the edge."""
-    inside = jnp.abs(solutions) <= _EDGE
-    return jnp.where(inside, solutions, _EDGE / jnp.where(inside, 1.0, solutions))
 
 
 class LinearProjection(Domain):
     """Linear projection (LP).
 
     Args:
-        measure_dim: Number of measures k; the solution must divide into k blocks.
-        objective: ``"sphere"``, ``"rastrigin"`` or ``"flat"``, scaled so that the best is 1 and a
-            solution of all -5.12 is 0.
-        solution_dim: Number of numbers in a solution.
-        centroids: For more than two measures, a ``.npy`` file of centroids for `archive`. By
-            default 10,000 are made by k-means, once, with a fixed seed, and cached.
+        measure_dim: Number of measures k; the solution is divided into k blocks.
+        objective: ``"sphere"``, ``"rastrigin"`` or ``"flat"``, scaled such that the optimum is 1
+            and the solution with -5.12 everywhere is 0.
+        solution_dim: Dimension of a solution.
+        centroids: A ``.npy`` file of centroids for `archive`. By default two measures have a grid;
+            for more measures, 10,000 centroids are computed once by k-means and cached.
 
     Example:
         >>> domain = LinearProjection(measure_dim=2)
@@ -64,13 +48,10 @@ class LinearProjection(Domain):
     ):
         self.measure_dim = checks.integer("measure_dim", measure_dim, minimum=1)
         self.solution_dim = checks.integer("solution_dim", solution_dim, minimum=1)
-        checks.expect(
-            self.solution_dim % self.measure_dim == 0,
-            "solution_dim",
-            f"a multiple of the {self.measure_dim} measures",
-            self.solution_dim,
-            "The solution is cut into one block for each measure.",
-        )
+        divides = self.solution_dim % self.measure_dim == 0
+        expected = f"a multiple of the {self.measure_dim} measures"
+        fix = "The solution is divided into one block for each measure."
+        checks.expect(divides, "solution_dim", expected, self.solution_dim, fix)
         checks.choice("objective", objective, ("sphere", "rastrigin", "flat"))
         self.objective = objective
         if centroids is not None:
@@ -79,44 +60,53 @@ class LinearProjection(Domain):
 
     @property
     def name(self) -> str:
-        """For instance ``10d-lp-sphere``."""
+        """For example ``10d-lp-sphere``."""
         return f"{self.measure_dim}d-lp-{self.objective}"
 
     @property
     def x0(self) -> Float[Array, " sol"]:
-        """All zero."""
+        """Zeros."""
         return jnp.zeros(self.solution_dim, jnp.float32)
 
     @property
     def edge(self) -> float:
-        """Every measure lies between minus and plus this."""
+        """Bound of the absolute value of every measure."""
         return _EDGE * self.solution_dim / self.measure_dim
 
     def __call__(
         self, solutions: Float[Array, "batch sol"]
     ) -> tuple[Float[Array, " batch"], Float[Array, "batch meas"]]:
-        """Objectives and measures of solutions."""
+        """Return the objectives and measures of solutions."""
         blocks = _clip(solutions).reshape(solutions.shape[0], self.measure_dim, -1)
         measures = jnp.sum(blocks, axis=-1)
         if self.objective == "flat":
             return jnp.ones(solutions.shape[0], jnp.float32), measures
-        raw = _sphere if self.objective == "sphere" else _rastrigin
-        worst = raw(jnp.full((self.solution_dim,), -_EDGE - _SHIFT, jnp.float32))
-        return 1.0 - raw(solutions - _SHIFT) / worst, measures
+        worst = self._cost(jnp.full((self.solution_dim,), -_EDGE - _SHIFT, jnp.float32))
+        return 1.0 - self._cost(solutions - _SHIFT) / worst, measures
+
+    def _cost(self, d: Float[Array, "... sol"]) -> Float[Array, "..."]:
+        costs = jnp.square(d)
+        if self.objective == "rastrigin":
+            # The paper prints cos(2 pi t^2). The released experiment uses cos(2 pi d).
+            costs = costs - 10 * jnp.cos(2 * jnp.pi * d) + 10
+        return jnp.sum(costs, axis=-1)
 
     def archive(self) -> Archive:
-        """100 x 100 cells for two measures, else 10,000 centroids, the same for every seed."""
-        if self.measure_dim == 2 and self.centroids is None:
-            return GridArchive((100, 100), -self.edge, self.edge)
+        """Return a grid of 100 x 100 cells for two measures, or a CVT with the centroids."""
         if self.centroids is not None:
             points = files.read_array(self.centroids, "centroids")
-            checks.expect(
-                points.ndim == 2 and points.shape[1] == self.measure_dim,
-                "centroids",
-                f"{self.measure_dim} columns",
-                f"shape {points.shape}",
-            )
+            fits = points.ndim == 2 and points.shape[1] == self.measure_dim
+            got = f"shape {points.shape}"
+            checks.expect(fits, "centroids", f"{self.measure_dim} columns", got)
+        elif self.measure_dim == 2:
+            return GridArchive((100, 100), -self.edge, self.edge)
         else:
-            cache = cache_folder() / f"lp-{self.measure_dim}d-{self.solution_dim}.npy"
+            cache = files.cache_folder() / f"lp-{self.measure_dim}d-{self.solution_dim}.npy"
             points = kmeans_centroids(10_000, -self.edge, self.edge, self.measure_dim, cache=cache)
         return CVTArchive(points, -self.edge, self.edge)
+
+
+def _clip(solutions: Float[Array, "batch sol"]) -> Float[Array, "batch sol"]:
+    """Clip as in the paper: a value ``t`` beyond the edge becomes ``edge / t``."""
+    inside = jnp.abs(solutions) <= _EDGE
+    return jnp.where(inside, solutions, _EDGE / jnp.where(inside, 1.0, solutions))

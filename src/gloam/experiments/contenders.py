@@ -102,7 +102,7 @@ class GloamFused(Contender):
     def __init__(self, problem: Problem, seed: int):
         self._driver = FusedDriver(problem.domain, problem.algorithm, [seed])
         self._driver.start()
-        self.num_cells = self._driver.state.store.objectives.shape[-1]
+        self.num_cells = self._driver.checkpoint().store.objectives.shape[-1]
 
     def advance(self, iterations: int) -> None:
         """Run a number of iterations."""
@@ -135,7 +135,8 @@ class GloamAskTell(Contender):
 
     def outcome(self) -> tuple[float, int]:
         """Return QD score and epochs."""
-        return self._search.metrics["qd_score"], self._search.metrics["epochs"]
+        metrics = self._search.metrics()
+        return metrics["qd_score"], metrics["epochs"]
 
 
 class Pyribs(Contender):
@@ -168,7 +169,7 @@ class Pyribs(Contender):
         assert isinstance(emitter, emitters.CmaEmitters)
         discount = problem.algorithm.discount
         if isinstance(discount, discounts.Thresholds):
-            options = {"learning_rate": discount.alpha, "threshold_min": discount.f_min}
+            options = {"learning_rate": discount.alpha, "threshold_min": discount.floor}
             ranking = _pyribs_archive(problem, **options)
         else:
             ranking = self._trained = _pyribs_discount_archive(problem, self._elites, seed)
@@ -243,7 +244,7 @@ def _pyribs_discount_archive(problem: Problem, elites: Any, seed: int) -> Any:
         solution_dim=len(problem.x0),
         measure_dim=problem.measure_dim,
         learning_rate=discount.alpha,
-        threshold_min=discount.f_min,
+        threshold_min=discount.floor,
         result_archive=elites,
         discount_model_manager=manager,
         seed=seed,

@@ -55,7 +55,7 @@ def write_report(path: str | os.PathLike, *, figures: bool = True, pdf: bool = T
         write_bytes(out / name, text.encode())
     written = [out / name for name in texts]
     if figures:
-        from gloam.plots.study import study_figures  # matplotlib takes a second to import
+        from gloam.plots.run_figures import study_figures  # matplotlib takes a second to import
 
         written += study_figures(_folders(study), out, pdf=pdf)
     return written

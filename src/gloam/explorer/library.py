@@ -1,6 +1,6 @@
-"""The summary of a run: what a list of runs shows, made again only when a file has changed.
+"""The runs and studies below a folder: their list, and runs that are opened to look into them.
 
-The runs and studies below a folder, each with an id by which requests name it.
+Requests name a run by its id. Paths never come from a request.
 """
 
 import dataclasses
@@ -8,192 +8,39 @@ import hashlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from jaxtyping import Float, Int
 
-from gloam.explorer.opened_run import (
-    OpenedRun,
-    RunState,
-    RunStates,
-    algorithm_name,
-    domain_name,
-    settings_of,
-    unreadable,
-)
-from gloam.formats import DamagedFileError, RunFolder
+from gloam.archives import Archive, CVTArchive, Elites, GridArchive
+from gloam.datasets import Dataset
+from gloam.experiments.published import title
+from gloam.explorer.page import packed
+from gloam.explorer.summaries import RunSummary, elites_version, newest_checkpoint
+from gloam.formats import DamagedFileError, ForeignError, RunFolder, objects
+from gloam.formats.arrays import read_arrays
 from gloam.formats.config import RunConfig
 from gloam.formats.documents import is_document, read_document
-from gloam.formats.metrics import MetricsTail, stamp
+from gloam.formats.metrics import stamp
+from gloam.gallery.pairs import Pictures, elite_pictures, has_pictures
+from gloam.plots.plane import Plane
 
-if TYPE_CHECKING:
-    import pandas as pd
+READ_ERRORS = (ValueError, OSError, MemoryError)
+"""Errors of reading a run folder: damaged files, parts of the user's own, no permission."""
 
-
-_RESULTS = ("qd_score", "coverage", "best_objective", "seconds", "evaluations", "failed_total")
-_SPARKLINE = 40
-# Rows of one seed that are sent to a page.
-_MAX_ROWS = 1000
-
-
-class _Known:
-    """What was read of one run."""
-
-    def __init__(self, folder: Path):
-        self.folder = RunFolder(folder)
-        self.lock = threading.Lock()
-        self.config: RunConfig | None = None
-        self.error: DamagedFileError | None = None
-        self.config_stamp: object = ()
-        self.tail: MetricsTail | None = None
-        self.settled: dict[str, Any] = {}
-        """What only the configuration says."""
-        self.scored: tuple[Any, dict[str, Any]] = (None, {})
-        """A table of metrics, and what it says."""
-
-    def refresh(self) -> None:
-        """Read the configuration again if it has changed."""
-        now = stamp(self.folder.path / "config.json")
-        if now == self.config_stamp:
-            return
-        self.config, self.error, self.settled = None, None, {}
-        try:
-            config = self.folder.read_config()
-        except DamagedFileError as error:
-            self.error, self.tail = error, None
-        else:
-            self.config = config
-            self.tail = MetricsTail(self.folder.path, config.identity)
-            self.settled = {
-                "algorithm": algorithm_name(config),
-                "domain": domain_name(config),
-                "driver": config.driver,
-                "seeds": list(config.seeds),
-                "iterations": config.plan.get("iterations"),
-                "dataset": config.dataset is not None,
-                "settings": settings_of(config),
-            }
-        self.config_stamp = now
-
-    def scores(self, table: "pd.DataFrame") -> dict[str, Any]:
-        """Results and sparkline of a table, which is the same object while nothing changes."""
-        if self.scored[0] is not table:
-            found = {"results": _results(table), "sparkline": _sparkline(table)}
-            self.scored = (table, found)
-        return self.scored[1]
-
-
-class RunSummaries:
-    """Summaries of runs by their folders."""
-
-    def __init__(self) -> None:
-        self._known: dict[Path, _Known] = {}
-        self._states = RunStates()
-        self._lock = threading.Lock()
-
-    def summary(self, folder: Path) -> dict[str, Any]:
-        """State, names, settings, results and a sparkline of a run."""
-        known = self._of(folder)
-        with known.lock:
-            known.refresh()
-            if known.error is not None or known.config is None or known.tail is None:
-                error = known.error or DamagedFileError(folder, "it cannot be read", "")
-                return _told(unreadable(error))
-            table, errors = known.tail.read()
-            state = self._states.of(folder, known.config)
-            return (
-                known.settled
-                | _told(state)
-                | {"warnings": [f"{error.path.name}: {error.problem}." for error in errors]}
-                | _progress(table, state, known.config)
-                | known.scores(table)
-            )
-
-    def metrics(self, folder: Path) -> tuple["pd.DataFrame", RunConfig]:
-        """The metrics of a run, at most a thousand rows of each seed, spread evenly.
-
-        Raises:
-            DamagedFileError: The configuration of the run cannot be read.
-        """
-        known = self._of(folder)
-        with known.lock:
-            known.refresh()
-            if known.error is not None or known.config is None or known.tail is None:
-                raise known.error or DamagedFileError(folder, "it cannot be read", "")
-            return _thinned(known.tail.read()[0]), known.config
-
-    def _of(self, folder: Path) -> _Known:
-        with self._lock:
-            return self._known.setdefault(folder, _Known(folder))
-
-
-def _told(state: RunState) -> dict[str, Any]:
-    return {"state": state.state, "reason": state.reason}
-
-
-def _progress(table: "pd.DataFrame", state: RunState, config: RunConfig) -> dict[str, Any]:
-    """Iterations finished, and seconds that are left by the speed of the last rows."""
-    rows = len(table)
-    if not rows or not {"iteration", "seconds"} <= set(table.columns):
-        return {"iteration": state.iteration or 0, "seconds_left": None, "rows": rows}
-    seeds = np.asarray(table["seed"]) if "seed" in table else np.zeros(rows)
-    own = np.flatnonzero(seeds == seeds[-1])
-    iterations, seconds = np.asarray(table["iteration"])[own], np.asarray(table["seconds"])[own]
-    reached = max(int(iterations[-1]), state.iteration or 0)
-    planned, left = config.plan.get("iterations"), None
-    if state.state == "running" and isinstance(planned, int) and len(iterations) > 1:
-        first = max(0, len(iterations) - 20)
-        moved, took = iterations[-1] - iterations[first], seconds[-1] - seconds[first]
-        if moved > 0 and took >= 0:
-            left = float((planned - reached) * took / moved)
-    return {"iteration": reached, "seconds_left": left, "rows": rows}
-
-
-def _results(table: "pd.DataFrame") -> Mapping[str, Any]:
-    """Mean over seeds of the last rows, and the standard error of the scores."""
-    if not len(table) or not {"seed", "iteration"} <= set(table.columns):
-        return {}
-    last = table.loc[table.groupby("seed")["iteration"].idxmax()]
-    found = {name: float(last[name].mean()) for name in _RESULTS if name in last}
-    if len(last) > 1:
-        for name in ("qd_score", "coverage", "best_objective"):
-            if name in last:
-                found[f"{name}_error"] = float(last[name].std(ddof=1) / np.sqrt(len(last)))
-    return found
-
-
-def _sparkline(table: "pd.DataFrame") -> list[float]:
-    """The mean QD score over iterations, at a few of them."""
-    if not len(table) or not {"iteration", "qd_score"} <= set(table.columns):
-        return []
-    means = np.asarray(table.groupby("iteration")["qd_score"].mean(), float)
-    chosen = np.linspace(0, len(means) - 1, min(len(means), _SPARKLINE)).round().astype(int)
-    return [float(f"{value:.5g}") for value in means[chosen]]
-
-
-def _thinned(table: "pd.DataFrame") -> "pd.DataFrame":
-    if not len(table) or "seed" not in table:
-        return table
-    rows = np.sort(
-        np.concatenate(
-            [
-                places[np.linspace(0, len(places) - 1, min(len(places), _MAX_ROWS)).astype(int)]
-                for places in table.groupby("seed").indices.values()
-            ]
-        )
-    )
-    return table.iloc[rows]
-
-
+_FIX = "Restore it from a copy."
 _MAX_DEPTH = 6
 _MAX_FOLDERS = 20_000
 _MAX_RUNS = 2000
-# Folders inside of run folders and studies that hold no runs.
+# Folders inside of runs and studies that contain no runs.
 _SKIPPED = {"checkpoint", "snapshots", "figures", "report", "__pycache__"}
-# Runs whose elites stay in memory.
+# Runs, and seeds of each, whose elites stay in memory.
 _MAX_OPEN = 4
+_MAX_SEEDS = 3
+_T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,18 +55,16 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """What a look into the folder found."""
+    """The runs and studies of a library, by id."""
 
     runs: dict[str, Entry]
     studies: dict[str, Entry]
     complete: bool
-    """False when there are more folders or runs than are looked at."""
+    """False if there were more folders or runs than are searched."""
 
 
 class Library:
     """The runs below one folder.
-
-    Requests name a run by its id. Paths never come from a request.
 
     Args:
         root: The folder.
@@ -227,26 +72,49 @@ class Library:
 
     def __init__(self, root: Path):
         self.root = Path(root).resolve()
-        self.summaries = RunSummaries()
         self._contents = Contents({}, {}, True)
+        self._summaries: dict[Path, RunSummary] = {}
         self._opened: OrderedDict[str, OpenedRun] = OrderedDict()
         self._lock = threading.Lock()
 
     def look(self) -> Contents:
-        """Look into the folder again."""
+        """Search the folder again."""
         self._contents = _contents(self.root)
         return self._contents
 
     def run(self, run_id: str) -> Entry | None:
-        """The run with an id."""
+        """Return the run with an id."""
         return self._contents.runs.get(run_id) or self.look().runs.get(run_id)
 
-    def study(self, study_id: str) -> Entry | None:
-        """The study with an id."""
-        return self._contents.studies.get(study_id) or self.look().studies.get(study_id)
+    def folder(self) -> dict[str, Any]:
+        """Return the summaries of all runs and studies."""
+        contents = self.look()
+        runs = [self.summary(entry) for entry in contents.runs.values()]
+        studies = [self._study(entry, runs) for entry in contents.studies.values()]
+        return {
+            "folder": self.root.name,
+            "complete": contents.complete,
+            "runs": sorted(runs, key=lambda run: run["name"]),
+            "studies": sorted(studies, key=lambda study: study["name"]),
+        }
 
-    def opened(self, entry: Entry) -> OpenedRun:
-        """A run with what was read of it; the last few are kept."""
+    def summary(self, entry: Entry) -> dict[str, Any]:
+        """Return the summary of a run; if it cannot be read, its state and the reason."""
+        about = {"id": entry.id, "name": entry.name}
+        try:
+            return about | self._summary(entry).read()
+        except READ_ERRORS as error:
+            return about | {"state": "damaged", "reason": str(error)}
+
+    def packed_metrics(self, entry: Entry) -> bytes:
+        """Return the metrics of a run, a packed array for each column."""
+        table = self._summary(entry).metrics()
+        names = [name for name in table.columns if table[name].dtype.kind in "biuf"]
+        arrays = {name: table[name].to_numpy(np.float64) for name in names}
+        return packed(arrays, {"rows": len(table)})
+
+    def opened(self, entry: Entry) -> "OpenedRun":
+        """Return a run with what was read of it; the last few are kept."""
         with self._lock:
             found = self._opened.pop(entry.id, None)
             if found is None or found.folder.path != entry.path:
@@ -256,19 +124,41 @@ class Library:
                 self._opened.popitem(last=False)
             return found
 
+    def _summary(self, entry: Entry) -> RunSummary:
+        with self._lock:
+            return self._summaries.setdefault(entry.path, RunSummary(entry.path))
 
-def read_study(entry: Entry) -> dict:
-    """What a study runs: its domains, algorithms, seeds and iterations.
+    def _study(self, entry: Entry, runs: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return a study with the runs of each pair of domain and algorithm."""
+        about = {"id": entry.id, "name": entry.name}
+        try:
+            study = _read_study(entry.path / "study.json")
+        except READ_ERRORS as error:
+            return about | {"state": "damaged", "reason": str(error), "cells": []}
+        top = "" if entry.path == self.root else f"{entry.name}/"
+        cells = []
+        for domain in study["domains"]:
+            for algorithm in study["algorithms"]:
+                place = f"{top}{domain}/{algorithm}"
+                own = [run["id"] for run in runs if _is_part(run["name"], place)]
+                if own:
+                    cells.append({"domain": domain, "algorithm": algorithm, "runs": own})
+        titles = {name: title(name) for name in (*study["domains"], *study["algorithms"])}
+        return about | study | {"cells": cells, "titles": titles}
 
-    Raises:
-        DamagedFileError: The file is damaged.
-    """
-    content = read_document(entry.path / "study.json", kind="study", fix="Restore it from a copy.")
-    lists = [content.get(name) for name in ("domains", "algorithms")]
-    if not all(isinstance(part, list) and all(isinstance(n, str) for n in part) for part in lists):
-        raise DamagedFileError(entry.path / "study.json", "it has no domains", "Restore a copy.")
-    names = ("domains", "algorithms", "num_seeds", "iterations")
-    return {name: content.get(name) for name in names}
+
+def _is_part(name: str, place: str) -> bool:
+    return name == place or name.startswith(f"{place}/part-")
+
+
+def _read_study(path: Path) -> dict[str, Any]:
+    """Return the domains, algorithms, seeds and iterations of a study."""
+    content = read_document(path, kind="study", fix=_FIX)
+    for name in ("domains", "algorithms"):
+        part = content.get(name)
+        if not (isinstance(part, list) and all(isinstance(one, str) for one in part)):
+            raise DamagedFileError(path, f"it has no list of {name}", _FIX)
+    return {n: content.get(n) for n in ("domains", "algorithms", "num_seeds", "iterations")}
 
 
 def _contents(root: Path) -> Contents:
@@ -286,35 +176,170 @@ def _contents(root: Path) -> Contents:
         except OSError:
             continue
         names = {part.name for part in parts}
+        entry = _entry(root, folder)
         if _is_run(folder, names):
-            entry = _entry(root, folder)
             runs[entry.id] = entry
         elif "study.json" in names and is_document(folder / "study.json", "study"):
-            entry = _entry(root, folder)
             studies[entry.id] = entry
         if depth < _MAX_DEPTH:
             waiting += [(folder / part.name, depth + 1) for part in parts if _is_searched(part)]
     return Contents(runs, studies, complete=True)
 
 
-def _is_searched(part: os.DirEntry) -> bool:
-    if part.name in _SKIPPED or part.name.startswith("."):
-        return False
-    try:
-        # Links could lead in a circle, or out of the folder.
-        return part.is_dir(follow_symlinks=False)
-    except OSError:
-        return False
+def _entry(root: Path, folder: Path) -> Entry:
+    name = "." if folder == root else str(folder.relative_to(root))
+    digest = hashlib.sha256(os.fsencode(name)).hexdigest()
+    return Entry(digest[:12], folder, root.name if name == "." else name)
 
 
 def _is_run(folder: Path, names: set[str]) -> bool:
-    """Whether gloam began a run here, although its files may be damaged."""
+    """Whether gloam started a run here, even if its files are damaged."""
     if "config.json" not in names:
         return False
     return "config.npz" in names or is_document(folder / "config.json", "run")
 
 
-def _entry(root: Path, folder: Path) -> Entry:
-    name = "." if folder == root else str(folder.relative_to(root))
-    digest = hashlib.sha256(os.fsencode(name)).hexdigest()
-    return Entry(digest[:12], folder, root.name if name == "." else name)
+def _is_searched(part: os.DirEntry) -> bool:
+    if part.name in _SKIPPED or part.name.startswith("."):
+        return False
+    try:
+        # Links could form a cycle, or lead out of the folder.
+        return part.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+class EliteRows(NamedTuple):
+    """The elites of one seed, a row for each, in the order of their cells."""
+
+    version: str
+    """Changes when the elites do."""
+    iteration: int | None
+    elites: Elites
+    cells: Int[np.ndarray, " n"]
+    solutions: Float[np.ndarray, "n sol"]
+    objectives: Float[np.ndarray, " n"]
+    measures: Float[np.ndarray, "n meas"]
+
+    def row_of(self, cell: int) -> int | None:
+        """Return the row of a cell, or ``None`` if it is empty."""
+        row = int(np.searchsorted(self.cells, cell))
+        return row if row < len(self.cells) and self.cells[row] == cell else None
+
+
+class OpenedRun:
+    """Reads the parts of one run folder lazily, and caches them.
+
+    All methods raise ``DamagedFileError``, ``ForeignError`` or ``ValueError`` if the folder does
+    not contain the part.
+
+    Args:
+        path: The run folder.
+    """
+
+    def __init__(self, path: Path):
+        self.folder = RunFolder(path)
+        self._cache: dict[Any, tuple[Any, Any]] = {}
+        self._locks: dict[Any, threading.RLock] = {}
+        self._lock = threading.Lock()
+
+    def cached(self, name: Any, version: Any, make: Callable[[], _T]) -> _T:
+        """Return what ``make`` returns, called once for a version; the last version is kept."""
+        with self._lock:
+            own = self._locks.setdefault(name, threading.RLock())
+        with own:  # other parts can be made meanwhile
+            known = self._cache.get(name)
+            if known is None or known[0] != version:
+                known = (version, make())
+                self._cache[name] = known
+            return known[1]
+
+    @property
+    def config(self) -> RunConfig:
+        """The configuration."""
+        version = stamp(self.folder.path / "config.json")
+        return self.cached("config", version, self.folder.read_config)
+
+    @property
+    def archive(self) -> Archive:
+        """The archive, also of an algorithm with other parts of the user's own."""
+        return self.cached("archive", self.config.identity, self._read_archive)
+
+    @property
+    def plane(self) -> Plane:
+        """The plane in which the archive is drawn."""
+        return self.cached("plane", self.config.identity, lambda: Plane(self.archive))
+
+    @property
+    def dataset(self) -> Dataset | None:
+        """The dataset whose items are the cells, or ``None``."""
+        if self.config.dataset is None:
+            return None
+        version = stamp(self.folder.path / "dataset.npz")
+        return self.cached("dataset", version, self.folder.read_dataset)
+
+    @property
+    def domain(self) -> Any:
+        """The domain, or ``None`` if only the user's program can build it."""
+
+        def read() -> Any:
+            try:
+                return self.folder.read_part("domain")
+            except (ForeignError, DamagedFileError):
+                return None
+
+        return self.cached("domain", self.config.identity, read)
+
+    def elites(self, seed: int) -> EliteRows:
+        """Return the elites of a seed as of the newest checkpoint."""
+        version = f"{seed}-{elites_version(self.folder.path, self.config.seeds)}"
+
+        def read() -> EliteRows:
+            others = [name for name in list(self._cache) if name[:1] == ("elites",)]
+            for name in others[: max(0, len(others) + 1 - _MAX_SEEDS)]:
+                self._cache.pop(name, None)
+            found = self.folder.read_archive(seed, archive=self.archive)
+            occupied = found.occupied
+            parts = found.store.solutions, found.store.objectives, found.store.measures
+            rows = [np.asarray(part)[occupied] for part in parts]
+            reached = newest_checkpoint(self.folder.path)
+            return EliteRows(version, reached, found, np.flatnonzero(occupied), *rows)
+
+        return self.cached(("elites", seed), version, read)
+
+    def pictures(self, rows: EliteRows) -> Pictures | None:
+        """Return the pictures of elites, or ``None`` if they cannot be shown."""
+        dataset = self.dataset
+        if dataset is None or not has_pictures(rows.elites, dataset, self.domain):
+            return None
+        return elite_pictures(rows.elites, dataset, self.domain)
+
+    @property
+    def is_plane_grid(self) -> bool:
+        """Whether the archive is a grid of two measures, which a heatmap shows."""
+        return isinstance(self.archive, GridArchive) and self.archive.measure_dim == 2
+
+    @property
+    def metric(self) -> str:
+        """The metric of distances between measures."""
+        return self.archive.metric if isinstance(self.archive, CVTArchive) else "euclidean"
+
+    def _read_archive(self) -> Archive:
+        config, path = self.config, self.folder.path
+        arrays, about = read_arrays(path / "config.npz", kind="config", fix=_FIX)
+        if about.get("run") != config.identity:
+            raise DamagedFileError(path / "config.npz", "it belongs to another run", _FIX)
+        content = config.algorithm if isinstance(config.algorithm, dict) else {}
+        arguments = content.get("arguments")
+        part = arguments.get("archive") if isinstance(arguments, dict) else None
+        if part is None:  # an algorithm of the user's own class
+            raise ForeignError(str(content.get("foreign", "?")))
+        try:
+            archive = objects.decode(part, arrays)
+        except ForeignError:
+            raise
+        except (TypeError, ValueError, OverflowError) as error:
+            raise DamagedFileError(path / "config.json", str(error), _FIX) from None
+        if not isinstance(archive, Archive):
+            raise DamagedFileError(path / "config.json", "it has no archive", _FIX)
+        return archive

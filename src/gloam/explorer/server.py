@@ -1,4 +1,4 @@
-"""`explore`: serve the explorer on this machine and open it in the browser."""
+"""`explore`: serves the explorer on this machine and opens it in the browser."""
 
 import contextlib
 import logging
@@ -23,13 +23,13 @@ def explore(
     host: str = "127.0.0.1",
     browser: bool = True,
 ) -> None:
-    """Show the runs of a folder in the browser, until Ctrl-C. Nothing is written.
+    """Show the runs of a folder in the browser, until Ctrl-C. Run folders are not changed.
 
     Args:
-        folder: A folder with run folders and studies in it, or one of them.
+        folder: A folder that contains run folders and studies, or one of them.
         port: Port of the server; by default the first free one from 8400.
-        host: Address to listen on. Everyone who can reach it can read the runs; the default is
-            reached from this machine only.
+        host: Address to listen on. Everyone who can reach it can read the runs; the default can
+            only be reached from this machine.
         browser: Whether to open the browser.
     """
     uvicorn = _uvicorn()
@@ -51,7 +51,7 @@ def explore(
         server_header=False,
     )
     server = uvicorn.Server(config)
-    _warm_up(library)
+    library.folder()  # summaries are read before the first page asks for them
     print(f"gloam explorer: {address} (Ctrl-C ends it)", flush=True)
     if browser:
         threading.Thread(target=_open, args=(server, address), daemon=True).start()
@@ -72,7 +72,7 @@ def _uvicorn() -> Any:
 
 
 def _listening(host: str, port: int | None) -> socket.socket:
-    """A socket that listens on the given port, or on the first free one."""
+    """Return a socket that listens on the given port, or on the first free one."""
     if port is not None:
         checks.integer("port", port, minimum=0)
         checks.expect(port < 65536, "port", "a port up to 65535", port)
@@ -91,15 +91,6 @@ def _listening(host: str, port: int | None) -> socket.socket:
             raise
         return found
     raise OSError(f"no free port on {host}")
-
-
-def _warm_up(library: Library) -> None:
-    """Read the summaries before the first page asks for them."""
-    import pandas  # noqa: F401  # half a second that the first page need not wait for
-
-    for entry in library.look().runs.values():
-        with contextlib.suppress(ValueError, OSError):
-            library.summaries.summary(entry.path)
 
 
 def _open(server: Any, address: str) -> None:

@@ -26,6 +26,7 @@ from gloam.discounts.from_torch import (
     Tanh,
     Unflatten,
 )
+from gloam.records import MeasureSpace
 
 
 def conforms(value: Any, annotation: Any) -> bool:
@@ -105,8 +106,6 @@ class Entry:
 
 
 _LATER: Mapping[type, Mapping[str, Any]] = {
-    emitters.Variation: {"best_of": 1},
-    discounts.DiscountModel: {"first_visit": None},
     archives.GridArchive: {"measure_names": ()},
     archives.CVTArchive: {"measure_names": ()},
 }
@@ -168,6 +167,8 @@ _CONSTRUCTED = (
     emitters.CMAES,
     emitters.SepCMAES,
     emitters.LMMAES,
+    MeasureSpace,
+    discounts.DiscountModel,
     discounts.Thresholds,
     discounts.KernelDensity,
     discounts.NoDiscount,
@@ -196,7 +197,6 @@ _SPECIAL = (
             "measure_names": _measure_names,
         },
     ),
-    _constructed(discounts.DiscountModel, {"shape": lambda model: model.row_shape}),
     # Without the path of a file of centroids: they are in the archive, and evaluating needs none.
     _constructed(domains.LinearProjection, without=("centroids",)),
     _constructed(

@@ -1,9 +1,7 @@
-"""The panels of a page, as HTML: key figures, distances, coverage by label, held-out items.
+"""Galleries as one self-contained HTML page: key figures, coverage, and pairs to browse.
 
-A page: all pairs of solution and item in one HTML file that needs nothing else.
-
-``page.html`` beside this file holds the looks and the script. Whatever the user named is text on
-the page, never markup: pages are published, and names of files come from anywhere.
+``page.html`` beside this file has the style and the script. Titles, labels and names are escaped,
+because pages are published and file names come from anywhere.
 """
 
 import base64
@@ -18,21 +16,79 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int, UInt8
+from PIL import Image
 
 from gloam import checks
 from gloam.datasets import Matches
-from gloam.gallery.pairs import Pictures, item_pictures, made_pictures, ordered, rounded, spread
+from gloam.datasets.matches import Order
+from gloam.datasets.rows import evenly_spaced
+from gloam.gallery.pairs import Pictures, item_pictures, made_pictures, ordered, rounded
 
-_BINS = 40
-_STOPS = 200
-# A list of more labels than this is no overview.
-_MOST_LABELS = 500
+_BINS, _STOPS = 40, 200
+_MAX_LABELS = 500  # more labels are not listed
+_BATCH = 256  # pairs whose images are in memory at a time
+# Sides of images in pixels: up to _EXACT they are embedded unchanged; on the page, small images are
+# enlarged to about _AIM, and none is larger than _LARGEST.
+_EXACT, _AIM, _LARGEST = 64, 84, 112
+_NARROWEST = 130
+
+
+def page(
+    matches: Matches,
+    pictures: Pictures | None,
+    *,
+    title: str = "",
+    limit: int = 2000,
+    held_out: pd.DataFrame | None = None,
+) -> str:
+    """Return a self-contained HTML page with the results of a search on a dataset.
+
+    It has the key figures, the distances with an adjustable threshold, the coverage of each label,
+    and the pairs, which can be sorted and filtered. It loads nothing and runs only its own script.
+
+    Args:
+        matches: The elites and the items.
+        pictures: As for `gallery`, or ``None`` if elites cannot be shown. Images of up to 64 pixels
+            a side are embedded unchanged; larger ones are shrunk to 112.
+        title: Heading of the page.
+        limit: Largest number of pairs to show, evenly spaced from the best objective to the worst;
+            the figures count all. 2,000 pairs of 28 x 28 pixels make a page of 3 to 6 MB in gray,
+            and of at most 14 MB in colour.
+        held_out: Table of items that were held out of the search, from `Matches.held_out`.
+
+    Returns:
+        The text of the page, to be written as UTF-8.
+    """
+    limit = checks.integer("limit", limit, minimum=1)
+    table = ordered(matches, "objective")
+    shown = table.iloc[evenly_spaced(len(table), limit)]
+    thresholds = Thresholds(matches)
+    template = resources.files("gloam.gallery").joinpath("page.html").read_text("utf-8")
+    script = template.rpartition("<script>")[2].partition("</script>")[0]
+    orders = _orders(matches, shown)
+    pairs, sizes = _pairs(matches, pictures, shown)
+    parts = {
+        "script-hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "title": html.escape(title or "Solutions beside their items"),
+        "figures": _figures(matches),
+        "distances": _distances(matches, thresholds),
+        "labels": _labels(thresholds),
+        "held-out": "" if held_out is None else _held_out(held_out),
+        "notes": _notes(matches, pictures, len(shown)),
+        "orders": "\n".join(_choice(by) for by in orders),
+        "filter": _filter(thresholds),
+        "sizes": sizes,
+        "pairs": pairs,
+        "data": _data(matches, shown, thresholds, orders),
+    }
+    # In one pass, so that placeholders in inserted text stay text.
+    return re.sub(r"<!--([a-z-]+)-->", lambda found: parts[found[1]], template)
 
 
 class Thresholds:
-    """Distances to choose from, and how many items have an elite within each.
+    """Distances to choose from, and the number of items with an elite within each.
 
-    Counting them here, not on the page, keeps it small and its figures those of `Matches`.
+    They are counted here and not on the page, so that it stays small and agrees with `Matches`.
 
     Args:
         matches: The elites and the items.
@@ -40,37 +96,29 @@ class Thresholds:
 
     def __init__(self, matches: Matches):
         distances = matches.distances
-        largest = max(float(distances.max()), 0.0)
         self.top = _usual_top(distances)
-        even = np.linspace(0, self.top, _STOPS)
-        # In float32 like the distances, so that Python and the page agree on what lies within. The
-        # last leaves nothing out.
-        self.stops: Float[np.ndarray, " stops"] = np.unique(np.append(even, largest).astype("f4"))
+        stops = np.append(np.linspace(0, self.top, _STOPS), max(float(distances.max()), 0.0))
+        # In float32 like the distances, so that Python and the page agree on what lies within.
+        self.stops: Float[np.ndarray, " stops"] = np.unique(stops.astype("f4"))
         self.within = self._count(distances)
         self.labels: list[dict[str, Any]] = []
-        """For each label its items and ``within``; empty where there are too many labels."""
-        names = sorted(set(matches.dataset.labels or []))
-        if 0 < len(names) <= _MOST_LABELS:
-            codes = {name: code for code, name in enumerate(names)}
-            items = np.array([codes[label] for label in matches.dataset.labels or []])
-            own = items[matches.elites.cells]
-            self.labels = [
-                {
-                    "label": name,
-                    "items": int((items == code).sum()),
-                    "within": self._count(distances[own == code]),
-                }
-                for name, code in codes.items()
-            ]
+        """Name, number of items and ``within`` of each label; empty if there are too many."""
+        labels = np.array(matches.dataset.labels or [], dtype=object)
+        names = sorted(set(labels))
+        if len(names) <= _MAX_LABELS:
+            own = labels[matches.elites.cells] if names else labels
+            for name in names:
+                items, within = int((labels == name).sum()), self._count(distances[own == name])
+                self.labels.append({"label": name, "items": items, "within": within})
 
     def _count(self, distances: Float[np.ndarray, " n"]) -> list[int]:
-        found: Int[np.ndarray, " stops"]
-        found = np.searchsorted(np.sort(distances), self.stops, side="right")
-        return found.tolist()
+        return np.searchsorted(np.sort(distances), self.stops, side="right").tolist()
 
 
-def figures(matches: Matches) -> str:
-    """The key figures of an archive."""
+# Panels
+
+
+def _figures(matches: Matches) -> str:
     elites = matches.elites
     return _list(
         {
@@ -83,36 +131,30 @@ def figures(matches: Matches) -> str:
     )
 
 
-def distances(matches: Matches, thresholds: Thresholds) -> str:
-    """A histogram of the distances with a threshold to move, and the coverage within it."""
+def _distances(matches: Matches, thresholds: Thresholds) -> str:
+    """Return the histogram of distances, the slider and the coverage within the threshold."""
     last, top, values = len(thresholds.stops) - 1, thresholds.top, matches.distances
-    chart = _chart(
-        "the distances from elites to their items", _bars(_counts(values, top), top), top, values
-    )
-    figures = (
-        f'Coverage within distance <b id="distance">{_one(thresholds.stops[-1])}</b>: '
-        f'<b id="coverage">{matches.coverage():.1%}</b>, '
-        f'<span id="filled">{len(values):,}</span> of {len(matches.dataset):,} items'
-    )
+    bars, distance = _bars(_counts(values, top), top), _one(thresholds.stops[-1])
     return f"""<section id="distances" aria-labelledby="distances-title">
 <h2 id="distances-title">Distances from solution to item</h2>
-{chart}
+{_chart("the distances from elites to their items", bars, top, values)}
 <div class="js"><label for="threshold">Count an item only if its elite is this near:</label>
 <input type="range" id="threshold" min="0" max="{last}" value="{last}" autocomplete="off"></div>
-<p><output for="threshold">{figures}</output></p>
+<p><output for="threshold">Coverage within distance <b id="distance">{distance}</b>:
+<b id="coverage">{matches.coverage():.1%}</b>,
+<span id="filled">{len(values):,}</span> of {len(matches.dataset):,} items</output></p>
 </section>"""
 
 
-def labels(thresholds: Thresholds) -> str:
-    """Coverage of each label, plain and within the threshold."""
+def _labels(thresholds: Thresholds) -> str:
+    """Return the coverage of each label, in total and within the threshold."""
     if not thresholds.labels:
         return ""
     rows = []
     for row in thresholds.labels:
-        share = f"{row['within'][-1] / row['items']:.1%}"
+        name, share = _named(row["label"]), f"{row['within'][-1] / row['items']:.1%}"
         rows.append(
-            f'<tr data-label><th scope="row" title="{named(row["label"])}">'
-            f"{named(row['label'])}</th>"
+            f'<tr data-label><th scope="row" title="{name}">{name}</th>'
             f'<td>{row["items"]:,}</td><td>{share}</td><td class="js" data-share>{share}</td>'
             f'<td class="wide"><div class="meter" aria-hidden="true"><i style="width:{share}"></i>'
             f'<i style="width:{share}" data-bar></i></div></td></tr>'
@@ -129,8 +171,8 @@ def labels(thresholds: Thresholds) -> str:
 </section>"""
 
 
-def held_out_panel(table: pd.DataFrame) -> str:
-    """How near the elites come to items never seen, beside how near the items seen come."""
+def _held_out(table: pd.DataFrame) -> str:
+    """Return the histograms of distance and floor of held-out items."""
     columns = list(table.columns) if isinstance(table, pd.DataFrame) else []
     checks.expect(
         {"distance", "floor"} <= set(columns) and len(table) > 0,
@@ -148,51 +190,52 @@ def held_out_panel(table: pd.DataFrame) -> str:
         for place, count in enumerate(steps)
     )
     drawn = f'{_bars(bars, top, highest)}<path class="floor" d="M0 100{line}V100"></path>'
-    values = _list(
-        {
-            "items never seen": f"{len(table):,}",
-            "median distance": _one(np.median(distance)),
-            "median floor": _one(np.median(floor)),
-        }
-    )
+    figures = {
+        "held-out items": f"{len(table):,}",
+        "median distance": _one(np.median(distance)),
+        "median floor": _one(np.median(floor)),
+    }
     return f"""<section aria-labelledby="held-out-title">
 <h2 id="held-out-title">Held-out items</h2>
 <dl class="figures small">
-{values}
+{_list(figures)}
 </dl>
 {_chart("the distances from held-out items to elites", drawn, top, distance)}
 <p class="quiet"><span class="key"></span>distance to the nearest elite
-<span class="key line"></span>floor: distance to the nearest item that the search saw. An archive
-that met all of its own items exactly would come that near.</p>
+<span class="key line"></span>floor: distance to the nearest item of the search. An archive whose
+elites match their own items exactly has distances equal to the floor.</p>
 </section>"""
-
-
-def named(label: str) -> str:
-    """A label as it is read; a dataset has the empty text for a missing one."""
-    return html.escape(label) if label.strip() else "(none)"
 
 
 def _list(entries: dict[str, str]) -> str:
     return "\n".join(f"<div><dt>{k}</dt><dd>{v}</dd></div>" for k, v in entries.items())
 
 
+def _named(label: str) -> str:
+    """Return a label as HTML; missing labels are empty texts."""
+    return html.escape(label) if label.strip() else "(none)"
+
+
 def _one(value: Any) -> str:
     return rounded(np.array([float(value)]))[0]
 
 
+# Histograms
+
+
 def _usual_top(values: Float[np.ndarray, " n"]) -> float:
-    """The largest, unless a few far off would squeeze all others into a corner."""
+    """Return the end of the scale: the largest value, or the 99th percentile before outliers."""
     largest, usual = float(values.max()), float(np.quantile(values, 0.99))
     return max(usual if 0 < 1.5 * usual < largest else largest, 0.0)
 
 
 def _counts(values: Float[np.ndarray, " n"], top: float) -> Int[np.ndarray, " bins"]:
-    """How many lie in each part of 0 to ``top``; in the last one with all beyond."""
+    """Count the values in each bin from 0 to ``top``; the last bin includes larger values."""
     return np.histogram(np.clip(values, 0, top), _BINS, range=(0, top or 1.0))[0]
 
 
 def _bars(counts: Int[np.ndarray, " bins"], top: float, highest: int | None = None) -> str:
-    """Bars in a box of 100 by 100, each with the distance that it starts from."""
+    """Return bars in a box of 100 by 100, each with the distance that it starts from."""
     wide, full = 100 / _BINS, 100 / (highest or int(counts.max()))
     return "".join(
         f'<rect class="bar" data-from="{top * place / _BINS:.6g}" x="{(place + 0.05) * wide:g}" '
@@ -209,65 +252,7 @@ def _chart(what: str, drawn: str, top: float, values: Float[np.ndarray, " n"]) -
 <div class="scale" aria-hidden="true"><span>0</span><span>{_one(top)}{more}</span></div>"""
 
 
-_BATCH = 256
-# Sides of pictures in pixels: up to the first they are kept exactly, small ones are shown about as
-# large as the second, and none larger than the third.
-_EXACT, _AIM, _LARGEST = 64, 84, 112
-_NARROWEST = 130
-
-
-def page(
-    matches: Matches,
-    pictures: Pictures | None,
-    *,
-    title: str = "",
-    limit: int = 2000,
-    held_out: pd.DataFrame | None = None,
-) -> str:
-    """A self-contained HTML page to look through what a search found.
-
-    It has the key figures, the distances with a threshold to move, the coverage of each label, and
-    the pairs, to be sorted and filtered. It loads nothing and runs no script but its own.
-
-    Args:
-        matches: The elites and the items.
-        pictures: As for `gallery`. Pictures of up to 64 pixels a side are kept exactly; larger
-            ones are shrunk to 112. ``None`` where elites cannot be shown: then the page has the
-            pictures of the items, if there are any.
-        title: Heading of the page.
-        limit: How many pairs to show at most, spread evenly from the best objective to the worst;
-            the figures count all. 2,000 pairs of 28 x 28 pixels make a page of 3 to 6 MB in gray,
-            and of at most 14 MB in colour.
-        held_out: What `Matches.held_out` tells of items that the search never saw.
-
-    Returns:
-        The text of the page, to be written in UTF-8.
-    """
-    limit = checks.integer("limit", limit, minimum=1)
-    table = ordered(matches, "objective")
-    shown = table.iloc[spread(len(table), limit)]
-    thresholds = Thresholds(matches)
-    template = resources.files("gloam.gallery").joinpath("page.html").read_text("utf-8")
-    script = template.rpartition("<script>")[2].partition("</script>")[0]
-    heading = html.escape(title or "Solutions beside their items")
-    orders = _orders(matches, shown)
-    pairs, sizes = _pairs(matches, pictures, shown)
-    parts = {
-        "script-hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        "title": heading,
-        "figures": figures(matches),
-        "distances": distances(matches, thresholds),
-        "labels": labels(thresholds),
-        "held-out": "" if held_out is None else held_out_panel(held_out),
-        "notes": _notes(matches, pictures, len(shown)),
-        "orders": "\n".join(_choice(by) for by in orders),
-        "filter": _filter(thresholds),
-        "sizes": sizes,
-        "pairs": pairs,
-        "data": _data(matches, shown, thresholds, orders),
-    }
-    # In one pass: what is put in is not looked through again.
-    return re.sub(r"<!--([a-z-]+)-->", lambda found: parts[found[1]], template)
+# Pairs
 
 
 def _notes(matches: Matches, pictures: Pictures | None, shown: int) -> str:
@@ -285,13 +270,12 @@ def _notes(matches: Matches, pictures: Pictures | None, shown: int) -> str:
 
 
 def _orders(matches: Matches, shown: pd.DataFrame) -> dict[str, list[int]]:
-    """For each order the place in it of each pair shown."""
-    labels = matches.dataset.labels is not None
-    tables = {"objective": ordered(matches, "objective"), "distance": ordered(matches, "distance")}
-    tables |= {"label": ordered(matches, "label")} if labels else {}
-    tables |= {"item": ordered(matches, "item")}
+    """Return the rank of each pair shown in every order."""
+    every: list[Order] = ["objective", "distance", "label", "item"]
+    if matches.dataset.labels is None:
+        every.remove("label")
     rows = shown["row"].to_numpy()
-    return {by: np.argsort(table["row"].to_numpy())[rows].tolist() for by, table in tables.items()}
+    return {by: np.argsort(ordered(matches, by)["row"].to_numpy())[rows].tolist() for by in every}
 
 
 def _choice(by: str) -> str:
@@ -303,21 +287,17 @@ def _filter(thresholds: Thresholds) -> str:
     if not thresholds.labels:
         return ""
     options = "".join(
-        f'<option value="{code}">{named(row["label"])}</option>'
+        f'<option value="{code}">{_named(row["label"])}</option>'
         for code, row in enumerate(thresholds.labels)
     )
-    return (
-        f'<label>Label <select id="label"><option value="">all</option>{options}</select></label>'
-    )
+    everything = '<option value="">all</option>'
+    return f'<label>Label <select id="label">{everything}{options}</select></label>'
 
 
 def _data(
-    matches: Matches,
-    shown: pd.DataFrame,
-    thresholds: Thresholds,
-    orders: dict[str, list[int]],
+    matches: Matches, shown: pd.DataFrame, thresholds: Thresholds, orders: dict[str, list[int]]
 ) -> str:
-    """What the script needs to know, as JSON that cannot end the element it stands in."""
+    """Return the data of the script as JSON that cannot end the element it is in."""
     codes = {row["label"]: code for code, row in enumerate(thresholds.labels)}
     content = {
         "items": len(matches.dataset),
@@ -335,7 +315,7 @@ def _data(
 
 
 def _pairs(matches: Matches, pictures: Pictures | None, shown: pd.DataFrame) -> tuple[str, str]:
-    """The list of pairs, and the sizes that its style asks for."""
+    """Return the list of pairs, and the sizes for its style."""
     images, (height, width) = _images(matches, pictures, shown)
     columns = (
         shown["label"],
@@ -346,14 +326,26 @@ def _pairs(matches: Matches, pictures: Pictures | None, shown: pd.DataFrame) -> 
     )
     entries = "\n".join(_entry(*row) for row in zip(*columns, strict=True))
     pair = len(images[0]) * (width + 3) - 1
-    sizes = f"--box:{height}px;--wide:{width}px;--tile:{max(pair, _NARROWEST)}px"
-    return entries, sizes
+    return entries, f"--box:{height}px;--wide:{width}px;--tile:{max(pair, _NARROWEST)}px"
+
+
+def _entry(
+    label: str | None, name: str, objective: str, distance: str, images: list[tuple[str, str]]
+) -> str:
+    name = html.escape(name)
+    drawn = "".join(f'<span><img alt="{shows} {name}" {image}></span>' for shows, image in images)
+    drawn = f'<div class="pictures">{drawn}</div>' if drawn else ""
+    known = "" if label is None else f"<b>{_named(label)}</b> "
+    return (
+        f'<li>{drawn}<div class="name" title="{name}">{known}{name}</div>'
+        f'<div class="numbers">{objective} · {distance}</div></li>'
+    )
 
 
 def _images(
     matches: Matches, pictures: Pictures | None, shown: pd.DataFrame
 ) -> tuple[list[list[tuple[str, str]]], tuple[int, int]]:
-    """For each pair what its pictures show and their attributes; and the room of a picture."""
+    """Return the alternative text and attributes of the images of each pair, and their box."""
     dataset, rows, items = matches.dataset, shown["row"].to_numpy(), shown["item"].to_numpy()
     if dataset.has_images:
         first = dataset.image(0)
@@ -363,48 +355,28 @@ def _images(
         return [[] for _ in rows], (0, 0)
     box = _box(first.shape[0], first.shape[1])
     images: list[list[tuple[str, str]]] = []
-    for start in range(0, len(rows), _BATCH):  # large pictures need not all be there at once
+    for start in range(0, len(rows), _BATCH):
         part = slice(start, start + _BATCH)
         made = None if pictures is None else made_pictures(pictures, rows[part])
         both = {"solution for": made, "item": item_pictures(dataset, items[part])}
         sides = [
-            [(what, _source(one, box)) for one in side]
-            for what, side in both.items()
+            [(text, _source(image, box)) for image in side]
+            for text, side in both.items()
             if side is not None
         ]
         images += [list(pair) for pair in zip(*sides, strict=True)]
     return images, box
 
 
-def _entry(
-    label: str | None,
-    name: str,
-    objective: str,
-    distance: str,
-    images: list[tuple[str, str]],
-) -> str:
-    what = html.escape(name)
-    drawn = "".join(f'<span><img alt="{shows} {what}" {image}></span>' for shows, image in images)
-    known = "" if label is None else f"<b>{named(label)}</b> "
-    return (
-        "<li>"
-        + (f'<div class="pictures">{drawn}</div>' if drawn else "")
-        + f'<div class="name" title="{what}">{known}{what}</div>'
-        f'<div class="numbers">{objective} · {distance}</div></li>'
-    )
-
-
 def _box(height: int, width: int) -> tuple[int, int]:
-    """Room for a picture on the page: small ones enlarged by a whole number."""
+    """Return the size of images on the page; small ones are enlarged by a whole number."""
     longer = max(height, width)
     scale = round(_AIM / longer) if longer <= _AIM else min(1.0, _LARGEST / longer)
     return max(1, round(scale * height)), max(1, round(scale * width))
 
 
 def _source(picture: UInt8[np.ndarray, "height width *channels"], box: tuple[int, int]) -> str:
-    """A picture as the attributes of an element ``img`` that fits into the box."""
-    from PIL import Image
-
+    """Return the attributes of an ``img`` element that fits into the box."""
     height, width = picture.shape[:2]
     image = Image.fromarray(picture)
     buffer = io.BytesIO()

@@ -1,13 +1,8 @@
-"""Pictures of elites and of the items that they stand for.
-
-Where the pairs of a gallery go on its sheet.
-
-A gallery: solutions beside the items of a dataset that they stand for, on one sheet.
-"""
+"""Galleries: pictures of elites beside the items of a dataset that they match, as one figure."""
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,179 +15,23 @@ from matplotlib.patches import Rectangle
 from gloam import checks
 from gloam.archives import Elites
 from gloam.datasets import Dataset, Matches
-from gloam.datasets import rows as fields
+from gloam.datasets.dataset import checked_images, is_image
+from gloam.datasets.matches import Order
+from gloam.datasets.rows import evenly_spaced
 from gloam.plots import style
 
 Pictures = Callable[[np.ndarray], np.ndarray]
-"""From places in ``elites.solutions`` to uint8 pictures ``(n, height, width[, 3])``."""
+"""Maps indices of elites in ``elites.solutions`` to uint8 images ``(n, height, width[, 3])``."""
 
-_BATCH = 256
-
-
-def elite_pictures(
-    elites: Elites,
-    dataset: Dataset,
-    domain: Any = None,
-    size: int | tuple[int, int] | None = None,
-) -> Pictures:
-    """What elites look like: a function for `gallery` and `page`.
-
-    It takes the first of these that there is: a field ``image`` of the archive (uint8, or floats
-    from 0 to 1); what the domain renders; the measures, where the items are pictures themselves.
-
-    Args:
-        elites: The filled archive.
-        dataset: The items that its cells are.
-        domain: What was searched. It is asked if it has a method ``render(solutions, size)`` that
-            returns pictures with values from 0 to 1.
-        size: Handed to ``render``; by default its own choice.
-    """
-    if "image" in elites.store.fields:
-        found = elites.field("image")
-        kept = dataset.shape if fields.is_picture(dataset.shape) else ()
-        if found.ndim == 2 and found.shape[1] == math.prod(kept):
-            found = found.reshape(-1, *kept)
-        return lambda rows: _bytes("field 'image'", found[rows])
-    render = getattr(domain, "render", None)
-    if callable(render):
-        solutions = elites.solutions
-        return lambda rows: np.concatenate(
-            [
-                _bytes("render", np.asarray(render(solutions[rows[start : start + _BATCH]], size)))
-                for start in range(0, len(rows), _BATCH)
-            ]
-        )
-    checks.expect(
-        fields.is_picture(dataset.shape),
-        "pictures",
-        "an archive with a field 'image', a domain with render(), or items that are pictures",
-        f"items of shape {dataset.shape}",
-        "Return an 'image' field from evaluate, and declare it: fields={'image': (28, 28)}.",
-    )
-    # As the dataset itself shows its items.
-    low, high = dataset.bounds or (float(dataset.items.min()), float(dataset.items.max()))
-    pixels = ((elites.measures - low) * (255 / (high - low))).clip(0, 255)
-    measures = np.rint(pixels).astype(np.uint8).reshape(-1, *dataset.shape)
-    return lambda rows: measures[rows]
-
-
-def has_pictures(elites: Elites, dataset: Dataset, domain: Any = None) -> bool:
-    """Whether `elite_pictures` can show elites; vectors cannot be shown."""
-    rendered = callable(getattr(domain, "render", None))
-    return rendered or "image" in elites.store.fields or fields.is_picture(dataset.shape)
-
-
-def made_pictures(
-    pictures: Pictures, rows: Int[np.ndarray, " n"]
-) -> UInt8[np.ndarray, "n height width *channels"]:
-    """The pictures of elites, as the user's function gives them, checked."""
-    return fields.pictures(pictures(rows), len(rows))
-
-
-def item_pictures(
-    dataset: Dataset, items: Int[np.ndarray, " n"]
-) -> UInt8[np.ndarray, "n height width *channels"] | None:
-    """The pictures of items, or ``None`` where they have none."""
-    if not dataset.has_images:
-        return None
-    return np.stack([dataset.image(item) for item in items.tolist()])
-
-
-def _bytes(name: str, values: Shaped[np.ndarray, "n *picture"]) -> np.ndarray:
-    """Pictures in uint8; floats go from 0 to 1."""
-    checks.expect(
-        fields.is_picture(values.shape[1:]),
-        name,
-        "pictures (height, width) or (height, width, 3)",
-        f"shape {values.shape[1:]}",
-    )
-    if values.dtype == np.uint8:
-        return values
-    if values.dtype.kind == "f":
-        # A little too bright is cut off; bytes kept as floats would be all white.
-        values = np.nan_to_num(values)
-        highest = float(values.max(initial=0.0))
-        checks.expect(
-            highest <= 2,
-            name,
-            "floats from 0 to 1",
-            f"up to {highest:g}",
-            "Divide by 255, or use uint8.",
-        )
-        values = 255 * values
-    return np.rint(np.clip(values, 0, 255)).astype(np.uint8)
-
-
-# All lengths on the sheet are in its pixels: a small picture is crisp only where each of its
-# pixels covers a whole number of them.
-MARGIN, _TOP, GAP, _SPACE = 54, 180, 3, 24
+# Lengths are in pixels of the figure: a small picture is crisp only if each of its pixels covers a
+# whole number of them.
+_MARGIN, _TOP, _GAP, _SPACE = 54, 180, 3, 24
 _SMALLEST, _LARGEST = 56, 168
-_HEADING = 1100
-_LANDSCAPE = 1.45
-
-
-class Layout(NamedTuple):
-    """Where pairs go on the sheet."""
-
-    columns: int
-    height: int
-    """Of a picture."""
-    width: int
-    """Of a picture."""
-    pair: int
-    """Width of the pictures of a pair."""
-    tile: int
-    """Width of a pair and its caption."""
-    font: float
-    """Size of captions, in points."""
-    line: float
-    """Height of a line of a caption."""
-    pitch: tuple[int, int]
-    """From one pair to the next, across and down."""
-    size: tuple[int, int]
-    """Width and height of the sheet."""
-
-    def corner(self, place: int) -> tuple[int, int]:
-        """Left and top of a pair."""
-        row, column = divmod(place, self.columns)
-        return MARGIN + column * self.pitch[0], _TOP + row * self.pitch[1]
-
-
-def layout_for(count: int, sides: int, shape: tuple[int, int]) -> Layout:
-    """A landscape sheet for ``count`` pairs: the more there are, the smaller each."""
-    longer = max(shape)
-    aim = min(max(1300 / math.sqrt(count), 2 * _SMALLEST) / sides, _LARGEST)
-    scale = round(aim / longer) if longer <= aim else aim / longer
-    height, width = (max(1, round(scale * side)) for side in shape)
-    pair = sides * (width + GAP) - GAP
-    tile = max(pair, 2 * _SMALLEST)
-    font = min(max(points(tile) / 7.4, 6), 8)
-    line = 1.35 * font * style.DPI / 72
-    across, down = tile + _SPACE, math.ceil(height + 2 * line) + _SPACE
-
-    def size(columns: int) -> tuple[int, int]:
-        rows = math.ceil(count / columns)
-        return (
-            max(columns * across - _SPACE + 2 * MARGIN, _HEADING),
-            _TOP + rows * down - _SPACE + MARGIN,
-        )
-
-    def badness(columns: int) -> float:
-        """How far from landscape, and how much of the sheet would stay empty."""
-        wide, high = size(columns)
-        full = math.ceil(count / columns) * columns
-        return abs(math.log(wide / high / _LANDSCAPE)) + 2 * (1 - count / full)
-
-    columns = min(range(1, count + 1), key=badness)
-    return Layout(columns, height, width, pair, tile, font, line, (across, down), size(columns))
-
-
-def points(pixels: float) -> float:
-    """A length in pixels of the sheet, in points."""
-    return pixels * 72 / style.DPI
-
-
-Order = Literal["objective", "distance", "label", "item"]
+_MIN_WIDTH = 1100  # room for the heading
+_ASPECT = 1.45
+_POINT = 72 / style.DPI  # points of a pixel
+_IMAGE: Any = {"cmap": "gray", "vmin": 0, "vmax": 255, "aspect": "auto", "zorder": 2}
+_BATCH = 256  # solutions that are rendered at a time
 
 _ORDERS = {
     "objective": "from the best objective to the worst",
@@ -211,27 +50,26 @@ def gallery(
     title: str = "",
     ax: Axes | None = None,
 ) -> Figure:
-    """Pairs of a solution, on the left, and its item, in order.
+    """Draw pairs of a solution (left) and its item (right).
 
-    Where there are more than ``count`` pairs, those drawn are spread evenly over the order, the
-    first and the last among them, so that good and bad ones are seen alike.
+    If there are more than ``count`` pairs, the ones drawn are evenly spaced in the order, with the
+    first and the last, so that they show good and bad matches.
 
     Args:
         matches: The elites and the items.
-        pictures: From places in ``elites.solutions`` to uint8 pictures, for instance
-            `elite_pictures`.
-        by: The order.
-        count: How many pairs to draw at most; 10 to 200 look well.
-        title: Heading of the sheet.
-        ax: Axes whose place the sheet takes, smaller or larger; by default it is a new figure.
+        pictures: Images of the elites, for instance from `elite_pictures`.
+        by: Order of the pairs.
+        count: Largest number of pairs to draw; 10 to 200 fit well.
+        title: Heading of the figure.
+        ax: Axes to draw into, scaled to fit. Default: a new figure.
 
     Returns:
-        A figure of one set of axes (without ``ax``), whose images are solution and item in turn. Of
-        a dataset without pictures, only the solutions are drawn.
+        The figure. Its images are solution and item in turn; solutions only, if the dataset has no
+        images.
     """
     count = checks.integer("count", count, minimum=1)
     table = ordered(matches, by)
-    drawn = table.iloc[spread(len(table), count)]
+    drawn = table.iloc[evenly_spaced(len(table), count)]
     made = made_pictures(pictures, drawn["row"].to_numpy())
     items = item_pictures(matches.dataset, drawn["item"].to_numpy())
     sides = [made] if items is None else [made, items]
@@ -244,7 +82,7 @@ def gallery(
         axes.set_box_aspect(height / width)
         box, pixels = axes.get_window_extent(), figure.get_dpi() / style.DPI
         zoom = min(box.width / layout.size[0], box.height / layout.size[1]) / pixels
-    # The mat behind a pair is its frame and its gap, and tells white pictures from the sheet.
+    # The mat behind a pair is its frame, and sets white pictures off from the background.
     corners = [layout.corner(place) for place in range(len(drawn))]
     mats = [
         Rectangle((left - 1, top - 1), layout.pair + 2, layout.height + 2) for left, top in corners
@@ -252,39 +90,105 @@ def gallery(
     axes.add_collection(PatchCollection(mats, facecolor=style.FAINT, linewidth=0))
     for place, (left, top) in enumerate(corners):
         for side, shown in enumerate(sides):
-            box = (left + side * (layout.width + GAP), top, layout.width, layout.height)
-            _draw(axes, shown[place], box)
-    _captions(axes, drawn, corners, layout, zoom)
+            x = left + side * (layout.width + _GAP)
+            _draw(axes, shown[place], (x, top, layout.width, layout.height))
+    _captions(axes, drawn, layout, zoom)
     _heading(axes, matches, title, len(drawn), by, zoom)
     axes.set(xlim=(0, layout.size[0]), ylim=(layout.size[1], 0))
     return figure
 
 
+def elite_pictures(
+    elites: Elites, dataset: Dataset, domain: Any = None, size: int | tuple[int, int] | None = None
+) -> Pictures:
+    """Return a function that gives images of the elites, for `gallery` and `page`.
+
+    The images are, in order of preference: the archive's field ``image`` (uint8, or floats from 0
+    to 1); what the domain renders; the measures, if the items are images.
+
+    Args:
+        elites: The filled archive.
+        dataset: The items of its cells.
+        domain: The domain that was searched. Used if it has a method ``render(solutions, size)``
+            that returns images with values from 0 to 1.
+        size: Passed to ``render``.
+    """
+    if "image" in elites.store.fields:
+        found = elites.field("image")
+        shape = dataset.shape if is_image(dataset.shape) else ()
+        if found.ndim == 2 and found.shape[1] == math.prod(shape):
+            found = found.reshape(-1, *shape)
+        return lambda rows: _bytes("field 'image'", found[rows])
+    render = getattr(domain, "render", None)
+    if callable(render):
+        solutions = elites.solutions
+        return lambda rows: np.concatenate(
+            [
+                _bytes("render", np.asarray(render(solutions[rows[start : start + _BATCH]], size)))
+                for start in range(0, len(rows), _BATCH)
+            ]
+        )
+    checks.expect(
+        is_image(dataset.shape),
+        "pictures",
+        "an archive with a field 'image', a domain with render(), or items that are images",
+        f"items of shape {dataset.shape}",
+        "Return an 'image' field from evaluate, and declare it: fields={'image': (28, 28)}.",
+    )
+    images = dataset.pixels(elites.flat_measures)
+    return lambda rows: images[rows]
+
+
+def has_pictures(elites: Elites, dataset: Dataset, domain: Any = None) -> bool:
+    """Whether `elite_pictures` can show the elites."""
+    can_render = callable(getattr(domain, "render", None))
+    return can_render or "image" in elites.store.fields or is_image(dataset.shape)
+
+
+def made_pictures(
+    pictures: Pictures, rows: Int[np.ndarray, " n"]
+) -> UInt8[np.ndarray, "n height width *channels"]:
+    """Return the images of elites, after checking what the user's function returned."""
+    return checked_images(pictures(rows), len(rows))
+
+
+def item_pictures(
+    dataset: Dataset, items: Int[np.ndarray, " n"]
+) -> UInt8[np.ndarray, "n height width *channels"] | None:
+    """Return the images of items, or ``None`` if they have no images."""
+    if not dataset.has_images:
+        return None
+    return np.stack([dataset.image(item) for item in items.tolist()])
+
+
+def _bytes(name: str, values: Shaped[np.ndarray, "n *image"]) -> np.ndarray:
+    """Return images as uint8; floats range from 0 to 1."""
+    expected = "images (height, width) or (height, width, 3)"
+    checks.expect(is_image(values.shape[1:]), name, expected, f"shape {values.shape[1:]}")
+    if values.dtype == np.uint8:
+        return values
+    if values.dtype.kind == "f":
+        # Slightly too bright is clipped; bytes stored as floats would be all white.
+        values = np.nan_to_num(values)
+        highest = float(values.max(initial=0.0))
+        fix = "Divide by 255, or use uint8."
+        checks.expect(highest <= 2, name, "floats from 0 to 1", f"up to {highest:g}", fix)
+        values = 255 * values
+    return np.rint(np.clip(values, 0, 255)).astype(np.uint8)
+
+
 def ordered(matches: Matches, by: Order) -> pd.DataFrame:
-    """The table of ``matches``, of which there must be one at least."""
+    """Return the table of ``matches``, after checking that there are some."""
     checks.instance("matches", matches, Matches, "Build gloam.datasets.Matches(elites, dataset).")
     checks.expect(len(matches.elites) > 0, "elites", "at least one elite", "none")
-    if by == "label":
-        checks.expect(
-            matches.dataset.labels is not None,
-            "by",
-            "'objective', 'distance' or 'item'",
-            "'label' for a dataset without labels",
-        )
+    fits = by != "label" or matches.dataset.labels is not None
+    got = "'label' for a dataset without labels"
+    checks.expect(fits, "by", "'objective', 'distance' or 'item'", got)
     return matches.table(by)
 
 
-def spread(total: int, count: int) -> Int[np.ndarray, " n"]:
-    """At most ``count`` places of ``total``, evenly spread, the first and the last among them.
-
-    >>> spread(10, 4).tolist(), spread(3, 4).tolist()
-    ([0, 3, 6, 9], [0, 1, 2])
-    """
-    return np.rint(np.linspace(0, total - 1, min(total, count))).astype(int)
-
-
 def rounded(values: Float[np.ndarray, " n"]) -> list[str]:
-    """Numbers as short texts, with as many decimals as the largest of them needs.
+    """Return numbers as short texts with as many decimals as the largest of them needs.
 
     >>> rounded(np.array([0.99962, 0.5])), rounded(np.array([1234.5, -20.0]))
     (['1.000', '0.500'], ['1,234', '-20'])
@@ -297,79 +201,82 @@ def rounded(values: Float[np.ndarray, " n"]) -> list[str]:
     return [f"{round(float(value), decimals) + 0.0:,.{decimals}f}" for value in values]
 
 
+class Layout(NamedTuple):
+    """Sizes and positions of pairs in a figure, in pixels."""
+
+    columns: int
+    height: int
+    """Height of a picture."""
+    width: int
+    """Width of a picture."""
+    pair: int
+    """Width of the pictures of a pair."""
+    tile: int
+    """Width of a pair with its caption."""
+    font: float
+    """Font size of captions, in points."""
+    line: float
+    """Line height of captions."""
+    pitch: tuple[int, int]
+    """Distance from one pair to the next, across and down."""
+    size: tuple[int, int]
+    """Width and height of the figure."""
+
+    def corner(self, place: int) -> tuple[int, int]:
+        """Return the left and top of a pair."""
+        row, column = divmod(place, self.columns)
+        return _MARGIN + column * self.pitch[0], _TOP + row * self.pitch[1]
+
+
+def layout_for(count: int, sides: int, shape: tuple[int, int]) -> Layout:
+    """Return the layout of ``count`` pairs in landscape format; more pairs are drawn smaller."""
+    longer = max(shape)
+    aim = min(max(1300 / math.sqrt(count), 2 * _SMALLEST) / sides, _LARGEST)
+    scale = round(aim / longer) if longer <= aim else aim / longer
+    height, width = (max(1, round(scale * side)) for side in shape)
+    pair = sides * (width + _GAP) - _GAP
+    tile = max(pair, 2 * _SMALLEST)
+    font = min(max(_POINT * tile / 7.4, 6), 8)
+    line = 1.35 * font / _POINT
+    across, down = tile + _SPACE, math.ceil(height + 2 * line) + _SPACE
+
+    def size(columns: int) -> tuple[int, int]:
+        rows = math.ceil(count / columns)
+        wide = max(columns * across - _SPACE + 2 * _MARGIN, _MIN_WIDTH)
+        return wide, _TOP + rows * down - _SPACE + _MARGIN
+
+    def badness(columns: int) -> float:
+        """Return the deviation from the aspect ratio plus the share that would stay empty."""
+        wide, high = size(columns)
+        places = math.ceil(count / columns) * columns
+        return abs(math.log(wide / high / _ASPECT)) + 2 * (1 - count / places)
+
+    columns = min(range(1, count + 1), key=badness)
+    return Layout(columns, height, width, pair, tile, font, line, (across, down), size(columns))
+
+
 def _draw(axes: Axes, picture: np.ndarray, box: tuple[int, int, int, int]) -> None:
-    """A picture as large as its box allows, in the middle of it."""
+    """Draw a picture centred in its box and as large as possible."""
     left, top, width, height = box
     scale = min(height / picture.shape[0], width / picture.shape[1])
     wide, high = round(scale * picture.shape[1]), round(scale * picture.shape[0])
     x, y = left + (width - wide) // 2, top + (height - high) // 2
-    axes.imshow(
-        picture,
-        cmap="gray",
-        vmin=0,
-        vmax=255,
-        aspect="auto",
-        zorder=2,
-        extent=(x, x + wide, y + high, y),
-        interpolation="nearest" if scale >= 1 else "antialiased",
-    )
+    filtering = "nearest" if scale >= 1 else "antialiased"
+    axes.imshow(picture, extent=(x, x + wide, y + high, y), interpolation=filtering, **_IMAGE)
 
 
-def _captions(
-    axes: Axes,
-    drawn: pd.DataFrame,
-    corners: list[tuple[int, int]],
-    layout: Layout,
-    zoom: float,
-) -> None:
-    """Below each pair what it is, and how good."""
-    letters = int(points(layout.tile) / (0.6 * layout.font))
-    columns = (
-        drawn["label"],
-        drawn["name"],
-        rounded(drawn["objective"].to_numpy()),
-        rounded(drawn["distance"].to_numpy()),
-    )
-    for (left, top), *row in zip(corners, *columns, strict=True):
-        label, name, objective, distance = row
-        texts = [
-            (_named(label, name, letters), style.INK),
-            (f"{objective} · {distance}", style.QUIET),
-        ]
-        for line, (text, color) in enumerate(texts):
-            axes.text(
-                left,
-                top + layout.height + 6 + line * layout.line,
-                text,
-                color=color,
-                va="top",
-                fontsize=zoom * layout.font,
-                parse_math=False,
-            )
-
-
-def _named(label: str | None, name: str, letters: int) -> str:
-    """Label and name in so many letters; of a long name the end is kept, which tells files apart.
-
-    The folder that is the label is not repeated, and a suffix is left out if the rest then fits.
-
-    >>> _named("cat", "photographs/0017.png", 16), _named("a very long label", "x", 8)
-    ('cat · …/0017.png', 'a very …')
-    >>> _named("cat", "cat/0017.png", 14), _named("cat", "cat/0017.png", 10)
-    ('cat · 0017.png', 'cat · 0017')
-    """
-    label, name = (" ".join((text or "").split()) for text in (label, name))
-    name = name.removeprefix(f"{label}/")
-    if len(label) > letters:
-        return label[: letters - 1] + "…"
-    before = f"{label} · " if label else ""
-    room = letters - len(before)
-    stem = name.rpartition(".")[0]
-    if stem and len(stem) <= room < len(name):
-        return before + stem
-    if len(name) <= room:
-        return before + name
-    return before + "…" + name[len(name) - room + 1 :] if room > 4 else label
+def _captions(axes: Axes, drawn: pd.DataFrame, layout: Layout, zoom: float) -> None:
+    """Write label, name, objective and distance below each pair."""
+    letters = int(_POINT * layout.tile / (0.6 * layout.font))
+    objectives = rounded(drawn["objective"].to_numpy())
+    distances = rounded(drawn["distance"].to_numpy())
+    for place in range(len(drawn)):
+        left, top = layout.corner(place)
+        name = _shortened(drawn["label"].iloc[place], drawn["name"].iloc[place], letters)
+        y, size = top + layout.height + 6, zoom * layout.font
+        numbers = f"{objectives[place]} · {distances[place]}"
+        _write(axes, left, y, name, size, style.INK)
+        _write(axes, left, y + layout.line, numbers, size, style.QUIET)
 
 
 def _heading(axes: Axes, matches: Matches, title: str, drawn: int, by: str, zoom: float) -> None:
@@ -385,20 +292,41 @@ def _heading(axes: Axes, matches: Matches, title: str, drawn: int, by: str, zoom
         which = f"{drawn:,} of {elites:,} pairs, spread evenly over all of them"
     sides = "Left the solution, right the item. " if matches.dataset.has_images else ""
     what = "item" if matches.dataset.labels is None else "label · item"
-    lines = [
-        (36, title or "Solutions beside their items", style.TITLE + 2, style.INK, "bold"),
-        (76, "     ".join(figures), style.LABEL, style.INK, "normal"),
-        (106, f"{which}, {_ORDERS[by]}.", style.SMALL, style.QUIET, "normal"),
-        (130, f"{sides}Below: {what}, objective · distance.", style.SMALL, style.QUIET, "normal"),
-    ]
-    for y, text, size, color, weight in lines:
-        axes.text(
-            MARGIN,
-            y,
-            text,
-            fontsize=zoom * size,
-            color=color,
-            fontweight=weight,
-            va="top",
-            parse_math=False,
-        )
+    title = title or "Solutions beside their items"
+    below = f"{sides}Below: {what}, objective · distance."
+    small = zoom * style.SMALL
+    _write(axes, _MARGIN, 36, title, zoom * (style.TITLE + 2), style.INK, weight="bold")
+    _write(axes, _MARGIN, 76, "     ".join(figures), zoom * style.LABEL, style.INK)
+    _write(axes, _MARGIN, 106, f"{which}, {_ORDERS[by]}.", small, style.QUIET)
+    _write(axes, _MARGIN, 130, below, small, style.QUIET)
+
+
+def _write(
+    axes: Axes, x: float, y: float, text: str, size: float, color: str, weight: str = "normal"
+) -> None:
+    options: Any = {"fontsize": size, "color": color, "fontweight": weight}
+    axes.text(x, y, text, va="top", parse_math=False, **options)
+
+
+def _shortened(label: str | None, name: str, letters: int) -> str:
+    """Return label and name in at most ``letters`` letters; long names keep their end.
+
+    A folder that is the label is not repeated, and a suffix is dropped if the rest then fits.
+
+    >>> _shortened("cat", "photographs/0017.png", 16), _shortened("a very long label", "x", 8)
+    ('cat · …/0017.png', 'a very …')
+    >>> _shortened("cat", "cat/0017.png", 14), _shortened("cat", "cat/0017.png", 10)
+    ('cat · 0017.png', 'cat · 0017')
+    """
+    label, name = (" ".join((text or "").split()) for text in (label, name))
+    name = name.removeprefix(f"{label}/")
+    if len(label) > letters:
+        return label[: letters - 1] + "…"
+    before = f"{label} · " if label else ""
+    room = letters - len(before)
+    stem = name.rpartition(".")[0]
+    if stem and len(stem) <= room < len(name):
+        return before + stem
+    if len(name) <= room:
+        return before + name
+    return before + "…" + name[len(name) - room + 1 :] if room > 4 else label

@@ -1,15 +1,16 @@
-"""The gallery of a run on a dataset, from its folder into its folder."""
+"""The gallery of a run on a dataset, written into its run folder."""
 
 import contextlib
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from gloam import files
 from gloam.datasets import Dataset, Matches
+from gloam.datasets.matches import Order
 from gloam.formats import ForeignError, RunFolder
 from gloam.gallery.page import page
-from gloam.gallery.pairs import Pictures, elite_pictures, gallery, has_pictures, ordered
+from gloam.gallery.pairs import elite_pictures, gallery, has_pictures, ordered
 from gloam.plots import style
 from gloam.plots.run_figures import domain_name
 
@@ -17,54 +18,47 @@ from gloam.plots.run_figures import domain_name
 def gallery_run(
     run_dir: str | os.PathLike,
     *,
-    by: Literal["objective", "distance", "label", "item"] = "objective",
+    by: Order = "objective",
     count: int = 60,
     held_out: Dataset | None = None,
     domain: Any = None,
     title: str = "",
 ) -> list[Path]:
-    """Show a run on a dataset: the page ``gallery.html`` and the table of matches.
+    """Write the page ``gallery.html`` and the table of matches of a run on a dataset.
 
-    The table is ``matches.csv`` and ``matches.parquet``: item, name, label, objective and distance
-    of each elite. Where elites can be shown as pictures (see `gloam.gallery.elite_pictures`), the
-    page has them, and there is a sheet ``figures/gallery.png``.
+    The table has item, name, label, objective and distance of each elite, as ``matches.csv`` and
+    ``matches.parquet``. If elites can be shown as images (see `gloam.gallery.elite_pictures`), the
+    page has them, and the figure ``figures/gallery.png`` is written too.
 
     Args:
         run_dir: A folder that `gloam.run` or `gloam.optimize` wrote with ``dataset=...``.
-        by: Order of the pairs in the picture.
-        count: Pairs in the picture.
-        held_out: Items that the search never saw; the page then says how well they are served.
-        domain: What was searched. Needed only when it is not in the run folder, such as a generator
-            of pictures.
-        title: Heading of the picture and the page; by default the name of the domain.
+        by: Order of the pairs in the figure and the table.
+        count: Largest number of pairs in the figure.
+        held_out: Items that were held out of the search; the page shows their distances.
+        domain: The domain that was searched, if it is not in the run folder, such as an image
+            generator.
+        title: Heading of the figure and the page. Default: the name of the domain.
 
     Returns:
         The files written.
     """
     folder = RunFolder(run_dir).must_hold_run()
-    dataset = folder.read_dataset()
-    matches = Matches(folder.read_archive(), dataset)
+    matches = Matches(folder.read_archive(), folder.read_dataset())
+    elites, dataset = matches.elites, matches.dataset
     if domain is None:
         with contextlib.suppress(ForeignError):
             domain = folder.read_part("domain")
-    title = title or domain_name(folder)
-    small = _pictures(matches, domain)
+    title = title or domain_name(folder.read_config())
+    has_images = has_pictures(elites, dataset, domain)
+    pictures = elite_pictures(elites, dataset, domain) if has_images else None
     table = None if held_out is None else matches.held_out(held_out)
-    text = page(matches, small, title=title, held_out=table)
+    text = page(matches, pictures, title=title, held_out=table)
     paths = [folder.path / name for name in ("gallery.html", "matches.csv", "matches.parquet")]
     files.write_bytes(paths[0], text.encode())
     rows = ordered(matches, by)
     files.write_bytes(paths[1], rows.to_csv(index=False).encode())
     files.write_table(paths[2], rows)
-    if small is not None:
-        figure = gallery(matches, small, by=by, count=count, title=title)
+    if pictures is not None:
+        figure = gallery(matches, pictures, by=by, count=count, title=title)
         paths = [style.save(figure, folder.figures / "gallery.png"), *paths]
     return paths
-
-
-def _pictures(matches: Matches, domain: Any) -> Pictures | None:
-    """What the elites look like, or ``None`` for vectors that nothing can show."""
-    elites, dataset = matches.elites, matches.dataset
-    if has_pictures(elites, dataset, domain):
-        return elite_pictures(elites, dataset, domain)
-    return None

@@ -1,4 +1,4 @@
-"""A small generator of grey pictures: dense layers, then convolutions that double the size."""
+"""A small generator of greyscale images: dense layers, then convolutions that double the size."""
 
 import math
 import os
@@ -12,28 +12,27 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from gloam import checks
-from gloam.generators.protocols import Generator
-from gloam.generators.tensor_files import check_shapes, read_tensors, write_tensors
+from gloam.generators.models import Generator, check_shapes, read_tensors, write_tensors
 
 DIGITS_FILE = Path(__file__).with_name("digit_decoder.safetensors")
-"""Weights of `Decoder.digits`; the text file beside it says where they come from."""
+"""Weights of `Decoder.digits`; the text file next to it documents their origin and licence."""
 _LAYERS = ("hidden", "maps", "middle", "pixels")
-_FIX = "Give the tensors that Decoder.tensors holds, or a file that Decoder.save wrote."
+_FIX = "Pass the tensors of another Decoder, or a file written by Decoder.save."
 _KERNEL = 3
 
 
 class Decoder(Generator):
-    """A decoder of a few layers, small enough for a search on a CPU.
+    """A decoder with four layers, small enough for a search on a CPU.
 
-    A latent passes a dense layer ``hidden`` and a dense layer ``maps``, whose numbers are channels
-    of ``side x side`` pixels. The convolutions ``middle`` and ``pixels`` double the sides, each by
-    making four numbers for each channel of its result, which become two by two pixels. Layers but
-    the last end in a ReLU. The last ends in a tanh.
+    The dense layers ``hidden`` and ``maps`` turn a latent into feature maps of ``side x side``
+    pixels. The convolutions ``middle`` and ``pixels`` double the side: each computes four values
+    per pixel and output channel, which are rearranged into two by two pixels. The last layer ends
+    in a tanh, the others in a ReLU.
 
     Args:
-        tensors: Weight and bias of each layer by name, such as ``maps.weight``. Dense weights are
-            ``(inputs, outputs)``, those of convolutions ``(3, 3, inputs, outputs)``. All sizes
-            follow from them.
+        tensors: Weight and bias of each layer by name, such as ``maps.weight``. Dense weights have
+            the shape ``(inputs, outputs)``, those of convolutions ``(3, 3, inputs, outputs)``. All
+            sizes are inferred from them.
 
     Example:
         >>> decoder = Decoder.digits()
@@ -56,15 +55,15 @@ class Decoder(Generator):
 
     @staticmethod
     def digits() -> "Decoder":
-        """The decoder of handwritten digits that comes with gloam, trained on MNIST.
+        """Return the decoder of handwritten digits that ships with gloam, trained on MNIST.
 
-        Its latents have 16 numbers with a standard normal prior.
+        Its latents have 16 dimensions and a standard normal prior.
         """
         return Decoder.load(DIGITS_FILE)
 
     @staticmethod
     def load(path: str | os.PathLike) -> "Decoder":
-        """Read a safetensors file that `save` wrote."""
+        """Read a safetensors file written by `save`."""
         return Decoder(read_tensors("Decoder", path)[0])
 
     def save(self, path: str | os.PathLike, metadata: Mapping[str, str] = {}) -> None:
@@ -74,22 +73,22 @@ class Decoder(Generator):
 
     @property
     def z_dim(self) -> int:
-        """Number of numbers in a latent."""
+        """Dimension of a latent."""
         return self.tensors["hidden.weight"].shape[0]
 
     @property
     def w_dim(self) -> int:
-        """Number of numbers in a latent."""
+        """Dimension of a latent."""
         return self.z_dim
 
     @property
     def num_ws(self) -> int:
-        """One: only the first layer uses the latent."""
+        """Always 1: only the first layer takes the latent."""
         return 1
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """One channel, height and width."""
+        """One channel, and height and width."""
         side = 4 * _side(self.tensors)
         return 1, side, side
 
@@ -99,18 +98,18 @@ class Decoder(Generator):
         return jnp.zeros(self.w_dim, jnp.float32)
 
     def map(self, z: Float[Array, "n z"], truncation: float | Array = 1.0) -> Float[Array, "n w"]:
-        """The latents themselves, times ``truncation``."""
+        """Return ``truncation * z``: latents are normal vectors themselves."""
         return truncation * z
 
     def images(self, w: Float[Array, "n w"]) -> Float[Array, "n 1 height width"]:
-        """Images of latents, with values in [-1, 1]."""
+        """Return the images of latents, with values in [-1, 1]."""
         return jnp.tanh(logits_of(self.tensors, w) / 2)[:, None]
 
 
 def logits_of(
     tensors: Mapping[str, Array], w: Float[Array, "n w"]
 ) -> Float[Array, "n height width"]:
-    """Logits of the brightness of pixels, before the tanh of `Decoder.images`."""
+    """Return the logits of pixel brightness, from which `Decoder.images` computes a tanh."""
     hidden = jax.nn.relu(w @ tensors["hidden.weight"] + tensors["hidden.bias"])
     maps = jax.nn.relu(hidden @ tensors["maps.weight"] + tensors["maps.bias"])
     side = _side(tensors)
@@ -124,9 +123,9 @@ def _doubled(
     weight: Float[Array, "3 3 inputs outputs"],
     bias: Float[Array, " outputs"],
 ) -> Float[Array, "n double double channels"]:
-    """A convolution whose numbers at a pixel are laid out as two by two pixels.
+    """Convolve, then rearrange the values of each pixel into two by two pixels.
 
-    Compilers for CPUs have fast programs for it, other than for a transposed convolution.
+    On CPUs, XLA compiles this to much faster code than a transposed convolution.
     """
     dimensions = ("NHWC", "HWIO", "NHWC")
     found = jax.lax.conv_general_dilated(maps, weight, (1, 1), "SAME", dimension_numbers=dimensions)
@@ -140,13 +139,13 @@ def _names() -> list[str]:
 
 
 def _side(tensors: Mapping[str, Any]) -> int:
-    """Rows and columns of the numbers that the dense layers make."""
+    """Return the side of the feature maps that the dense layers compute."""
     numbers, channels = tensors["maps.weight"].shape[1], tensors["middle.weight"].shape[2]
     return math.isqrt(numbers // channels)
 
 
 def _expected_shapes(arrays: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
-    """Shapes of all tensors, from sizes that some of them have."""
+    """Return the shapes of all tensors, inferred from some of them."""
     sources = {"hidden.weight": 2, "maps.weight": 2, "middle.weight": 4}
     for name, ndim in sources.items():
         found = np.shape(arrays[name]) if name in arrays else None

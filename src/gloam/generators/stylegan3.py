@@ -1,4 +1,4 @@
-"""StyleGAN3, a generator of images without aliasing (Karras et al., 2021), in JAX."""
+"""StyleGAN3, an alias-free image generator (Karras et al., 2021), in JAX."""
 
 import json
 import os
@@ -11,10 +11,15 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from gloam import checks
-from gloam.generators.protocols import Generator
-from gloam.generators.stylegan3_layers import FourierInput, MappingNetwork, SynthesisLayer, part_of
+from gloam.generators.models import Generator, check_shapes, read_tensors, write_tensors
+from gloam.generators.stylegan3_layers import (
+    FourierInput,
+    MappingNetwork,
+    SynthesisLayer,
+    part_of,
+    prefixed,
+)
 from gloam.generators.stylegan3_settings import StyleGAN3Settings, random_tensors, tensor_shapes
-from gloam.generators.tensor_files import check_shapes, read_tensors, write_tensors
 
 METADATA_KEY = "stylegan3_constructor"
 _FIX = "Convert the official file again: gloam lsi convert NETWORK.pkl NETWORK.safetensors."
@@ -27,8 +32,8 @@ class StyleGAN3(Generator):
         settings: Sizes and filters.
         tensors: Every parameter and buffer by its official name, such as
             ``synthesis.L0_36_512.weight``.
-        half: ``"float16"`` or ``"bfloat16"``: compute in it the layers that the official network
-            computes in float16 on a GPU. By default everything is float32.
+        half: ``"float16"`` or ``"bfloat16"``: the precision of those layers that the official
+            network computes in float16 on a GPU. By default everything is float32.
 
     Example:
         >>> import jax
@@ -50,12 +55,8 @@ class StyleGAN3(Generator):
         self, settings: StyleGAN3Settings, tensors: Mapping[str, Any], half: str | None = None
     ):
         checks.instance("settings", settings, StyleGAN3Settings)
-        checks.expect(
-            half in (None, "float16", "bfloat16"),
-            "half",
-            "'float16', 'bfloat16' or None",
-            repr(half),
-        )
+        if half is not None:
+            checks.choice("half", half, ("float16", "bfloat16"))
         arrays = {name: np.asarray(tensor) for name, tensor in tensors.items()}
         check_shapes("tensors", tensor_shapes(settings), arrays, _FIX)
         synthesis, table = part_of(arrays, "synthesis"), settings.layers()
@@ -67,22 +68,17 @@ class StyleGAN3(Generator):
 
     @staticmethod
     def load(path: str | os.PathLike, *, half: str | None = None) -> "StyleGAN3":
-        """Read a safetensors file that `gloam.generators.convert` or `save` wrote."""
+        """Read a safetensors file written by `gloam.generators.convert` or `save`."""
         arrays, metadata = read_tensors("StyleGAN3", path)
-        known = METADATA_KEY in metadata
-        checks.expect(
-            known,
-            "StyleGAN3",
-            f"a file with '{METADATA_KEY}' in its metadata",
-            f"'{path}' with {sorted(metadata)}",
-            _FIX,
-        )
+        expected = f"a file with '{METADATA_KEY}' in its metadata"
+        got = f"'{path}' with {sorted(metadata)}"
+        checks.expect(METADATA_KEY in metadata, "StyleGAN3", expected, got, _FIX)
         try:
             arguments = dict(json.loads(metadata[METADATA_KEY]))
         except (ValueError, TypeError) as error:
             raise ValueError(
-                f"StyleGAN3: expected constructor arguments as JSON, got '{path}' with others "
-                f"({error}). {_FIX}"
+                f"StyleGAN3: expected constructor arguments as JSON in the metadata of '{path}', "
+                f"got {checks.short(metadata[METADATA_KEY])} ({error}). {_FIX}"
             ) from None
         return StyleGAN3(StyleGAN3Settings.from_constructor(arguments), arrays, half)
 
@@ -90,36 +86,33 @@ class StyleGAN3(Generator):
     def random(
         settings: StyleGAN3Settings, *, half: str | None = None, key: PRNGKeyArray
     ) -> "StyleGAN3":
-        """A network with random weights, as before training."""
+        """Return a network with random weights, initialised as before training."""
         return StyleGAN3(settings, random_tensors(settings, key=key), half)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write all tensors by their official names, with the settings in the metadata."""
+        """Write all tensors under their official names, with the settings in the metadata."""
         write_tensors(path, self.tensors(), {METADATA_KEY: self.settings.to_json()})
 
     def tensors(self) -> dict[str, Array]:
-        """Every parameter and buffer by its official name."""
-        parts = {"mapping": self.mapping, "synthesis.input": self.input}
-        parts |= {f"synthesis.{layer.layer.name}": layer for layer in self.layers}
-        return {
-            f"{part}.{name}": value
-            for part, module in parts.items()
-            for name, value in module.tensors().items()
-        }
+        """Return every parameter and buffer by its official name."""
+        found = prefixed("mapping", self.mapping) | prefixed("synthesis.input", self.input)
+        for layer in self.layers:
+            found |= prefixed(f"synthesis.{layer.layer.name}", layer)
+        return found
 
     @property
     def z_dim(self) -> int:
-        """Number of random numbers that `map` takes."""
+        """Dimension of the normal vectors that `map` takes."""
         return self.settings.z_dim
 
     @property
     def w_dim(self) -> int:
-        """Number of numbers in a style vector."""
+        """Dimension of a style vector."""
         return self.settings.w_dim
 
     @property
     def num_ws(self) -> int:
-        """Number of style vectors that an image is made from."""
+        """Number of style vectors of an image: one for the input and one for each layer."""
         return self.settings.num_ws
 
     @property
@@ -130,7 +123,7 @@ class StyleGAN3(Generator):
 
     @property
     def w_avg(self) -> Float[Array, " w"]:
-        """Mean of w in training, to which truncation moves."""
+        """Mean of w in training, the centre of truncation."""
         return self.mapping.average
 
     def map(
@@ -141,35 +134,34 @@ class StyleGAN3(Generator):
         cutoff: int | None = None,
         labels: Float[Array, "n c"] | None = None,
     ) -> Float[Array, "n w"] | Float[Array, "n layers w"]:
-        """Style vectors of normal numbers.
+        """Map normal vectors to style vectors.
 
         Args:
-            z: Rows of normal numbers.
+            z: Standard normal vectors.
             truncation: Styles become ``w_avg + truncation * (w - w_avg)``.
-            cutoff: Truncate the styles of this many layers only.
-            labels: Class labels ``(n, c_dim)``, where the network has them.
+            cutoff: Number of layers whose styles are truncated; by default all.
+            labels: Class labels ``(n, c_dim)``, required if the network is conditional.
 
         Returns:
-            A style vector for each row; with ``cutoff`` one for each row and layer.
+            One style vector for each row, or with ``cutoff`` one for each row and layer.
         """
         self._check_rows("z", z, self.z_dim)
         if self.settings.c_dim:
             self._check_rows("labels", labels, self.settings.c_dim)
         given = None if labels is None else jnp.asarray(labels)
         w = self.mapping(jnp.asarray(z), given)
-        untouched = isinstance(truncation, (int, float)) and truncation == 1
-        truncated = w if untouched else self.w_avg + truncation * (w - self.w_avg)
+        is_identity = isinstance(truncation, (int, float)) and truncation == 1
+        truncated = w if is_identity else self.w_avg + truncation * (w - self.w_avg)
         if cutoff is None:
             return truncated
-        cutoff = checks.integer("cutoff", cutoff, minimum=0)
-        count = min(cutoff, self.num_ws)
+        count = min(checks.integer("cutoff", cutoff, minimum=0), self.num_ws)
         rows = [truncated] * count + [w] * (self.num_ws - count)
         return jnp.stack(rows, axis=1)
 
     def images(
         self, w: Float[Array, "n w"] | Float[Array, "n layers w"]
     ) -> Float[Array, "n channels height width"]:
-        """Images in [-1, 1] of style vectors, one for all layers or one for each layer."""
+        """Return images in [-1, 1] of style vectors, one for all layers or one for each."""
         *_, (_, images) = self._stages(w)
         images = images.astype(jnp.float32) * self.settings.output_scale
         return jnp.clip(images.transpose(0, 3, 1, 2), -1.0, 1.0)
@@ -177,11 +169,11 @@ class StyleGAN3(Generator):
     def activations(
         self, w: Float[Array, "n w"] | Float[Array, "n layers w"]
     ) -> dict[str, Float[Array, "n channels height width"]]:
-        """Results of the Fourier features (``input``) and of every layer by its name."""
+        """Return the Fourier features (``input``) and the output of every layer by its name."""
         return {name: images.transpose(0, 3, 1, 2) for name, images in self._stages(w)}
 
     def transformed(self, transform: Float[Array, "3 3"]) -> "StyleGAN3":
-        """The same network whose images are moved by the inverse of a 3 x 3 matrix."""
+        """Return this network with its images transformed by the inverse of a 3 x 3 matrix."""
         matrix = jnp.asarray(checks.finite_array("transform", transform, ndim=2))
         fits = matrix.shape == (3, 3)
         checks.expect(fits, "transform", "a 3 x 3 matrix", f"shape {matrix.shape}")

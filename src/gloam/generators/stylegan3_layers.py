@@ -1,14 +1,12 @@
-"""Upsampling and downsampling by FIR filters, and the filtered leaky ReLU between them.
+"""Layers of StyleGAN3: mapping network, Fourier features, synthesis layers, filtered nonlinearity.
 
-Images are ``(n, height, width, channels)``: all shifts are then along axes whose elements are whole
-rows of channels, which vectorise. Filters are applied in polyphase form: an output is a sum of
-shifted slices, and no zero that upsampling inserts is ever multiplied. XLA makes one loop of each
-sum. What else was measured: ``docs/generators.md``.
+Layers are built from tensors by their official names (``tensors["bias"]``) and return them by
+`tensors`. Images have the layout ``(n, height, width, channels)``: shifts along height and width
+then move whole rows of channels, and vectorise.
 
-The parts of StyleGAN3: mapping network, Fourier features, synthesis layers.
-
-Images inside are ``(n, height, width, channels)``. A part is built from tensors by their official
-names (``tensors["bias"]``), and gives them back by `tensors`.
+Filters are applied in polyphase form: an output is a sum of shifted slices, and the zeros that
+upsampling inserts are never multiplied. XLA fuses each sum into one loop. Alternatives and their
+timings: ``docs/generators.md``.
 """
 
 import math
@@ -23,9 +21,267 @@ from jaxtyping import Array, Float, Num
 
 from gloam.generators.stylegan3_settings import LayerSettings, StyleGAN3Settings
 
-# XLA merges two sums into one loop while that copies the inner sum at most 15 times. A filter of
-# 12 taps inside another of 12 would be one sum of 144. Two halves of the result make 24 copies.
+Tensors = Mapping[str, Any]
+_EXACT = jax.lax.Precision.HIGHEST
+# XLA fuses two sums into one loop as long as this duplicates the inner sum at most 15 times: two
+# filters of 12 taps would become one sum of 144 terms. Computing the result in two halves needs 24
+# duplicates, which prevents the fusion.
 _HALVES = 2
+
+
+class FullyConnected(eqx.Module):
+    """A linear layer whose weights are stored divided by a learning rate multiplier."""
+
+    weight: Float[Array, "out_features in_features"]
+    bias: Float[Array, " out_features"]
+    multiplier: float = eqx.field(static=True)
+
+    def __init__(self, tensors: Tensors, multiplier: float = 1.0):
+        self.weight, self.bias = jnp.asarray(tensors["weight"]), jnp.asarray(tensors["bias"])
+        self.multiplier = multiplier
+
+    def __call__(self, rows: Float[Array, "n in_features"]) -> Float[Array, "n out_features"]:
+        """Apply the layer."""
+        gain = self.multiplier / math.sqrt(self.weight.shape[1])
+        return _product(rows, gain * self.weight.T) + self.multiplier * self.bias
+
+    def tensors(self) -> dict[str, Array]:
+        """Return the tensors by their official names."""
+        return {"weight": self.weight, "bias": self.bias}
+
+
+class MappingNetwork(eqx.Module):
+    """Maps normal vectors z (and labels) to styles w."""
+
+    layers: list[FullyConnected]
+    embed: FullyConnected | None
+    average: Float[Array, " w"]
+
+    def __init__(self, settings: StyleGAN3Settings, tensors: Tensors):
+        multiplier = settings.mapping_lr_multiplier
+        names = [f"fc{index}" for index in range(settings.mapping_layers)]
+        self.layers = [FullyConnected(part_of(tensors, name), multiplier) for name in names]
+        self.embed = FullyConnected(part_of(tensors, "embed")) if settings.c_dim else None
+        self.average = jnp.asarray(tensors["w_avg"])
+
+    def __call__(
+        self, z: Float[Array, "n z"], labels: Float[Array, "n c"] | None
+    ) -> Float[Array, "n w"]:
+        """Return styles without truncation."""
+        rows = _unit_power(z)
+        if self.embed is not None:
+            assert labels is not None
+            rows = jnp.concatenate([rows, _unit_power(self.embed(labels))], axis=1)
+        for layer in self.layers:
+            rows = math.sqrt(2) * jax.nn.leaky_relu(layer(rows), 0.2)
+        return rows
+
+    def tensors(self) -> dict[str, Array]:
+        """Return the tensors by their official names."""
+        found = {"w_avg": self.average}
+        for index, layer in enumerate(self.layers):
+            found |= prefixed(f"fc{index}", layer)
+        return found if self.embed is None else found | prefixed("embed", self.embed)
+
+
+class FourierInput(eqx.Module):
+    """Fourier features on a grid that an affine function of w rotates and translates."""
+
+    weight: Float[Array, "channels channels"]
+    affine: FullyConnected
+    transform: Float[Array, "3 3"]
+    freqs: Float[Array, "channels 2"]
+    phases: Float[Array, " channels"]
+    layer: LayerSettings
+
+    def __init__(self, layer: LayerSettings, tensors: Tensors):
+        self.layer = layer
+        self.affine = FullyConnected(part_of(tensors, "affine"))
+        self.weight, self.transform, self.freqs, self.phases = (
+            jnp.asarray(tensors[name]) for name in ("weight", "transform", "freqs", "phases")
+        )
+
+    def __call__(self, w: Float[Array, "n w"]) -> Float[Array, "n size size channels"]:
+        """Return the features of style vectors."""
+        size, rate = self.layer.in_size, self.layer.in_sampling_rate
+        bandwidth = self.layer.in_cutoff
+        move = self.affine(w)
+        move = move / jnp.linalg.norm(move[:, :2], axis=1, keepdims=True)
+        cosine, sine, x, y = move.T
+        zero, one = jnp.zeros_like(x), jnp.ones_like(x)
+        rotate = _matrices([[cosine, -sine, zero], [sine, cosine, zero], [zero, zero, one]])
+        shift = _matrices([[one, zero, -x], [zero, one, -y], [zero, zero, one]])
+        # The image is rotated first, then translated, then transformed by the user's matrix.
+        matrices = _product(_product(rotate, shift), self.transform)
+        phases = self.phases + _product(self.freqs, matrices[:, :2, 2:])[..., 0]
+        freqs = _product(self.freqs, matrices[:, :2, :2])
+        # Frequencies that the user's matrix moves out of the band are faded out.
+        outside = (jnp.linalg.norm(freqs, axis=2) - bandwidth) / (rate / 2 - bandwidth)
+        amplitudes = jnp.clip(1 - outside, 0, 1)
+        places = (jnp.arange(size) + 0.5 - size / 2) / rate
+        along_x = freqs[:, None, None, :, 0] * places[None, None, :, None]
+        along_y = freqs[:, None, None, :, 1] * places[None, :, None, None]
+        waves = jnp.sin(2 * jnp.pi * (along_x + along_y + phases[:, None, None, :]))
+        waves = waves * amplitudes[:, None, None, :]
+        weight = self.weight.T / math.sqrt(self.weight.shape[0])
+        return _product(waves, weight)
+
+    def tensors(self) -> dict[str, Array]:
+        """Return the tensors by their official names."""
+        names = ("weight", "transform", "freqs", "phases")
+        found = {name: getattr(self, name) for name in names}
+        return found | prefixed("affine", self.affine)
+
+
+class SynthesisLayer(eqx.Module):
+    """A modulated convolution, then a filtered leaky ReLU; the last layer is ToRGB."""
+
+    kernel: Float[Array, "rows columns in_channels out_channels"]
+    power: Float[Array, "in_channels out_channels"]
+    """Sum of the squared kernel over its rows and columns, used by the demodulation."""
+    bias: Float[Array, " out_channels"]
+    affine: FullyConnected
+    magnitude_ema: Float[Array, ""]
+    up_filter: Float[Array, " up_taps"] | None
+    down_filter: Float[Array, "down_taps *down_taps"] | None
+    layer: LayerSettings
+
+    def __init__(self, layer: LayerSettings, tensors: Tensors):
+        self.layer = layer
+        self.kernel = jnp.asarray(np.asarray(tensors["weight"]).transpose(2, 3, 1, 0))
+        self.power = jnp.sum(jnp.square(self.kernel), axis=(0, 1))
+        self.bias = jnp.asarray(tensors["bias"])
+        self.affine = FullyConnected(part_of(tensors, "affine"))
+        self.magnitude_ema = jnp.asarray(tensors["magnitude_ema"])
+        self.up_filter = None if layer.up_taps == 1 else jnp.asarray(tensors["up_filter"])
+        self.down_filter = None if layer.down_taps == 1 else jnp.asarray(tensors["down_filter"])
+
+    def __call__(
+        self, images: Num[Array, "n size size in_channels"], w: Float[Array, "n w"], half: Any
+    ) -> Num[Array, "n new_size new_size out_channels"]:
+        """Apply the layer, with dtype ``half`` (if given) in layers that have ``use_fp16``."""
+        layer = self.layer
+        dtype = half if half is not None and layer.use_fp16 else jnp.float32
+        images = self._modulated(images, w, dtype, None if half is not None else _EXACT)
+        one = jnp.ones(1)
+        return filtered_leaky_relu(
+            images,
+            one if self.up_filter is None else self.up_filter,
+            one if self.down_filter is None else self.down_filter,
+            up=layer.up_factor,
+            down=layer.down_factor,
+            padding=layer.padding,
+            gain=1.0 if layer.is_torgb else math.sqrt(2),
+            slope=1.0 if layer.is_torgb else 0.2,
+            clamp=layer.conv_clamp,
+        )
+
+    def _modulated(
+        self,
+        images: Num[Array, "n size size in_channels"],
+        w: Float[Array, "n w"],
+        dtype: Any,
+        precision: Any,
+    ) -> Num[Array, "n new_size new_size out_channels"]:
+        """Apply the modulated convolution and the bias.
+
+        The official network computes a kernel for each image. Here the input is scaled by the
+        styles and the output by the demodulation, which gives the same result with one kernel.
+        """
+        fan_in = math.prod(self.kernel.shape[:3])
+        styles = self.affine(w)
+        if self.layer.is_torgb:
+            styles = styles / math.sqrt(fan_in)
+            kernel, scale = self.kernel, jnp.ones((1, self.kernel.shape[3]))
+        else:
+            styles = styles * jax.lax.rsqrt(jnp.mean(jnp.square(styles), axis=1, keepdims=True))
+            level = jax.lax.rsqrt(jnp.sum(self.power, axis=0))
+            squares = _product(jnp.square(styles), fan_in * jnp.square(level) * self.power)
+            scale = math.sqrt(fan_in) * jax.lax.rsqrt(squares + 1e-8)
+            if dtype == jnp.float32:
+                kernel, scale = self.kernel, scale * level
+            else:  # a small kernel keeps the sums within the range of half precision
+                kernel = self.kernel * level
+        styles = styles * jax.lax.rsqrt(self.magnitude_ema)
+        images = (images * styles[:, None, None, :]).astype(dtype)
+        border = self.layer.conv_kernel - 1
+        images = jax.lax.conv_general_dilated(
+            images,
+            kernel.astype(dtype),
+            (1, 1),
+            [(border, border)] * 2,
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            precision=precision,
+        )
+        return (images * scale[:, None, None, :] + self.bias).astype(dtype)
+
+    def tensors(self) -> dict[str, Array]:
+        """Return the tensors by their official names."""
+        found = {"weight": self.kernel.transpose(3, 2, 0, 1), "bias": self.bias}
+        found |= {"magnitude_ema": self.magnitude_ema} | prefixed("affine", self.affine)
+        filters = {"up_filter": self.up_filter, "down_filter": self.down_filter}
+        return found | {name: taps for name, taps in filters.items() if taps is not None}
+
+
+def part_of(tensors: Tensors, name: str) -> dict[str, Any]:
+    """Return the tensors of a submodule: ``affine.bias`` becomes ``bias`` for ``"affine"``."""
+    start = f"{name}."
+    return {key.removeprefix(start): tensors[key] for key in tensors if key.startswith(start)}
+
+
+def prefixed(name: str, module: Any) -> dict[str, Array]:
+    """Return the tensors of a submodule under its name, the inverse of `part_of`."""
+    return {f"{name}.{key}": tensor for key, tensor in module.tensors().items()}
+
+
+def _product(a: Array, b: Array) -> Array:
+    """Multiply matrices in full float32: they are small, and phases need the precision."""
+    return jnp.matmul(a, b, precision=_EXACT)
+
+
+def _unit_power(rows: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    return rows * jax.lax.rsqrt(jnp.mean(jnp.square(rows), axis=1, keepdims=True) + 1e-8)
+
+
+def _matrices(entries: list[list[Array]]) -> Float[Array, "n 3 3"]:
+    return jnp.stack([jnp.stack(row, axis=-1) for row in entries], axis=-2)
+
+
+def filtered_leaky_relu(
+    images: Num[Array, "n height width channels"],
+    up_taps: Float[Array, " up_taps"],
+    down_taps: Float[Array, "down_taps *down_taps"],
+    *,
+    up: int,
+    down: int,
+    padding: tuple[int, int],
+    gain: float,
+    slope: float,
+    clamp: float | None,
+) -> Num[Array, "n new_height new_width channels"]:
+    """Upsample, apply a leaky ReLU, clamp and downsample: the nonlinearity of StyleGAN3.
+
+    Args:
+        images: In float32 or half precision, which is also the precision of the result.
+        up_taps: Separable upsampling filter.
+        down_taps: Downsampling filter: separable, or not if it has two axes.
+        up, down: Factors.
+        padding: Zeros before and after each axis of the upsampled images; negative values crop.
+        gain: Factor applied after the leaky ReLU.
+        slope: Slope of the leaky ReLU below zero.
+        clamp: Largest magnitude after the gain, or ``None``.
+    """
+    dtype = images.dtype
+    tall = upsample(images, up_taps, factor=up, axis=1, padding=padding).astype(dtype)
+    large = upsample(tall, up_taps, factor=up, axis=2, padding=padding)
+    large = gain * jnp.where(large > 0, large, slope * large)
+    if clamp is not None:
+        large = jnp.clip(large, -clamp, clamp)
+    large = large.astype(dtype)
+    if down_taps.ndim == 2:
+        return downsample_both(large, down_taps, factor=down).astype(dtype)
+    wide = downsample(large, down_taps, factor=down, axis=1).astype(dtype)
+    return downsample(wide, down_taps, factor=down, axis=2).astype(dtype)
 
 
 def upsample(
@@ -38,18 +294,18 @@ def upsample(
 ) -> Float[Array, "n new_height new_width channels"]:
     """Insert zeros, pad and filter along one axis.
 
-    Each element is followed by ``factor - 1`` zeros, ``padding`` zeros are added before and after
-    (cut off where negative), and the result is convolved with ``factor * taps``; only places where
-    the whole filter lies inside are kept.
+    Each element is followed by ``factor - 1`` zeros, the axis is padded with zeros (or cropped if
+    ``padding`` is negative), and the result is convolved with ``factor * taps``, without the
+    positions where the filter overlaps the edge.
 
     Returns:
-        In float32, whatever ``images`` are: the caller rounds once.
+        float32 for every input precision, so that the caller rounds once.
     """
     size, num_taps, before = images.shape[axis], taps.shape[0], padding[0]
     length = size * factor + sum(padding) - num_taps + 1
     rows = -(-length // factor)
     # Output `factor * q + phase` is the sum over taps t of element q + (start - t) / factor, for
-    # those t that meet an element and not an inserted zero.
+    # those t that coincide with an element and not with an inserted zero.
     sources = []
     for phase in range(factor):
         start = phase + num_taps - 1 - before
@@ -66,7 +322,7 @@ def upsample(
             for _, shift in terms
         )
         shape = (*images.shape[:axis], rows, *images.shape[axis + 1 :])
-        # A phase that no tap reaches consists of inserted zeros.
+        # A phase without terms consists of inserted zeros.
         total = _weighted_sum(slices, [gain[t] for t, _ in terms]) if terms else jnp.zeros(shape)
         phases.append(total)
     return jax.lax.slice_in_dim(_interleaved(phases, axis), 0, length, axis=axis)
@@ -79,17 +335,13 @@ def downsample(
     factor: int,
     axis: int,
 ) -> Float[Array, "n new_height new_width channels"]:
-    """Filter along one axis where the whole filter lies inside; keep every ``factor``-th element.
-
-    Returns:
-        In float32.
-    """
+    """Filter along one axis without padding, and keep every ``factor``-th element, in float32."""
     num_taps = taps.shape[0]
     length = (images.shape[axis] - num_taps) // factor + 1
     num_halves = _HALVES if num_taps > 1 else 1
     rows = -(-length // num_halves)
     step = num_halves * factor
-    # The second half may end one element after the first: the missing inputs are zeros.
+    # The second half may end one element after the first; missing inputs are zeros.
     needed = num_taps + (rows * num_halves - 1) * factor
     padded = _padded(images, axis, 0, max(0, needed - images.shape[axis]))
     halves = []
@@ -106,11 +358,7 @@ def downsample(
 def downsample_both(
     images: Num[Array, "n height width channels"], taps: Float[Array, "taps taps"], *, factor: int
 ) -> Float[Array, "n new_height new_width channels"]:
-    """As `downsample` along both axes, by a filter that is not separable.
-
-    Returns:
-        In float32.
-    """
+    """Downsample both axes with a filter that is not separable, in float32."""
     size = taps.shape[0]
     n, height, width, channels = images.shape
     rows, columns = (height - size) // factor + 1, (width - size) // factor + 1
@@ -125,45 +373,8 @@ def downsample_both(
     return _weighted_sum(slices, [taps[size - 1 - i, size - 1 - j] for i, j in places])
 
 
-def filtered_leaky_relu(
-    images: Num[Array, "n height width channels"],
-    up_taps: Float[Array, " up_taps"],
-    down_taps: Float[Array, "down_taps *down_taps"],
-    *,
-    up: int,
-    down: int,
-    padding: tuple[int, int],
-    gain: float,
-    slope: float,
-    clamp: float | None,
-) -> Num[Array, "n new_height new_width channels"]:
-    """Upsample, apply a leaky ReLU, clamp, downsample: the nonlinearity of StyleGAN3.
-
-    Args:
-        images: In float32 or a half precision, which the result has, too.
-        up_taps: Separable filter of the upsampling.
-        down_taps: Filter of the downsampling; with two axes it is not separable.
-        up, down: Factors.
-        padding: Zeros before and after each axis of the upsampled images; negative cuts off.
-        gain: Factor of the leaky ReLU's result.
-        slope: Slope of the leaky ReLU below zero.
-        clamp: Largest magnitude after the leaky ReLU, or ``None``.
-    """
-    kind = images.dtype
-    tall = upsample(images, up_taps, factor=up, axis=1, padding=padding).astype(kind)
-    large = upsample(tall, up_taps, factor=up, axis=2, padding=padding)
-    large = gain * jnp.where(large > 0, large, slope * large)
-    if clamp is not None:
-        large = jnp.clip(large, -clamp, clamp)
-    large = large.astype(kind)
-    if down_taps.ndim == 2:
-        return downsample_both(large, down_taps, factor=down).astype(kind)
-    wide = downsample(large, down_taps, factor=down, axis=1).astype(kind)
-    return downsample(wide, down_taps, factor=down, axis=2).astype(kind)
-
-
 def _weighted_sum(slices, weights) -> Array:
-    # In float32 also for half precision: the casts become part of the loop.
+    # Sums are in float32 for half precision, too: the casts are fused into the loop.
     terms = (part.astype(jnp.float32) * w for part, w in zip(slices, weights, strict=True))
     total = next(terms)
     for term in terms:
@@ -187,226 +398,3 @@ def _interleaved(phases: list[Array], axis: int) -> Array:
     stacked = jnp.stack(phases, axis + 1)
     shape[axis] = math.prod(stacked.shape[axis : axis + 2])
     return stacked.reshape(shape)
-
-
-Tensors = Mapping[str, Any]
-_EXACT = jax.lax.Precision.HIGHEST
-
-
-class FullyConnected(eqx.Module):
-    """A linear layer whose weights are stored divided by their learning rate's multiplier."""
-
-    weight: Float[Array, "out_features in_features"]
-    bias: Float[Array, " out_features"]
-    multiplier: float = eqx.field(static=True)
-
-    def __init__(self, tensors: Tensors, multiplier: float = 1.0):
-        self.weight, self.bias = jnp.asarray(tensors["weight"]), jnp.asarray(tensors["bias"])
-        self.multiplier = multiplier
-
-    def __call__(self, rows: Float[Array, "n in_features"]) -> Float[Array, "n out_features"]:
-        """Apply the layer."""
-        gain = self.multiplier / math.sqrt(self.weight.shape[1])
-        return _product(rows, gain * self.weight.T) + self.multiplier * self.bias
-
-    def tensors(self) -> dict[str, Array]:
-        """By official names."""
-        return {"weight": self.weight, "bias": self.bias}
-
-
-class MappingNetwork(eqx.Module):
-    """From normal numbers z (and labels) to styles w."""
-
-    layers: list[FullyConnected]
-    embed: FullyConnected | None
-    average: Float[Array, " w"]
-
-    def __init__(self, settings: StyleGAN3Settings, tensors: Tensors):
-        multiplier = settings.mapping_lr_multiplier
-        names = [f"fc{index}" for index in range(settings.mapping_layers)]
-        self.layers = [FullyConnected(part_of(tensors, name), multiplier) for name in names]
-        self.embed = FullyConnected(part_of(tensors, "embed")) if settings.c_dim else None
-        self.average = jnp.asarray(tensors["w_avg"])
-
-    def __call__(
-        self, z: Float[Array, "n z"], labels: Float[Array, "n c"] | None
-    ) -> Float[Array, "n w"]:
-        """Styles, not truncated."""
-        rows = _unit_power(z)
-        if self.embed is not None:
-            assert labels is not None
-            rows = jnp.concatenate([rows, _unit_power(self.embed(labels))], axis=1)
-        for layer in self.layers:
-            rows = math.sqrt(2) * jax.nn.leaky_relu(layer(rows), 0.2)
-        return rows
-
-    def tensors(self) -> dict[str, Array]:
-        """By official names."""
-        found = {"w_avg": self.average}
-        for index, layer in enumerate(self.layers):
-            found |= {f"fc{index}.{name}": value for name, value in layer.tensors().items()}
-        if self.embed is not None:
-            found |= {f"embed.{name}": value for name, value in self.embed.tensors().items()}
-        return found
-
-
-class FourierInput(eqx.Module):
-    """Fourier features at sampling points that an affine function of w rotates and shifts."""
-
-    weight: Float[Array, "channels channels"]
-    affine: FullyConnected
-    transform: Float[Array, "3 3"]
-    freqs: Float[Array, "channels 2"]
-    phases: Float[Array, " channels"]
-    layer: LayerSettings
-
-    def __init__(self, layer: LayerSettings, tensors: Tensors):
-        self.layer = layer
-        self.affine = FullyConnected(part_of(tensors, "affine"))
-        self.weight, self.transform, self.freqs, self.phases = (
-            jnp.asarray(tensors[name]) for name in ("weight", "transform", "freqs", "phases")
-        )
-
-    def __call__(self, w: Float[Array, "n w"]) -> Float[Array, "n size size channels"]:
-        """Features of style vectors."""
-        size, rate, bandwidth = (
-            self.layer.in_size,
-            self.layer.in_sampling_rate,
-            self.layer.in_cutoff,
-        )
-        move = self.affine(w)
-        move = move / jnp.linalg.norm(move[:, :2], axis=1, keepdims=True)
-        cosine, sine, x, y = move.T
-        zero, one = jnp.zeros_like(x), jnp.ones_like(x)
-        rotate = _matrices([[cosine, -sine, zero], [sine, cosine, zero], [zero, zero, one]])
-        shift = _matrices([[one, zero, -x], [zero, one, -y], [zero, zero, one]])
-        # The image is rotated first, then shifted, then moved by the user's transform.
-        matrices = _product(_product(rotate, shift), self.transform)
-        phases = self.phases + _product(self.freqs, matrices[:, :2, 2:])[..., 0]
-        freqs = _product(self.freqs, matrices[:, :2, :2])
-        # Frequencies that the user's transform moves out of the band fade.
-        outside = (jnp.linalg.norm(freqs, axis=2) - bandwidth) / (rate / 2 - bandwidth)
-        amplitudes = jnp.clip(1 - outside, 0, 1)
-        places = (jnp.arange(size) + 0.5 - size / 2) / rate
-        along_x = freqs[:, None, None, :, 0] * places[None, None, :, None]
-        along_y = freqs[:, None, None, :, 1] * places[None, :, None, None]
-        waves = jnp.sin(2 * jnp.pi * (along_x + along_y + phases[:, None, None, :]))
-        waves = waves * amplitudes[:, None, None, :]
-        weight = self.weight.T / math.sqrt(self.weight.shape[0])
-        return _product(waves, weight)
-
-    def tensors(self) -> dict[str, Array]:
-        """By official names."""
-        names = ("weight", "transform", "freqs", "phases")
-        found = {name: getattr(self, name) for name in names}
-        return found | {f"affine.{name}": value for name, value in self.affine.tensors().items()}
-
-
-class SynthesisLayer(eqx.Module):
-    """Modulated convolution, then a filtered leaky ReLU; the last layer is ToRGB."""
-
-    kernel: Float[Array, "rows columns in_channels out_channels"]
-    power: Float[Array, "in_channels out_channels"]
-    """Sum of the squared kernel over its rows and columns, for the demodulation."""
-    bias: Float[Array, " out_channels"]
-    affine: FullyConnected
-    magnitude_ema: Float[Array, ""]
-    up_filter: Float[Array, " up_taps"] | None
-    down_filter: Float[Array, "down_taps *down_taps"] | None
-    layer: LayerSettings
-
-    def __init__(self, layer: LayerSettings, tensors: Tensors):
-        self.layer = layer
-        self.kernel = jnp.asarray(np.asarray(tensors["weight"]).transpose(2, 3, 1, 0))
-        self.power = jnp.sum(jnp.square(self.kernel), axis=(0, 1))
-        self.bias = jnp.asarray(tensors["bias"])
-        self.affine = FullyConnected(part_of(tensors, "affine"))
-        self.magnitude_ema = jnp.asarray(tensors["magnitude_ema"])
-        self.up_filter = None if layer.up_taps == 1 else jnp.asarray(tensors["up_filter"])
-        self.down_filter = None if layer.down_taps == 1 else jnp.asarray(tensors["down_filter"])
-
-    def __call__(
-        self, images: Num[Array, "n size size in_channels"], w: Float[Array, "n w"], half: Any
-    ) -> Num[Array, "n new_size new_size out_channels"]:
-        """Apply the layer; with ``half`` (a dtype) in that precision where the table says so."""
-        layer = self.layer
-        kind = half if half is not None and layer.use_fp16 else jnp.float32
-        images = self._modulated(images, w, kind, None if half is not None else _EXACT)
-        one = jnp.ones(1)
-        return filtered_leaky_relu(
-            images,
-            one if self.up_filter is None else self.up_filter,
-            one if self.down_filter is None else self.down_filter,
-            up=layer.up_factor,
-            down=layer.down_factor,
-            padding=layer.padding,
-            gain=1.0 if layer.is_torgb else math.sqrt(2),
-            slope=1.0 if layer.is_torgb else 0.2,
-            clamp=layer.conv_clamp,
-        )
-
-    def _modulated(
-        self,
-        images: Num[Array, "n size size in_channels"],
-        w: Float[Array, "n w"],
-        kind: Any,
-        precision: Any,
-    ) -> Num[Array, "n new_size new_size out_channels"]:
-        """Modulated convolution and bias.
-
-        The official network makes a kernel for each image. Scaling the input by the styles and the
-        output by the demodulation gives the same, by one convolution with one kernel.
-        """
-        fan_in = math.prod(self.kernel.shape[:3])
-        styles = self.affine(w)
-        if self.layer.is_torgb:
-            styles = styles / math.sqrt(fan_in)
-            kernel, scale = self.kernel, jnp.ones((1, self.kernel.shape[3]))
-        else:
-            styles = styles * jax.lax.rsqrt(jnp.mean(jnp.square(styles), axis=1, keepdims=True))
-            level = jax.lax.rsqrt(jnp.sum(self.power, axis=0))
-            squares = _product(jnp.square(styles), fan_in * jnp.square(level) * self.power)
-            scale = math.sqrt(fan_in) * jax.lax.rsqrt(squares + 1e-8)
-            if kind == jnp.float32:
-                kernel, scale = self.kernel, scale * level
-            else:  # small kernels keep the sums within the range of half precision
-                kernel = self.kernel * level
-        styles = styles * jax.lax.rsqrt(self.magnitude_ema)
-        images = (images * styles[:, None, None, :]).astype(kind)
-        border = self.layer.conv_kernel - 1
-        images = jax.lax.conv_general_dilated(
-            images,
-            kernel.astype(kind),
-            (1, 1),
-            [(border, border)] * 2,
-            dimension_numbers=("NHWC", "HWIO", "NHWC"),
-            precision=precision,
-        )
-        return (images * scale[:, None, None, :] + self.bias).astype(kind)
-
-    def tensors(self) -> dict[str, Array]:
-        """By official names."""
-        found = {"weight": self.kernel.transpose(3, 2, 0, 1), "bias": self.bias}
-        found |= {"magnitude_ema": self.magnitude_ema}
-        filters = {"up_filter": self.up_filter, "down_filter": self.down_filter}
-        found |= {name: taps for name, taps in filters.items() if taps is not None}
-        return found | {f"affine.{name}": value for name, value in self.affine.tensors().items()}
-
-
-def part_of(tensors: Tensors, name: str) -> dict[str, Any]:
-    """Tensors below ``name``, without it: ``affine.bias`` becomes ``bias``."""
-    start = f"{name}."
-    return {key.removeprefix(start): tensors[key] for key in tensors if key.startswith(start)}
-
-
-def _product(a: Array, b: Array) -> Array:
-    """Matrix product in full float32; these are small, and phases need all digits."""
-    return jnp.matmul(a, b, precision=_EXACT)
-
-
-def _unit_power(rows: Float[Array, "n d"]) -> Float[Array, "n d"]:
-    return rows * jax.lax.rsqrt(jnp.mean(jnp.square(rows), axis=1, keepdims=True) + 1e-8)
-
-
-def _matrices(entries: list[list[Array]]) -> Float[Array, "n 3 3"]:
-    return jnp.stack([jnp.stack(row, axis=-1) for row in entries], axis=-2)

@@ -1,7 +1,7 @@
-"""Bridges to other libraries: pyribs, tables of pandas and Parquet, gymnasium, Brax.
+"""Bridges to other libraries: pyribs, pandas and Parquet, gymnasium and Brax.
 
-`gloam.interop.ribs` and `gloam.interop.gymnasium` are modules of their own; what they bridge to is
-imported when a function of theirs is called.
+`gloam.interop.ribs` and `gloam.interop.gymnasium` are modules of their own; they import pyribs and
+gymnasium when one of their functions needs it.
 """
 
 from gloam.interop.gymnasium import episodes_in_jax as episodes_in_jax

@@ -1,4 +1,4 @@
-"""Elites as arrays, as tables of pandas and as Parquet files, out and in."""
+"""Elites as arrays, DataFrames and Parquet files, and back."""
 
 import os
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _add = jax.jit(add)
 
 
 def elites_to_arrays(elites: Elites) -> dict[str, np.ndarray]:
-    """The elites as NumPy arrays: ``cells``, ``objectives``, ``measures``, ``solutions``, fields.
+    """Return ``cells``, ``objectives``, ``measures``, ``solutions`` and fields as NumPy arrays.
 
     >>> import gloam
     >>> archive = gloam.GridArchive((2,), 0, 1)
@@ -31,13 +31,9 @@ def elites_to_arrays(elites: Elites) -> dict[str, np.ndarray]:
     >>> elites_to_arrays(elites)["solutions"].tolist()
     [[8.0]]
     """
-    arrays = {
-        "cells": elites.cells,
-        "objectives": elites.objectives,
-        "measures": elites.measures,
-        "solutions": elites.solutions,
-    }
-    return arrays | {name: elites.field(name) for name in elites.store.fields}
+    arrays = {name: getattr(elites, name) for name in ("cells", "objectives", "measures")}
+    fields = {name: elites.field(name) for name in elites.store.fields}
+    return arrays | {"solutions": elites.solutions} | fields
 
 
 def elites_from_arrays(
@@ -49,63 +45,68 @@ def elites_from_arrays(
     cells: Any = None,
     fields: Mapping[str, Any] | None = None,
 ) -> Elites:
-    """Elites from solutions that were found elsewhere: the best of each cell stays.
+    """Build elites from solutions that were found elsewhere, keeping the best of each cell.
 
     Args:
-        archive: The division into cells.
+        archive: The archive to fill.
         solutions: ``(n, sol)`` array.
         objectives: ``(n,)`` array.
         measures: ``(n, meas)`` array, or in the archive's shape.
-        cells: ``(n,)`` cell of each solution. Default: where the archive puts its measures.
+        cells: ``(n,)`` cell of each solution. Default: the cell of its measures.
         fields: The archive's extra fields, ``(n, ...)`` each.
     """
     solutions = checks.finite_array("solutions", solutions, ndim=2)
     number = len(solutions)
     objectives = checks.finite_array("objectives", objectives, ndim=1)
-    rows = checks.finite_array("measures", measures, ndim=2, or_more=True)
+    measures = checks.finite_array("measures", measures, ndim=2, or_more=True)
     shapes = checks.measure_shapes(number, archive.measure_shape)
     expected = f"shape {checks.one_of(shapes)}"
-    checks.expect(rows.shape in shapes, "measures", expected, f"shape {rows.shape}")
-    checks.expect(
-        objectives.shape == (number,),
-        "objectives",
-        f"{number} numbers, one for each solution",
-        f"shape {objectives.shape}",
-    )
-    points = jnp.asarray(rows.reshape(number, archive.measure_dim), jnp.float32)
-    places = archive.index_of(points) if cells is None else _checked_cells(cells, number, archive)
+    checks.expect(measures.shape in shapes, "measures", expected, f"shape {measures.shape}")
+    expected, got = f"{number} numbers, one for each solution", f"shape {objectives.shape}"
+    checks.expect(objectives.shape == (number,), "objectives", expected, got)
+    points = jnp.asarray(measures.reshape(number, archive.measure_dim), jnp.float32)
+    if cells is not None:
+        cells = np.asarray(cells)
+        fits = cells.shape == (number,) and np.issubdtype(cells.dtype, np.integer)
+        fits = fits and bool(((cells >= 0) & (cells < archive.num_cells)).all())
+        expected = f"{number} whole numbers from 0 to {archive.num_cells - 1}"
+        checks.expect(fits, "cells", expected, checks.short(cells))
     given = dict(fields or {})
     checks.same_names("fields", archive.fields, given)
-    kept = {n: field_rows(n, given[n], number, spec) for n, spec in archive.fields.items()}
     batch = Batch(
         jnp.asarray(solutions, jnp.float32),
         jnp.asarray(objectives, jnp.float32),
         points,
-        jnp.asarray(places, jnp.int32),
+        jnp.asarray(archive.index_of(points) if cells is None else cells, jnp.int32),
         jnp.ones(number, bool),
-        {name: jnp.asarray(values) for name, values in kept.items()},
+        {n: jnp.asarray(field_rows(n, given[n], number, s)) for n, s in archive.fields.items()},
     )
     store = empty_store(archive.num_cells, solutions.shape[1], archive.measure_dim, archive.fields)
     return Elites(archive, _add(store, batch)[0])
 
 
 def elites_from_pandas(archive: Archive, table: "pd.DataFrame") -> Elites:
-    """Elites from a table as `Elites.to_pandas` gives it.
+    """Build elites from a table in the format of `Elites.to_pandas`.
 
-    The columns are ``objective``, ``measures_0``, ..., ``solution_0``, ..., and those of the
-    archive's fields. With a column ``cell`` it says where the elites are.
+    Args:
+        archive: The archive to fill.
+        table: Table with columns ``objective``, ``measures_0``, ... or the archive's measure names,
+            ``solution_0``, ..., the archive's fields, and optionally ``cell``.
     """
     columns = [str(name) for name in table.columns]
 
     def block(name: str) -> np.ndarray:
         numbered = [f"{name}_{i}" for i in range(len(columns))]
         found = [column for column in numbered if column in columns]
+        is_complete = len(found) > 0 and found == numbered[: len(found)]
+        expected = f"columns {name}_0, {name}_1, ..."
         fix = f"The columns are {', '.join(columns[:8])}..."
-        whole = found == numbered[: len(found)] and len(found) > 0
-        checks.expect(whole, "table", f"columns {name}_0, {name}_1, ...", "other columns", fix)
+        checks.expect(is_complete, "table", expected, "other columns", fix)
         return table[found].to_numpy()
 
     checks.expect("objective" in columns, "table", "a column 'objective'", "none")
+    names = list(archive.measure_names)
+    has_names = bool(names) and set(names) <= set(columns)
     fields = {}
     for name, spec in archive.fields.items():
         values = table[name].to_numpy() if name in columns else block(name)
@@ -114,14 +115,14 @@ def elites_from_pandas(archive: Archive, table: "pd.DataFrame") -> Elites:
         archive,
         block("solution"),
         table["objective"].to_numpy(),
-        block("measures"),
+        table[names].to_numpy() if has_names else block("measures"),
         cells=table["cell"].to_numpy() if "cell" in columns else None,
         fields=fields,
     )
 
 
 def elites_to_parquet(elites: Elites, path: str | os.PathLike) -> None:
-    """Write the table of the elites as a Parquet file; an existing file is not replaced."""
+    """Write the elites as a Parquet file; existing files are not overwritten."""
     target = Path(path)
     fix = "Choose another name, or move the file away."
     checks.expect(not target.exists(), "path", "a new file", f"'{target}', which exists", fix)
@@ -129,16 +130,7 @@ def elites_to_parquet(elites: Elites, path: str | os.PathLike) -> None:
 
 
 def elites_from_parquet(archive: Archive, path: str | os.PathLike) -> Elites:
-    """Elites from a Parquet file as `elites_to_parquet` writes it."""
+    """Read elites from a Parquet file in the format of `elites_to_parquet`."""
     import pandas as pd
 
     return elites_from_pandas(archive, pd.read_parquet(checks.existing_file("path", path)))
-
-
-def _checked_cells(cells: Any, number: int, archive: Archive) -> np.ndarray:
-    places = np.asarray(cells)
-    good = places.shape == (number,) and np.issubdtype(places.dtype, np.integer)
-    expected = f"{number} whole numbers from 0 to {archive.num_cells - 1}"
-    inside = good and bool(((places >= 0) & (places < archive.num_cells)).all())
-    checks.expect(inside, "cells", expected, checks.short(cells))
-    return places

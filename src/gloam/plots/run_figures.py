@@ -1,16 +1,35 @@
-"""All figures of one run, from its folder into its folder."""
+"""Figures from run folders: of one run, of a study, and the names of what was run.
+
+Also the bars of a benchmark of speed.
+"""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from gloam.algorithms import Algorithm
 from gloam.discounts import DiscountModel
-from gloam.formats import ForeignError, RunFolder
+from gloam.formats import ForeignError, RunFolder, objects
+from gloam.formats.config import RunConfig
 from gloam.plots import style
 from gloam.plots.curves import curves
 from gloam.plots.discount import algorithm_of, discount_panels
-from gloam.plots.heatmap import archive_figure
-from gloam.plots.projection_map import pairwise
+from gloam.plots.heatmap import archive_figure, draw_heatmap
+from gloam.plots.many_measures import pairwise
+from gloam.plots.plane import CellValues, Plane, cell_values
+
+Folders = Mapping[str, Mapping[str, list[RunFolder]]]
+"""Run folders by domain, then by algorithm; several if seeds ran in groups."""
+
+_MAX_NAME = 120
+# Objects with larger sizes are not built only to ask for a name.
+_MAX_SIZE = 100_000
 
 
 def plot_run(
@@ -18,14 +37,14 @@ def plot_run(
 ) -> list[Path]:
     """Draw a run: ``curves``, ``archive``, ``pairwise`` and ``discount`` in its ``figures/``.
 
-    The figure of the pairs of measures is for three to six measures; that of the discount function
-    is left out for algorithms without a discount model.
+    ``pairwise`` is drawn for three to six measures, and ``discount`` for algorithms with a discount
+    model.
 
     Args:
         run_dir: A folder that `gloam.run` or `gloam.optimize` wrote; the run may still be going.
         pdf: Write PDF files, too.
-        algorithm: Needed only when the run's has parts that gloam does not know, such as a network
-            of your own class.
+        algorithm: Needed only if the run's algorithm has parts that gloam cannot load from a file,
+            such as a network of your own class.
 
     Returns:
         The files written.
@@ -35,35 +54,160 @@ def plot_run(
     """
     folder = RunFolder(run_dir).must_hold_run()
     algorithm = algorithm_of(folder, algorithm)
-    seeds, metrics = folder.read_config().seeds, folder.read_metrics()
-    name = type(algorithm).__name__
-    title = f"{name} on {domain_name(folder)}"
+    config, metrics = folder.read_config(), folder.read_metrics()
+    name = algorithm_name(config)
+    title = f"{name} on {domain_name(config)}"
     figures = {"curves": curves(metrics, title=title, algorithm=name)}
     elites = folder.read_archive(archive=algorithm.archive)
-    # The archive is as old as the checkpoint; the last row of the metrics may be older.
+    # The archive is as of the checkpoint; the last row of the metrics may be older.
     note = f"iteration {folder.read_checkpoint_iteration():,}"
-    note += f", seed {seeds[0]}" if len(seeds) > 1 else ""
+    note += f", seed {config.seeds[0]}" if len(config.seeds) > 1 else ""
     figures["archive"] = archive_figure(elites, title=title, note=note)
     if len(elites) and 3 <= algorithm.archive.measure_dim <= 6:
         figures["pairwise"] = pairwise(elites, title=title)
     if isinstance(algorithm.discount, DiscountModel):
         figures["discount"] = discount_panels(folder, algorithm=algorithm)
-    paths = []
-    for stem, figure in figures.items():
-        path = style.save(figure, folder.figures / f"{stem}.png", pdf=pdf)
-        paths += [path, path.with_suffix(".pdf")] if pdf else [path]
-    return paths
+    return style.save_all(figures, folder.figures, pdf=pdf)
 
 
-def domain_name(folder: RunFolder) -> str:
-    """What the run searched: a domain's name, or that of the user's function or class."""
-    content = folder.read_config().domain
-    try:
-        name = getattr(folder.read_part("domain"), "name", None)
-    except ForeignError:
-        name = None
+def study_figures(folders: Folders, out: Path, *, pdf: bool = False) -> list[Path]:
+    """Draw a study.
+
+    For each domain, the curves of its algorithms with their standard errors. For domains with two
+    measures, also a heatmap of the first seed of each algorithm, and the discount function over
+    iterations for each run with a discount model.
+
+    Args:
+        folders: The run folders of the study.
+        out: Folder for the figures.
+        pdf: Write PDF files, too.
+
+    Returns:
+        The files written.
+    """
+    figures: dict[str, Figure] = {}
+    for domain, algorithms in folders.items():
+        tables = {
+            label: pd.concat([part.read_metrics() for part in parts], ignore_index=True)
+            for label, parts in algorithms.items()
+        }
+        tables = {label: table for label, table in tables.items() if len(table)}
+        if not tables:
+            continue
+        figures[f"curves-{_stem(domain)}"] = curves(tables, title=domain)
+        maps: dict[str, CellValues] = {}
+        for label, (first, *_) in algorithms.items():
+            algorithm = algorithm_of(first)
+            if algorithm.archive.measure_dim != 2:
+                continue
+            if iterations := first.snapshot_iterations:
+                objectives = first.read_snapshot(iterations[-1])["objectives"]
+                maps[label] = cell_values((algorithm.archive, objectives))
+            if isinstance(algorithm.discount, DiscountModel):
+                stem = f"discount-{_stem(domain)}-{_stem(label)}"
+                figures[stem] = discount_panels(first, algorithm=algorithm)
+        if maps:
+            figures[f"heatmaps-{_stem(domain)}"] = _heatmaps(maps, domain)
+    return style.save_all(figures, out, pdf=pdf)
+
+
+def speed(table: pd.DataFrame) -> Figure:
+    """Draw the time of an iteration as bars, by contender and problem, on a logarithmic scale.
+
+    Args:
+        table: With columns ``algorithm``, ``measure_dim``, ``contender``, ``median_ms``, ``min_ms``
+            and ``max_ms``, such as the results of ``gloam bench``.
+    """
+    algorithms = list(dict.fromkeys(table["algorithm"]))
+    colors = style.line_colors(dict.fromkeys(table["contender"]))
+    figure = style.figure(4.2 * len(algorithms), 3.8)
+    panels = figure.subplots(1, len(algorithms), squeeze=False)[0]
+    for axes, algorithm in zip(panels, algorithms, strict=True):
+        own = table[table["algorithm"] == algorithm]
+        problems = list(dict.fromkeys(own["measure_dim"]))
+        present = [name for name in colors if name in set(own["contender"])]
+        width = 0.8 / len(present)
+        for number, name in enumerate(present):
+            rows = pd.DataFrame(own[own["contender"] == name]).set_index("measure_dim")
+            offset = width * (number - (len(present) - 1) / 2)
+            places = np.arange(len(problems)) + offset
+            _draw_bars(axes, places, rows.loc[problems], 0.92 * width, name, colors[name])
+        axes.set_yscale("log")
+        axes.set_xticks(range(len(problems)), [f"{k} measures" for k in problems])
+        axes.set_ylabel("milliseconds per iteration")
+        style.dress(axes, grid=True)
+        style.heading(axes, algorithm)
+        axes.legend(fontsize=style.SMALL, frameon=False)
+    return figure
+
+
+def algorithm_name(config: RunConfig) -> str:
+    """Return the name of a run's algorithm, as figures and the explorer show it."""
+    return _class_name(config.algorithm) or "?"
+
+
+def domain_name(config: RunConfig) -> str:
+    """Return the name of a run's domain, or that of the user's function or class."""
+    content = config.domain
+    arguments = content.get("arguments") if isinstance(content, dict) else None
+    name = arguments.get("name") if isinstance(arguments, dict) else None
+    if name is None and isinstance(arguments, dict) and _is_small(arguments):
+        try:
+            name = getattr(objects.decode(content, {}), "name", None)
+        except (ForeignError, ValueError, TypeError, OverflowError):
+            name = None
     if isinstance(name, str):
-        return name
-    reference = str(content.get("foreign", "")) if isinstance(content, dict) else ""
-    short = reference.rpartition(":")[2].rpartition(".")[2]
+        return name[:_MAX_NAME]
+    short = _class_name(content).rpartition(".")[2]
     return short if short.isidentifier() else "your function"
+
+
+def _class_name(content: Any) -> str:
+    """Return the class of an encoded object (see `gloam.formats.objects`), "" for other content."""
+    if not isinstance(content, dict):
+        return ""
+    name = content.get("class") or str(content.get("foreign", "")).rpartition(":")[2]
+    return str(name)[:_MAX_NAME]
+
+
+def _is_small(content: Any) -> bool:
+    """Whether no size in an encoded object is so large that building it takes long."""
+    if isinstance(content, dict):
+        return all(map(_is_small, content.values()))
+    if isinstance(content, list):
+        return all(map(_is_small, content))
+    return not isinstance(content, int) or abs(content) <= _MAX_SIZE
+
+
+def _stem(name: str) -> str:
+    """Return a name as part of the name of a file."""
+    return "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")
+
+
+def _heatmaps(maps: Mapping[str, CellValues], title: str) -> Figure:
+    """Draw archives side by side, on one scale of colours from f_min to the best."""
+    best = max(float(shown.values.max()) for shown in maps.values())
+    figure = style.figure(2.5 * len(maps) + 0.6, 3.0)
+    panels = figure.subplots(1, len(maps), squeeze=False)[0]
+    for axes, (label, shown) in zip(panels, maps.items(), strict=True):
+        limits = (shown.archive.f_min, best)
+        drawn = draw_heatmap(axes, shown, Plane(shown.archive), limits)
+        coverage = np.isfinite(shown.values).mean()
+        axes.set_title(f"{label}\n{coverage:.1%} covered", fontsize=style.LABEL, color=style.INK)
+        axes.set(xticks=[], yticks=[], xlabel="", ylabel="")
+        if axes is panels[-1]:
+            style.side_bar(drawn, list(panels), "objective")
+    style.figure_heading(figure, title)
+    return figure
+
+
+def _draw_bars(
+    axes: Axes, places: np.ndarray, rows: pd.DataFrame, width: float, name: str, color: str
+) -> None:
+    """Draw the medians of one contender, with lines from the lowest to the highest."""
+    median = rows["median_ms"]
+    spread = [median - rows["min_ms"], rows["max_ms"] - median]
+    axes.bar(places, median, width, yerr=spread, label=name, color=color, ecolor=style.QUIET)
+    for place, value in zip(places, median, strict=True):
+        looks = {"ha": "center", "fontsize": style.SMALL - 2, "color": "black"}
+        style.annotate(axes, f"{value:.3g}", (place, value), (0, 4), **looks)

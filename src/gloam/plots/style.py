@@ -1,15 +1,18 @@
-"""The house style of figures: sizes, colours, and how a figure is saved.
+"""The house style of figures: sizes, colours, colour bars, headings, legends, and saving.
 
 Everything is set on the figure itself. Matplotlib's global settings stay as the user has them, and
 no window system is needed.
 """
 
 import io
+import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, ListedColormap, Normalize
@@ -25,44 +28,53 @@ _NOTEBOOK_DPI = 80
 TITLE, LABEL, SMALL = 12, 10, 9
 """Font sizes, in points."""
 INK, QUIET, FAINT = "#22242b", "#6b6f7b", "#d9dae0"
-"""Text, text of second rank, and lines that should not be noticed."""
+"""Text, secondary text, and lines in the background."""
 
-_OWN = {"dms": 0, "cmamae": 1, "dds": 2, "mapelites": 3, "mapelitesline": 4}
+Limits = tuple[float, float]
+"""Values of the darkest and the lightest colour."""
+
+_OWN_COLORS = {"dms": 0, "cmamae": 1, "dds": 2, "mapelites": 3, "mapelitesline": 4}
 
 
 def objective_colors() -> Colormap:
-    """Dark to light for low to high, from night to dusk."""
+    """Return the colours of objectives, dark for low and light for high ones."""
     return ListedColormap(dusk(), name="dusk").with_extremes(bad=(0, 0, 0, 0))
 
 
 def difference_colors() -> Colormap:
-    """Orange for differences below zero, pale near it, blue above."""
+    """Return the colours of differences: orange below zero, pale near it, blue above."""
     return ListedColormap(apart(), name="apart").with_extremes(bad=(0, 0, 0, 0))
 
 
+def color_scale(limits: Limits, colors: Colormap | None = None) -> dict[str, Any]:
+    """Return the arguments of matplotlib's functions for a scale of colours."""
+    return {"cmap": colors or objective_colors(), "vmin": limits[0], "vmax": limits[1]}
+
+
 def line_colors(labels: Iterable[str]) -> dict[str, str]:
-    """A colour for each label; an algorithm has the same one in every figure.
+    """Return a colour for each label; an algorithm has the same one in every figure.
 
     >>> line_colors(["DMS", "mine", "CMA-MAE"])
     {'DMS': '#0072b2', 'mine': '#009e73', 'CMA-MAE': '#d55e00'}
     """
-    labels = list(labels)
-    owned = {label: _OWN.get("".join(filter(str.isalnum, label.lower()))) for label in labels}
-    free = [i for i in range(len(PALETTE)) if i not in owned.values()] or [len(PALETTE) - 1]
-    others = [label for label in labels if owned[label] is None]
-    owned |= {label: free[i % len(free)] for i, label in enumerate(others)}
-    return {label: PALETTE[place] for label, place in owned.items() if place is not None}
+    keys = {label: "".join(filter(str.isalnum, label.lower())) for label in labels}
+    places = {label: _OWN_COLORS.get(key) for label, key in keys.items()}
+    free = [i for i in range(len(PALETTE)) if i not in places.values()] or [-1]
+    others = itertools.cycle(free)
+    return {
+        label: PALETTE[next(others) if place is None else place] for label, place in places.items()
+    }
 
 
 class _Sheet(Figure):
-    """A figure that shows itself in notebooks, where pyplot would have to be imported else."""
+    """A figure that notebooks display without pyplot."""
 
     def _repr_png_(self) -> bytes:
         return _rendered(self, "png", dpi=_NOTEBOOK_DPI)
 
 
 def figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches, that finds room for its labels by itself."""
+    """Return an empty figure, sized in inches, with automatic layout."""
     made = _Sheet(figsize=(width, height), dpi=DPI, facecolor="white")
     made.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1, wspace=0.03, hspace=0.03)
     return made
@@ -74,9 +86,9 @@ def sheet(
     boxes: Sequence[tuple[float, float, float, float]],
     ax: Axes | None = None,
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with axes at exact places: left, bottom, width and height, all in inches.
+    """Return a figure with axes at exact places: left, bottom, width and height, all in inches.
 
-    Given ``ax``, they are at the same places within it.
+    If ``ax`` is given, they are at the same relative places within it.
     """
     scale = np.array([width, height, width, height])
     places = [tuple(np.array(box) / scale) for box in boxes]
@@ -88,38 +100,37 @@ def sheet(
 
 
 def axes_for(ax: Axes | None, width: float, height: float) -> Axes:
-    """The axes given, or those of a new figure of this size."""
+    """Return the given axes, or those of a new figure of this size in inches."""
     return figure(width, height).subplots() if ax is None else ax
 
 
 def panels(
     ax: Axes | None, rows: int, columns: int, size: tuple[float, float]
 ) -> tuple[Figure, np.ndarray]:
-    """``(rows, columns)`` axes in a new figure of ``size`` inches, or in the place of ``ax``."""
+    """Return ``(rows, columns)`` axes in a new figure of ``size`` inches, or inside of ``ax``."""
     if ax is None:
         made = figure(*size)
         return made, made.subplots(rows, columns, squeeze=False)
     if rows == columns == 1:
         return figure_of(ax), np.array([[ax]])
     ax.set_axis_off()
-    places = [
-        [
-            ((j + 0.14) / columns, 1 - (i + 0.84) / rows, 0.8 / columns, 0.74 / rows)
-            for j in range(columns)
-        ]
+    wide, high = 1 / columns, 1 / rows
+    made = [
+        ax.inset_axes(((j + 0.14) * wide, 1 - (i + 0.84) * high, 0.8 * wide, 0.74 * high))
         for i in range(rows)
+        for j in range(columns)
     ]
-    return figure_of(ax), np.array([[ax.inset_axes(place) for place in row] for row in places])
+    return figure_of(ax), np.array(made).reshape(rows, columns)
 
 
 def figure_of(ax: Axes) -> Figure:
-    """The figure that axes are in, whole where they are in a part of it."""
+    """Return the figure that contains the axes, also if they are in a subfigure."""
     found = ax.figure
     return found.figure if isinstance(found, SubFigure) else found
 
 
 def dress(axes: Axes, *, grid: bool = False) -> None:
-    """Give axes the house's fonts, ticks and frame; ``grid`` is for curves, not for maps."""
+    """Set fonts, ticks and frame of axes; ``grid`` is for curves, not for maps."""
     axes.tick_params(labelsize=SMALL, labelcolor=QUIET, color=FAINT, length=3)
     for label in (axes.xaxis.label, axes.yaxis.label):
         label.set(fontsize=LABEL, color=INK)
@@ -132,12 +143,11 @@ def dress(axes: Axes, *, grid: bool = False) -> None:
 
 
 def color_bar(
-    figure: Figure, axes: Axes, limits: tuple[float, float], label: str = "", *, more: bool = False
+    figure: Figure, axes: Axes, limits: Limits, label: str = "", *, more: bool = False
 ) -> None:
-    """Fill axes of their own with the colours of objectives within limits.
+    """Fill axes with the colour bar of objectives; without a label it has no ticks either.
 
-    Without a label the bar has no numbers, too.
-    ``more`` says by an arrow that there are values above the limits.
+    ``more`` adds an arrow for values above the limits.
     """
     colors = ScalarMappable(Normalize(*limits), objective_colors())
     bar = figure.colorbar(colors, cax=axes, extend="max" if more else "neither", extendfrac=0.025)
@@ -150,7 +160,7 @@ def color_bar(
 
 
 def side_bar(drawn: ScalarMappable, axes: Axes | Sequence[Axes], label: str) -> None:
-    """A bar of the colours of what was drawn, at the right of its axes."""
+    """Add a colour bar to the right of axes."""
     first = axes if isinstance(axes, Axes) else axes[0]
     bar = figure_of(first).colorbar(drawn, ax=axes, shrink=0.85, pad=0.03, aspect=24)
     bar.set_label(label)
@@ -158,31 +168,40 @@ def side_bar(drawn: ScalarMappable, axes: Axes | Sequence[Axes], label: str) -> 
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
 
 
-def heading(axes: Axes, title: str, subtitle: str = "", *, gap: float = 16) -> None:
-    """A bold title at the left, above a quiet line of second rank."""
-    axes.set_title(
-        title,
-        loc="left",
-        fontsize=TITLE,
-        color=INK,
-        fontweight="bold",
-        pad=6 + gap * bool(subtitle),
-    )
+def heading(axes: Axes, title: str, subtitle: str = "") -> None:
+    """Set a bold title at the left, above a subtitle in secondary colour."""
+    pad = 22 if subtitle else 6
+    axes.set_title(title, loc="left", fontsize=TITLE, color=INK, fontweight="bold", pad=pad)
     if subtitle:
-        axes.annotate(
-            subtitle,
-            (0, 1),
-            xytext=(0, 6),
-            xycoords="axes fraction",
-            color=QUIET,
-            textcoords="offset points",
-            fontsize=LABEL,
-            va="bottom",
-        )
+        annotate(axes, subtitle, (0, 1), (0, 6), "axes fraction", fontsize=LABEL, va="bottom")
+
+
+def annotate(
+    axes: Axes,
+    text: str,
+    place: tuple[float, float],
+    offset: tuple[float, float],
+    coordinates: Any = "data",
+    **looks: Any,
+) -> None:
+    """Write a small text at an offset, in points, from a place."""
+    looks = {"fontsize": SMALL, "color": QUIET} | looks
+    axes.annotate(text, place, offset, xycoords=coordinates, textcoords="offset points", **looks)
+
+
+def figure_heading(figure: Figure, title: str) -> None:
+    """Set a bold title at the upper left of a figure with several panels."""
+    figure.suptitle(title, x=0.015, ha="left", fontsize=TITLE, fontweight="bold", color=INK)
+
+
+def legend(where: Figure | Axes, entries: Mapping[str, Artist], **options: Any) -> None:
+    """Add a legend without a frame."""
+    looks = {"frameon": False, "fontsize": SMALL, "labelcolor": INK}
+    where.legend(list(entries.values()), list(entries), **looks | options)
 
 
 def save(figure: Figure, path: str | os.PathLike, *, pdf: bool = False) -> Path:
-    """Write a figure as PNG, whole or not at all, and with ``pdf`` as PDF beside it.
+    """Write a figure as PNG, atomically, and with ``pdf`` also as PDF beside it.
 
     Returns:
         The path of the PNG.
@@ -196,9 +215,18 @@ def save(figure: Figure, path: str | os.PathLike, *, pdf: bool = False) -> Path:
     return place
 
 
+def save_all(figures: Mapping[str, Figure], folder: Path, *, pdf: bool) -> list[Path]:
+    """Write figures under their names and return the files written."""
+    written = []
+    for stem, one in figures.items():
+        path = save(one, folder / f"{stem}.png", pdf=pdf)
+        written += [path, path.with_suffix(".pdf")] if pdf else [path]
+    return written
+
+
 def _rendered(figure: Figure, kind: str, dpi: int = DPI) -> bytes:
     buffer = io.BytesIO()
-    # Without the date, the same data gives the same file.
+    # Without the date, equal data gives equal files.
     metadata = {"CreationDate": None} if kind == "pdf" else {}
     figure.savefig(buffer, format=kind, dpi=dpi, metadata=metadata)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-// The archive of a run: a heatmap of a grid, or a map of points, in the colours of a property.
+// The archive of a run: a heatmap of a grid, or a map of points, coloured by a property.
 
 import { duskGradient, duskScale, labelColor, labelScale } from "gloam/colors";
 import { choice, fill, h } from "gloam/dom";
@@ -13,16 +13,16 @@ const NEVER = 2 ** 31 - 1;
 const TITLES = {
   objective: "objective",
   distance: "distance to the item",
-  found: "recorded first at iteration",
+  found: "first snapshot with the elite",
   label: "label",
   discount: "discount",
 };
-// Empty cells are drawn up to so many.
+// Empty cells of larger archives are not drawn.
 const MOST_EMPTY = 300_000;
 
 export class ArchiveMap {
   /**
-   * @param {object} run the answer about the run
+   * @param {object} run the summary of the run
    * @param {(cell: number) => void} onselect
    */
   constructor(run, onselect) {
@@ -40,7 +40,7 @@ export class ArchiveMap {
     this.problem = h("div", {});
     this.layer = this.archive.heatmap ? new RasterLayer() : new PointsLayer();
     this.plane = new Plane({
-      label: "Archive. Arrow keys move from cell to cell, plus and minus enlarge and shrink.",
+      label: "Archive. Arrow keys move between cells, plus and minus zoom.",
       layer: this.layer,
       onselect: (place) => onselect(this.cellOf(place)),
       describe: (place) => this.describe(place),
@@ -48,7 +48,7 @@ export class ArchiveMap {
     this.element = h("figure", { class: "map card" }, this.caption, this.controls, this.plane.element, this.legend, this.problem);
   }
 
-  /** Show the elites of a seed, now or at a recorded iteration. */
+  /** Show the latest elites of a seed, or those of a snapshot. */
   async load(seed, at) {
     const run = `runs/${this.run.id}`;
     const isLast = this.turns.begin();
@@ -89,7 +89,7 @@ export class ArchiveMap {
     this.plane.selected = -1;
   }
 
-  /** Values of the discount model for each cell, once they are known. */
+  /** Set the discounts of all cells when they arrive. */
   setDiscounts(values) {
     this.discounts = values;
     if (!this.elites) return;
@@ -122,15 +122,15 @@ export class ArchiveMap {
           (value) => this.setProjection(value),
         ),
       h("span", { class: "grow" }),
-      [["+", "Enlarge", 0.6], ["−", "Shrink", 1 / 0.6]].map(([sign, label, factor]) =>
+      [["+", "Zoom in", 0.6], ["−", "Zoom out", 1 / 0.6]].map(([sign, label, factor]) =>
         h("button", { class: "icon", "aria-label": label, title: label, onclick: () => this.plane.zoom(factor) }, sign)),
-      h("button", { class: "icon", "aria-label": "Show all", title: "Show all (0)", onclick: () => this.plane.showAll() }, "⤢"),
+      h("button", { class: "icon", "aria-label": "Reset zoom", title: "Reset zoom (0)", onclick: () => this.plane.showAll() }, "⤢"),
     );
   }
 
   async setProjection(name) {
     this.projection = name;
-    fill(this.problem, note("The map is being computed."));
+    fill(this.problem, note("Computing the map …"));
     try {
       await this.loadPlaces();
       fill(this.problem);
@@ -140,7 +140,7 @@ export class ArchiveMap {
     }
   }
 
-  /** The value of each cell by the chosen colour, NaN for empty cells. */
+  /** The values of all cells for the selected colour, NaN for empty cells. */
   values() {
     const found = new Float32Array(this.archive.num_cells).fill(NaN);
     const { cell } = this.elites;
@@ -227,7 +227,7 @@ export class ArchiveMap {
     return this.shownCells ? this.shownCells[place] : place;
   }
 
-  /** The place of a cell in the layer; -1 where it is not shown. */
+  /** The place of a cell in the layer; -1 if it is not shown. */
   placeOf(cell) {
     if (this.archive.heatmap) {
       const [columns, rows] = this.archive.shape;
@@ -254,12 +254,12 @@ export class ArchiveMap {
   }
 }
 
-/** Limits with some room beside the outermost points. */
+/** Limits with a margin beyond the outermost points. */
 export function withMargin([low, high]) {
   return [low - 0.03 * (high - low), high + 0.03 * (high - low)];
 }
 
-/** The lowest and the highest number that is not NaN. */
+/** The lowest and the highest number, ignoring NaN. */
 export function limitsOf(values) {
   let [low, high] = [Infinity, -Infinity];
   for (let i = 0; i < values.length; i++) {

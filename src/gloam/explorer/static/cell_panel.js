@@ -1,4 +1,4 @@
-// The panel of a cell: pictures, figures, numbers, neighbours, and what can be copied.
+// The panel of a cell: pictures, scores, numbers, neighbours, and buttons to copy them.
 
 import { cellDetails, cellDiscount } from "gloam/cells";
 import { announce, copyText, fill, h } from "gloam/dom";
@@ -11,8 +11,8 @@ const FEW = 12;
 
 export class CellPanel {
   /**
-   * @param {object} run the answer about the run
-   * @param {(cell: number) => void} onselect when a neighbour is chosen
+   * @param {object} run the summary of the run
+   * @param {(cell: number) => void} onselect when a neighbour is selected
    */
   constructor(run, onselect) {
     this.run = run;
@@ -41,7 +41,7 @@ export class CellPanel {
   draw(details, pictures) {
     const named = details.name !== undefined && h("p", { class: "item-name" }, details.label && h("b", {}, details.label), ` ${details.name}`);
     const head = [h("h2", {}, `Cell ${number(details.cell)}`), named, pictures];
-    if (!details.filled) return fill(this.content, head, note("No elite was found for this cell."));
+    if (!details.filled) return fill(this.content, head, note("This cell is empty."));
     this.discount = h("dd", {}, "–");
     fill(
       this.content,
@@ -66,13 +66,13 @@ export class CellPanel {
       const value = await cellDiscount(this.run, seed, cell);
       if (isLast() && this.discount) this.discount.textContent = number(value);
     } catch {
-      // The model may be of the user's own class; the rest of the panel stands.
+      // The model may be of the user's own class; the rest of the panel does not need it.
     }
   }
 
   /** Solution and item side by side, at full size. */
   async pictures({ cell, seed, filled }) {
-    const { solution, item } = this.run.pictures;
+    const { solution, item } = this.run.pictures ?? {};
     if (!solution && !item) return null;
     if (isReport) return this.smallPictures(seed, cell);
     const one = (side, words) => {
@@ -82,7 +82,7 @@ export class CellPanel {
     return h("div", { class: "pictures" }, solution && filled && one("solution", "solution"), item && one("item", "item"));
   }
 
-  /** A report has the small pictures only. */
+  /** Reports contain small pictures only. */
   async smallPictures(seed, cell) {
     const thumbs = new Thumbs(this.run, seed);
     await thumbs.load();
@@ -121,10 +121,10 @@ function fact(name, value) {
 }
 
 function foundText({ after, until }) {
-  return `after iteration ${number(after)}, until ${number(until)}`;
+  return `after iteration ${number(after)}, by iteration ${number(until)}`;
 }
 
-/** A list of numbers, the first few at once. */
+/** A list of numbers, of which the first few are shown at once. */
 function numbers(title, values, count) {
   if (!values?.length) return null;
   const shown = h("code", {}, values.slice(0, FEW).map(number).join("  "));

@@ -1,17 +1,17 @@
-// One cell of an archive: from the server, or put together from the arrays of a report.
+// The details of one cell: from the server, or computed from the arrays of a report.
 
 import { arrays, has, isReport, json, SourceError } from "gloam/source";
 
 const NEIGHBOURS = 8;
 const NEVER = 2 ** 31 - 1;
 
-/** What there is to know about a cell. */
+/** The elite of a cell and its neighbours. */
 export async function cellDetails(run, seed, cell) {
   if (!isReport) return (await json(`runs/${run.id}/cells/${cell}?seed=${seed}`)).content;
   const path = `runs/${run.id}/rows?seed=${seed}`;
   const elites = await arrays(`runs/${run.id}/elites?seed=${seed}`);
   const row = elites.cell.indexOf(cell);
-  // In a picture of blocks, the cell of the best elite of the block.
+  // In a reduced grid, the cell of the best elite of the block.
   cell = row >= 0 && elites.original ? elites.original[row] : cell;
   const found = { cell, seed, filled: row >= 0, ...(await item(run, seed, cell)) };
   if (row < 0) return found;
@@ -36,7 +36,7 @@ export async function cellDetails(run, seed, cell) {
   return found;
 }
 
-/** The discount of an elite; `null` where there is none. */
+/** The discount of an elite; `null` without a model. */
 export async function cellDiscount(run, seed, cell) {
   if (isReport || !run.model || seed !== run.seeds[0]) return null;
   return (await json(`runs/${run.id}/cells/${cell}/discount?seed=${seed}`)).content.discount;

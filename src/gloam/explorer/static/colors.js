@@ -1,6 +1,6 @@
-// Colours of values and of lines: the same as in the figures of gloam.plots.
+// Colours of values and lines, as in the figures of gloam.plots.
 
-// Matplotlib's inferno from 0.1 to 0.9 (CC0): even to the eye, and safe for any colour vision.
+// Matplotlib's inferno from 0.1 to 0.9 (CC0): perceptually uniform, and safe for any colour vision.
 const DUSK =
   "160b39190c3e1b0c411e0c45210c4a230c4c260c51280b532b0b572f0a5b310a5c340a5f3609613909633d09653e0966" +
   "420a68450a69470b6a4a0c6b4c0c6b4f0d6c520e6d540f6d57106e59106e5c126e5f136e61136e64156e65156e69166e" +

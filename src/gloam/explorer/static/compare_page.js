@@ -1,4 +1,4 @@
-// Several runs together: their curves with standard errors, what differs, and how they ended.
+// A comparison of several runs: curves with standard errors, results, and settings that differ.
 
 import { choice, fill, h } from "gloam/dom";
 import { Chart, meanCurve } from "gloam/curves";
@@ -13,7 +13,7 @@ import { onThemeChange } from "gloam/theme";
 const FIRST = ["qd_score", "coverage", "best_objective"];
 const HIDDEN = new Set(["seed", "iteration"]);
 
-/** The page that compares runs by their ids. */
+/** The page that compares the runs with these ids. */
 export function comparePage(ids) {
   const groups = ids.split(",").filter(Boolean).slice(0, 40);
   const comparison = new Comparison(groups.map((id) => ({ runs: [id] })));
@@ -28,7 +28,7 @@ export function comparePage(ids) {
   return { element, title: "Compare", close: () => comparison.close() };
 }
 
-/** Curves and tables of groups of runs; the runs of a group are seeds of one thing. */
+/** Curves and tables of groups of runs; the runs of a group differ in their seeds only. */
 export class Comparison {
   /** @param {{label?: string, runs: string[]}[]} groups */
   constructor(groups, { settings = true } = {}) {
@@ -162,7 +162,7 @@ function meanAndError(values) {
   return [mean, error];
 }
 
-/** A table whose columns can be sorted by a click on their heads. */
+/** A table that is sorted by a click on the head of a column. */
 export function sortableTable(head, rows, caption) {
   const body = h("tbody", {}, rows);
   let sorted = { column: -1, sign: 1 };

@@ -16,13 +16,13 @@ export class DiscountMap {
     this.archiveMap = archiveMap;
     this.turns = new Turns();
     this.caption = h("figcaption", {}, "Discount model");
-    this.legend = h("div", { class: "legend" }, h("span", { class: "quiet" }, "being computed"));
+    this.legend = h("div", { class: "legend" }, h("span", { class: "quiet" }, "computing …"));
     this.problem = h("div", {});
     this.points = h("span", { class: "quiet" });
     this.isRaster = run.archive.measure_dim === 2;
     this.layer = this.isRaster ? new RasterLayer() : new PointsLayer();
     this.plane = new Plane({
-      label: "Discount model. Plus and minus enlarge and shrink.",
+      label: "Discount model. Plus and minus zoom.",
       layer: this.layer,
       describe: (place) => `discount ${number(this.values?.[place])}`,
     });
@@ -37,7 +37,7 @@ export class DiscountMap {
     );
   }
 
-  /** Show the model at a recorded iteration or now. */
+  /** Show the latest model, or that of a snapshot. */
   async load(at, limits) {
     const isLast = this.turns.begin();
     const query = at === null ? "" : `?at=${at}`;
@@ -57,7 +57,7 @@ export class DiscountMap {
     this.values = found.values;
     const own = limitsOf(found.values);
     const shared = [Math.max(own[0], limits[0]), Math.min(own[1], limits[1])];
-    // The colours of the archive, unless they would show little of the model.
+    // The colour limits of the archive, unless they would show little of the model.
     const tells = shared[1] - shared[0] > 0.3 * (own[1] - own[0]);
     const scale = duskScale(tells ? shared : own);
     const { archive } = this.run;
@@ -67,7 +67,7 @@ export class DiscountMap {
       if (!this.layer.raster) this.plane.setExtent(x, y, ["measure 1", "measure 2"]);
       this.layer.set({ values: found.values, columns, rows, x, y, scale });
     } else {
-      // All cells, whatever the archive shows now.
+      // All cells, also if the archive shows a sample.
       const { x, y, about } = this.archiveMap.allPlaces;
       if (!this.layer.points) this.plane.setExtent(withMargin(limitsOf(x)), withMargin(limitsOf(y)), [about.x, about.y]);
       this.layer.set({ x, y, values: found.values, scale });
@@ -77,7 +77,7 @@ export class DiscountMap {
     this.archiveMap.setDiscounts(this.perCell());
     const points = found.x.length ? `, ${number(found.x.length)} training points` : "";
     this.caption.textContent = `Discount model · iteration ${number(found.about.iteration)}${points}`;
-    this.points.textContent = found.x.length ? "● solutions in the colours of their targets, × empty cells" : "";
+    this.points.textContent = found.x.length ? "● solutions, coloured by target; × empty cells" : "";
     const bar = h("span", { class: "bar", "aria-hidden": "true" });
     bar.style.background = duskGradient();
     const [low, high] = scale.limits;

@@ -1,10 +1,10 @@
-// Elements of the page. Whatever a file or a user named becomes text, never markup.
+// Elements of the page. Names from files become text, never markup.
 
 /**
  * An element with properties and children.
  *
  * Properties that begin with "on" are listeners; `class`, `aria-...`, `data-...` and the like are
- * attributes. Children are elements or texts; `null` and `false` are left out.
+ * attributes. Children are elements or texts; `null` and `false` are skipped.
  */
 export function h(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
@@ -32,13 +32,13 @@ function append(element, children) {
   }
 }
 
-/** Tell readers of the screen what has changed. */
+/** Announce a change to screen readers. */
 export function announce(text) {
   const place = document.getElementById("news");
   if (place && place.textContent !== text) place.textContent = text;
 }
 
-/** A choice from several values, with its label. */
+/** A select box with its label. */
 export function choice(label, options, chosen, onchange) {
   const select = h(
     "select",
@@ -48,7 +48,7 @@ export function choice(label, options, chosen, onchange) {
   return h("label", { class: "control" }, h("span", {}, label), select);
 }
 
-/** Copy a text, and say so on the button that was pressed. */
+/** Copy a text, and confirm it on the button. */
 export async function copyText(text, button) {
   let done = true;
   try {
@@ -62,7 +62,7 @@ export async function copyText(text, button) {
   setTimeout(() => (button.textContent = before), 1500);
 }
 
-/** Pages from a disk have no clipboard; a selection can be copied all the same. */
+/** Pages opened from a file have no clipboard; a selection can still be copied. */
 function copyBySelection(text) {
   const area = h("textarea", { class: "unseen", value: text });
   document.body.append(area);

@@ -1,4 +1,4 @@
-// Numbers, shares, times and names of states as texts.
+// Numbers, shares, times, settings and names of metrics as texts.
 
 /** A number with four significant digits; large ones with separators. */
 export function number(value) {
@@ -39,14 +39,14 @@ const METRICS = {
   qd_score: "QD score",
   coverage: "Coverage",
   best_objective: "Best objective",
-  loss: "Loss of the discount model",
+  loss: "Discount model loss",
   rank_correlation: "Rank correlation",
   empty_discount: "Discount of empty cells",
-  unique_cells: "Unique cells in a batch",
+  unique_cells: "Unique cells per batch",
   restarts: "Restarts",
-  epochs: "Epochs of training",
+  epochs: "Training epochs",
   failed_total: "Failed evaluations",
-  failed: "Failed in an iteration",
+  failed: "Failed evaluations per iteration",
   below_f_min: "Objectives below f_min",
   seconds: "Seconds",
   evaluations: "Evaluations",

@@ -1,4 +1,4 @@
-// The gallery of a run on a dataset: pairs of solution and item, as many as there are.
+// The gallery of a run on a dataset: all pairs of solution and item.
 
 import { announce, choice, fill, h } from "gloam/dom";
 import { number, percent } from "gloam/format";
@@ -23,7 +23,7 @@ const SHOWN = [
 
 export class Gallery {
   /**
-   * @param {object} run the answer about the run
+   * @param {object} run the summary of the run
    * @param {(cell: number) => void} onselect
    */
   constructor(run, onselect) {
@@ -117,7 +117,7 @@ export class Gallery {
     this.draw();
   }
 
-  /** What pairs are sorted by, the best having the lowest; items without an elite come last. */
+  /** The sort key of pairs, lowest for the best; items without an elite come last. */
   sortKey(by) {
     const { objective, distance, labels } = this.pairs;
     const last = this.worst ? -Infinity : Infinity;
@@ -131,7 +131,7 @@ export class Gallery {
     return Math.max(1, Math.floor(this.scroller.clientWidth / WIDE));
   }
 
-  /** Put the tiles in view on the page, and no others. */
+  /** Put only the tiles in view on the page. */
   draw() {
     if (!this.pairs || !this.scroller.clientWidth) return;
     const { columns } = this;

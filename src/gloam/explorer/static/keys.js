@@ -1,26 +1,26 @@
-// The keyboard: keys that work everywhere, and the dialog that lists all of them.
+// Keyboard shortcuts, and the dialog that lists them.
 
 import { h } from "gloam/dom";
 import { switchTheme } from "gloam/theme";
 
 const KEYS = [
-  ["/", "filter runs, or search the gallery"],
+  ["/", "filter runs or search the gallery"],
   ["↑ ↓", "move in the list of runs"],
   ["Enter", "open a run, a cell or a pair"],
-  ["Space", "choose a run to compare"],
-  ["c", "compare the chosen runs"],
+  ["Space", "select a run to compare"],
+  ["c", "compare the selected runs"],
   ["← ↑ → ↓", "move on the map or in the gallery"],
-  ["+ − 0", "enlarge the map, shrink it, show all"],
-  ["[ ]", "earlier or later recorded iteration"],
-  ["t", "light or dark"],
-  ["Esc", "clear a filter; back to the list of runs"],
-  ["?", "this list"],
+  ["+ − 0", "zoom in, zoom out, reset zoom"],
+  ["[ ]", "previous or next snapshot"],
+  ["t", "light or dark theme"],
+  ["Esc", "clear the filter, or go back to the list of runs"],
+  ["?", "show this list"],
 ];
 
-/** Handlers of the page that is shown, by key. */
+/** Handlers of the current page, by key. */
 let ofPage = {};
 
-/** Set what the keys of a page do. */
+/** Set the handlers of a page. */
 export function setPageKeys(handlers) {
   ofPage = handlers;
 }
@@ -47,7 +47,7 @@ export function showHelp() {
   const dialog = h(
     "dialog",
     { "aria-labelledby": "help-title", onclose: () => dialog.remove() },
-    h("h2", { id: "help-title" }, "Keys"),
+    h("h2", { id: "help-title" }, "Keyboard shortcuts"),
     h("dl", {}, rows),
     close,
   );
@@ -57,6 +57,6 @@ export function showHelp() {
 
 /** The button that shows the list. */
 export function helpButton() {
-  const label = "Keys (?)";
+  const label = "Keyboard shortcuts (?)";
   return h("button", { class: "icon", title: label, "aria-label": label, onclick: showHelp }, "?");
 }

@@ -1,15 +1,14 @@
-// Asking again: data that changes while it is looked at.
+// Polling of data that changes while the page is open.
 
 import { isReport } from "gloam/source";
 
-// A task takes at most this share of the time: the run that is watched may need the processor.
+// A task takes at most this share of the time, because the run itself may need the processor.
 const SHARE = 1 / 40;
 
 /**
- * Call a task now and then again, each time `seconds()` after it has ended, while the page is seen;
- * later if the task takes long.
- * A report does not change: there the task is called once.
- * @returns {() => void} a function that ends it
+ * Call a task now, and again `seconds()` after each call has ended (later if it takes long), while
+ * the page is visible. In a report, which does not change, the task is called once.
+ * @returns {() => void} a function that stops the polling
  */
 export function poll(task, seconds) {
   let ended = false;

@@ -1,4 +1,4 @@
-// The page: its head, and which view is shown for an address.
+// The page: its header, and the view for each address.
 
 import { fill, h } from "gloam/dom";
 import { helpButton, setPageKeys, startKeys } from "gloam/keys";

@@ -1,4 +1,4 @@
-// Small parts that several views have: states, progress, sparklines, tiles of figures, notes.
+// Small parts that several views share: states, progress, sparklines, tiles, notes.
 
 import { h } from "gloam/dom";
 import { duration, number } from "gloam/format";
@@ -23,7 +23,7 @@ export function stateMark({ state, reason }) {
   );
 }
 
-/** How far a run is, and how long it will take. */
+/** The progress of a run, and the time left. */
 export function progress(run) {
   const total = run.iterations ?? 0;
   const share = total ? Math.min(1, (run.iteration ?? 0) / total) : 0;
@@ -64,7 +64,7 @@ export function sparkline(values, label) {
   return svg;
 }
 
-/** A figure with its name. */
+/** A number with its name. */
 export function tile(name, value, more = "") {
   return h(
     "div",
@@ -74,7 +74,7 @@ export function tile(name, value, more = "") {
   );
 }
 
-/** A line that says why something is not shown. */
+/** A line that explains why something is not shown. */
 export function note(text, kind = "") {
   return h("p", { class: `note ${kind}` }, text);
 }

@@ -1,4 +1,4 @@
-// A plane to look at: a layer of cells, axes, marks, and what pointer and keys do on it.
+// An interactive plane: a layer of cells, axes, marks, and control by pointer and keys.
 
 import { cssColor } from "gloam/colors";
 import { h } from "gloam/dom";
@@ -58,7 +58,7 @@ export class Plane {
     return { ...this.view, all: this.all, width, height, ratio: Math.min(2, devicePixelRatio || 1) };
   }
 
-  /** Draw again, at the next frame; the layer only where it has changed. */
+  /** Redraw at the next frame; the layer only if it has changed. */
   draw({ layer = true } = {}) {
     this.stale ||= layer;
     if (this.waiting) return;
@@ -154,7 +154,7 @@ export class Plane {
     element.addEventListener(
       "wheel",
       (event) => {
-        // The page scrolls unless somebody works on the map.
+        // The page scrolls unless the map has the focus.
         if (document.activeElement !== element && !event.ctrlKey && !event.metaKey) return;
         event.preventDefault();
         this.zoom(Math.exp(0.002 * event.deltaY), this.toPlane(event.offsetX, event.offsetY));

@@ -1,17 +1,17 @@
-// A layer of a plane: up to millions of points in colours, drawn by WebGL.
+// A layer of a plane: up to millions of coloured points, drawn by WebGL.
 
 import { webglAttribute, webglCirclePoint, webglFillColor, webglScaleLinear, webglSeriesPoint } from "d3fc-webgl";
 import KDBush from "kdbush";
 
 import { cssColor } from "gloam/colors";
 
-// Without WebGL, so many points are drawn.
+// Maximum number of points without WebGL.
 const FALLBACK = 20000;
 
 export class PointsLayer {
   constructor() {
     this.canvas = document.createElement("canvas");
-    // The library uses an extension of the first version of WebGL.
+    // The library uses an extension of WebGL 1.
     this.gl = this.canvas.getContext("webgl", { antialias: true });
     this.points = null;
     this.index = null;
@@ -40,7 +40,7 @@ export class PointsLayer {
 
   /**
    * @param {{x: Float32Array, y: Float32Array, values: Float32Array, scale: object}} points values
-   *   are NaN where cells are empty
+   *   of empty cells are NaN
    */
   set(points) {
     if (this.points?.x !== points.x || this.points?.y !== points.y) this.index = null;
@@ -61,7 +61,7 @@ export class PointsLayer {
     setTimeout(() => this.points === points && this.makeIndex(), 200);
   }
 
-  /** Bring places and colours to the graphics card. */
+  /** Upload places and colours to the GPU. */
   paint() {
     if (!this.gl || !this.points) return;
     const { x, y, values, scale } = this.points;
@@ -102,7 +102,7 @@ export class PointsLayer {
     this.series.type(webglCirclePoint())(this.order.length);
   }
 
-  /** The area of a point in pixels: the more points are in view, the smaller. */
+  /** The area of a point in pixels, smaller the more points are in view. */
   area(view) {
     const share = ((view.all.x[1] - view.all.x[0]) * (view.all.y[1] - view.all.y[0])) /
       ((view.x[1] - view.x[0]) * (view.y[1] - view.y[0]));
@@ -126,7 +126,7 @@ export class PointsLayer {
     }
   }
 
-  /** An index of places, in units of the extent of all points. */
+  /** Build a spatial index, in units of the extent of all points. */
   makeIndex() {
     if (this.index) return;
     const { x, y } = this.points;
@@ -136,7 +136,7 @@ export class PointsLayer {
     this.index.finish();
   }
 
-  /** The nearest point to a place, if it is within a few pixels; -1 else. */
+  /** The nearest point within a few pixels of a place, or -1. */
   pick(px, py, view) {
     if (!this.points?.x.length) return -1;
     const { x, y, values } = this.points;
@@ -160,7 +160,7 @@ export class PointsLayer {
     return [this.points.x[place], this.points.y[place]];
   }
 
-  /** The nearest elite in a direction; the same place where there is none. */
+  /** The nearest elite in a direction, or the same place without one. */
   next(place, dx, dy) {
     const { x, y, values } = this.points;
     let best = place;
@@ -176,7 +176,7 @@ export class PointsLayer {
     return best;
   }
 
-  /** Give the graphics card back. */
+  /** Release the WebGL context. */
   close() {
     this.gl?.getExtension("WEBGL_lose_context")?.loseContext();
   }

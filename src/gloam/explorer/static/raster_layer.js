@@ -5,7 +5,7 @@ import { cssColor } from "gloam/colors";
 export class RasterLayer {
   /**
    * @param {{values: Float32Array, columns: number, rows: number, x: [number, number],
-   *   y: [number, number], scale: object}} raster values row by row from below, NaN where empty
+   *   y: [number, number], scale: object}} raster values row by row from below, NaN for empty cells
    */
   constructor() {
     this.canvas = document.createElement("canvas");
@@ -55,7 +55,7 @@ export class RasterLayer {
     context.drawImage(this.image, left, top, wide, high);
   }
 
-  /** The place in the raster (row by row from below) at a point; -1 outside. */
+  /** The place in the raster (row by row from below) at a point, or -1 outside. */
   pick(px, py) {
     if (!this.raster) return -1;
     const { x, y, columns, rows } = this.raster;
@@ -83,7 +83,7 @@ export class RasterLayer {
     return row * columns + column;
   }
 
-  /** Nothing to give back. */
+  /** Nothing to release. */
   close() {}
 }
 

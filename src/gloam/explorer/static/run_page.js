@@ -1,4 +1,4 @@
-// One run, live while it runs: progress, scores, archive, discount model, cell, gallery, settings.
+// The page of one run, updated while it runs: progress, scores, archive, discount model, cell, gallery, settings.
 
 import { ArchiveMap } from "gloam/archive_map";
 import { CellPanel } from "gloam/cell_panel";
@@ -12,7 +12,7 @@ import { poll } from "gloam/live";
 import { note, progress, stateMark, tile, withError } from "gloam/parts";
 import { arrays, has, isReport, json, SourceError } from "gloam/source";
 
-// Charts in this order; others of the metrics follow.
+// Charts in this order, followed by those of other metrics.
 const FIRST = ["qd_score", "coverage", "best_objective", "loss", "rank_correlation", "empty_discount", "unique_cells", "restarts"];
 const NOT_DRAWN = new Set(["seed", "iteration", "evaluations", "seconds", "about"]);
 const MANY = 8;
@@ -138,7 +138,7 @@ class RunPage {
     this.more.hidden = !this.more.lastElementChild.childElementCount;
   }
 
-  /** The archive and what belongs to it; before the first checkpoint there is none. */
+  /** Load the archive, which is written at the first checkpoint. */
   async loadParts() {
     if (!this.run.elites) {
       const when = this.run.state === "running" ? "The archive is shown after the first checkpoint." : "The run has no checkpoint.";
@@ -189,7 +189,7 @@ class RunPage {
       min: 0,
       max: moments.length,
       step: 1,
-      "aria-label": "Recorded iteration",
+      "aria-label": "Snapshot",
       oninput: () => {
         this.at = moments[Number(this.slider.value)] ?? null;
         words.textContent = momentText(this.at);
@@ -262,7 +262,7 @@ class RunPage {
 }
 
 function momentText(at) {
-  return at === null ? "now" : number(at);
+  return at === null ? "latest" : number(at);
 }
 
 function place(name) {

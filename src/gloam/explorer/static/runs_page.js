@@ -1,4 +1,4 @@
-// All runs and studies of a folder: filter, sort, choose, open, compare.
+// The list of runs and studies of a folder: filter, sort, select, open, compare.
 
 import { announce, fill, h } from "gloam/dom";
 import { number, percent } from "gloam/format";
@@ -17,7 +17,7 @@ const COLUMNS = [
   { key: "coverage", title: "Coverage", of: (run) => run.results?.coverage ?? -1, numeric: true },
   { key: "best", title: "Best", of: (run) => run.results?.best_objective ?? -Infinity, numeric: true },
 ];
-// Chosen runs, filter and order stay when somebody opens a run and comes back.
+// Selected runs, filter and order are kept when the user opens a run and comes back.
 const memory = { chosen: new Set(), filter: "", sort: "name", ascending: true };
 
 /** The list of runs. */
@@ -117,7 +117,7 @@ class RunsPage {
     });
     fill(
       this.head,
-      h("th", { scope: "col", class: "check" }, h("span", { class: "unseen" }, "Choose")),
+      h("th", { scope: "col", class: "check" }, h("span", { class: "unseen" }, "Select")),
       cells,
       h("th", { scope: "col", class: "spark" }, "QD score over time"),
     );
@@ -129,7 +129,7 @@ class RunsPage {
     const part = document.activeElement?.tagName;
     fill(this.body, shown.map((run) => this.row(run)));
     if (!shown.length) {
-      const words = this.folder.runs.length ? "No run matches the filter." : "There are no runs in this folder yet.";
+      const words = this.folder.runs.length ? "No run matches the filter." : "There are no runs in this folder.";
       fill(this.body, h("tr", {}, h("td", { colspan: COLUMNS.length + 2 }, note(words))));
     }
     if (focused) {
@@ -138,14 +138,14 @@ class RunsPage {
     }
     const all = this.folder.runs.length;
     this.count.textContent = shown.length === all ? `${all} runs` : `${shown.length} of ${all} runs`;
-    if (!this.folder.complete) this.count.textContent += ", more were not looked at";
+    if (!this.folder.complete) this.count.textContent += ", others were not searched";
   }
 
   row(run) {
     const results = run.results ?? {};
     const box = h("input", {
       type: "checkbox",
-      "aria-label": `Choose ${run.name}`,
+      "aria-label": `Select ${run.name}`,
       checked: memory.chosen.has(run.id),
       disabled: !run.results,
       onchange: () => this.choose(run.id, box.checked),
@@ -218,7 +218,7 @@ class RunsPage {
     this.compare.toggleAttribute("aria-disabled", !ready);
     if (ready) this.compare.href = `#/compare/${chosen.join(",")}`;
     else this.compare.removeAttribute("href");
-    this.compare.title = ready ? "" : "Choose two runs or more";
+    this.compare.title = ready ? "" : "Select at least two runs";
   }
 
   move(step) {

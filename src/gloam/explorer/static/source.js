@@ -1,16 +1,16 @@
-// Where the data comes from: the explorer's server, or the report that this page is.
+// The source of the data: the explorer's server, or the report that contains this page.
 
 const embedded = document.getElementById("report-data");
 const report = embedded ? JSON.parse(embedded.textContent) : null;
 const kept = new Map();
 
-/** Whether the page is a report, whose data is all in it. */
+/** Whether the page is a report, which contains all its data. */
 export const isReport = report !== null;
 
-/** What the report says about itself. */
+/** Version and start page of the report. */
 export const reportAbout = report?.about ?? {};
 
-/** An answer that says why there is no data. */
+/** The reason why there is no data. */
 export class SourceError extends Error {}
 
 /** A JSON answer; `tag` changes when the content does. */
@@ -20,25 +20,25 @@ export async function json(path) {
   return { content: await answer.json(), tag: answer.headers.get("etag") };
 }
 
-/** Packed arrays by name, and what belongs to them under `about`. */
+/** Packed arrays by name, and their description under `about`. */
 export async function arrays(path) {
   if (!isReport) return unpack(await (await request(path)).arrayBuffer());
   if (!kept.has(path)) kept.set(path, await unpackEmbedded(path));
   return kept.get(path);
 }
 
-/** Turns of asking for something that may change: a slow answer may arrive after the answer to a later question. */
+/** Tells whether an answer is out of date, because it arrived after a later request was made. */
 export class Turns {
   last = 0;
 
-  /** Begin a turn; the function tells whether no other has begun since. */
+  /** Begin a request; the function returned tells whether it is still the last one. */
   begin() {
     const turn = ++this.last;
     return () => turn === this.last;
   }
 }
 
-/** The address of a picture; `null` where a report does not have it. */
+/** The address of a picture; `null` if a report does not contain it. */
 export function pictureAddress(path) {
   if (!isReport) return `/api/${path}`;
   if (!(path in report.pictures)) return null;
@@ -49,7 +49,7 @@ export function pictureAddress(path) {
   return kept.get(path);
 }
 
-/** Whether the data is there; on a server everything may be asked for. */
+/** Whether the data is available; a server may be asked for everything. */
 export function has(path) {
   return !isReport || path in report.json || path in report.arrays;
 }
@@ -59,26 +59,26 @@ async function request(path) {
   try {
     answer = await fetch(`/api/${path}`, { cache: "no-cache" });
   } catch {
-    throw new SourceError("The explorer does not answer. Is `gloam explore` still running?");
+    throw new SourceError("The explorer is not responding. Is `gloam explore` still running?");
   }
   if (answer.ok) return answer;
-  let reason = `The explorer answered ${answer.status}.`;
+  let reason = `The explorer responded with status ${answer.status}.`;
   try {
     reason = (await answer.json()).error ?? reason;
   } catch {
-    // An answer without a reason.
+    // A response without a reason.
   }
   throw new SourceError(reason);
 }
 
 function embeddedJson(path) {
-  if (!(path in report.json)) throw new SourceError("The report does not have this part.");
+  if (!(path in report.json)) throw new SourceError("The report does not contain this part.");
   return report.json[path];
 }
 
 async function unpackEmbedded(path) {
   const text = report.arrays[path];
-  if (text === undefined) throw new SourceError("The report does not have this part.");
+  if (text === undefined) throw new SourceError("The report does not contain this part.");
   const stream = new Blob([bytesOf(text)]).stream().pipeThrough(new DecompressionStream("gzip"));
   return unpack(await new Response(stream).arrayBuffer());
 }
@@ -94,7 +94,7 @@ const VIEWS = {
   uint8: Uint8Array,
 };
 
-/** The inverse of `packed` in packing.py. */
+/** The inverse of `packed` in page.py. */
 export function unpack(buffer) {
   const length = new DataView(buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));

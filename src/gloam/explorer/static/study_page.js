@@ -1,4 +1,4 @@
-// A study: for each of its domains the algorithms together.
+// The page of a study: a comparison of its algorithms for each domain.
 
 import { Comparison } from "gloam/compare_page";
 import { fill, h } from "gloam/dom";
@@ -7,7 +7,7 @@ import { setPageKeys } from "gloam/keys";
 import { note } from "gloam/parts";
 import { isReport, json } from "gloam/source";
 
-/** The page of a study by its id. */
+/** The page of the study with an id. */
 export function studyPage(id) {
   const title = h("h1", {}, "Study");
   const about = h("p", { class: "quiet" });
@@ -27,7 +27,7 @@ export function studyPage(id) {
       `${number(study.num_seeds)} seeds of ${number(study.iterations)} iterations`;
     const named = (name) => study.titles[name] ?? name;
     const domains = study.domains.filter((domain) => study.cells.some((cell) => cell.domain === domain));
-    fill(sections, domains.length ? null : note("No run of the study has begun."));
+    fill(sections, domains.length ? null : note("No run of this study has started."));
     for (const domain of domains) {
       const cells = study.cells.filter((cell) => cell.domain === domain);
       const groups = cells.map((cell) => ({ label: named(cell.algorithm), runs: cell.runs }));

@@ -1,11 +1,11 @@
-// Light and dark: as the system has it, until somebody chooses.
+// Light and dark theme: that of the system, until the user chooses.
 
 import { h } from "gloam/dom";
 
 const KEY = "gloam-theme";
 const listeners = new Set();
 
-/** Call a function whenever colours have changed, for as long as an element is on the page. */
+/** Call a function when the theme changes, as long as an element is on the page. */
 export function onThemeChange(element, listener) {
   listeners.add({ element, listener });
 }
@@ -21,18 +21,18 @@ function remembered() {
   try {
     return localStorage.getItem(KEY);
   } catch {
-    return null; // a page from a disk
+    return null; // a page opened from a file
   }
 }
 
-/** Set up what was chosen the last time. */
+/** Apply the theme chosen last time. */
 export function startTheme() {
   const chosen = remembered();
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", tell);
 }
 
-/** Change from light to dark or back. */
+/** Switch between light and dark. */
 export function switchTheme() {
   const root = document.documentElement;
   const dark = root.dataset.theme
@@ -42,12 +42,12 @@ export function switchTheme() {
   try {
     localStorage.setItem(KEY, root.dataset.theme);
   } catch {
-    // Not remembered.
+    // The choice is not remembered.
   }
   tell();
 }
 
-/** The button that does it. */
+/** The button that switches the theme. */
 export function themeButton() {
   const label = "Switch between light and dark (t)";
   return h("button", { class: "icon", title: label, "aria-label": label, onclick: switchTheme }, "◐");

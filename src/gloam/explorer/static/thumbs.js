@@ -1,11 +1,11 @@
-// Small pictures of pairs: sheets of many, of which each tile shows a part.
+// Small pictures of pairs, cut from sheets of many.
 
 import { has, isReport, json, pictureAddress } from "gloam/source";
 
-/** Pairs on one sheet. */
+/** Number of pairs on one sheet. */
 export const TILES = 48;
 
-/** Where the picture of each pair of an order is: the address of a sheet and the place on it. */
+/** The place of each picture: the address of a sheet and the row on it. */
 export class Thumbs {
   constructor(run, seed) {
     this.run = run;
@@ -13,7 +13,7 @@ export class Thumbs {
     this.places = null;
   }
 
-  /** In a report only some pairs have pictures. */
+  /** Load the sheets of a report, in which only some pairs have pictures. */
   async load() {
     const path = `runs/${this.run.id}/sheets?seed=${this.seed}`;
     if (!isReport || !has(path)) return;

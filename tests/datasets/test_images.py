@@ -1,4 +1,4 @@
-"""Folders of pictures that Pillow made, with pixels known beforehand."""
+"""Folders of images made by Pillow, with known pixels."""
 
 import threading
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from gloam.datasets import Dataset, from_folder
-from gloam.datasets.images import read_picture
+from gloam.datasets.images import read_image
 from tests.helpers import refused
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
@@ -115,7 +115,7 @@ def test_broken_files_can_be_an_error(tmp_path):
         save(tmp_path / f"{number}.png", gray(number))
     (tmp_path / "bad.png").write_text("not a picture")
     with refused(
-        f"path: expected pictures that can be read, got 1 broken file in '{tmp_path}': bad.png ("
+        f"path: expected images that can be read, got 1 broken file in '{tmp_path}': bad.png ("
     ):
         folder(tmp_path, skip_broken=False)
 
@@ -137,7 +137,7 @@ def test_a_folder_of_broken_files_is_refused(tmp_path):
     for name in ("a.png", "b.png"):
         (tmp_path / name).write_text("not a picture")
     with refused(
-        f"path: expected pictures that can be read, got 2 broken files in '{tmp_path}': a.png ("
+        f"path: expected images that can be read, got 2 broken files in '{tmp_path}': a.png ("
     ):
         folder(tmp_path)
 
@@ -146,13 +146,11 @@ def test_missing_and_empty_folders_are_refused(tmp_path):
     with refused(f"path: expected an existing folder, got '{tmp_path / 'none'}'."):
         folder(tmp_path / "none")
     (tmp_path / "notes.txt").write_text("not a picture")
-    with refused(f"path: expected a folder with pictures, got '{tmp_path}', which has none."):
+    with refused(f"path: expected a folder with images, got '{tmp_path}', which has none."):
         folder(tmp_path)
     (tmp_path / "a.HEIC").write_bytes(b"")
     (tmp_path / "b.heic").write_bytes(b"")
-    with pytest.raises(
-        ValueError, match=r"It has other files \(2 \.heic, 1 \.txt\)\. Pictures are"
-    ):
+    with pytest.raises(ValueError, match=r"It has other files \(2 \.heic, 1 \.txt\)\. Images are"):
         folder(tmp_path)
     with refused(f"path: expected an existing folder, got '{tmp_path / 'notes.txt'}'. Read a file"):
         folder(tmp_path / "notes.txt")
@@ -189,40 +187,40 @@ def test_the_middle_is_cut_out(tmp_path):
     wide = save(tmp_path / "wide.png", stripes(20))
     tall = save(tmp_path / "tall.png", stripes(20).swapaxes(0, 1))
     for path in (wide, tall):
-        np.testing.assert_array_equal(read_picture(path, (20, 20), "RGB")[10, 10], GREEN)
+        np.testing.assert_array_equal(read_image(path, (20, 20), "RGB")[10, 10], GREEN)
         # Right at the edge of the cut, colours may mix.
-        inner = read_picture(path, (20, 20), "RGB")[2:-2, 2:-2]
+        inner = read_image(path, (20, 20), "RGB")[2:-2, 2:-2]
         np.testing.assert_array_equal(inner, np.broadcast_to(GREEN, inner.shape))
 
 
 def test_without_cutting_all_of_it_is_squeezed(tmp_path):
     path = save(tmp_path / "wide.png", stripes(30))
-    squeezed = read_picture(path, (30, 30), "RGB", crop=False)
+    squeezed = read_image(path, (30, 30), "RGB", crop=False)
     assert squeezed[15, [5, 15, 25]].tolist() == [list(RED), list(GREEN), list(BLUE)]
 
 
 def test_size_is_height_and_width(tmp_path):
     path = save(tmp_path / "wide.png", stripes(10))
-    assert read_picture(path, (10, 30), "RGB").tolist() == stripes(10).tolist()
-    assert read_picture(path, (5, 9), "L").shape == (5, 9)
+    assert read_image(path, (10, 30), "RGB").tolist() == stripes(10).tolist()
+    assert read_image(path, (5, 9), "L").shape == (5, 9)
 
 
 def test_a_picture_taken_sideways_is_turned(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # the camera was held with its right side down
     path = save(tmp_path / "turned.png", stripes(8), exif=exif)
-    turned = read_picture(path, (24, 8), "RGB")
+    turned = read_image(path, (24, 8), "RGB")
     assert turned[[4, 12, 20], 4].tolist() == [list(RED), list(GREEN), list(BLUE)]
 
 
 def test_spoilt_notes_of_a_camera_do_not_spoil_the_picture(tmp_path):
     path = save(tmp_path / "x.png", gray(80), exif=b"Exif\0\0 no such notes")
-    assert read_picture(path, (4, 4), "L").tolist() == gray(80).tolist()
+    assert read_image(path, (4, 4), "L").tolist() == gray(80).tolist()
 
 
 def test_a_large_photograph_keeps_its_place_when_decoded_small(tmp_path):
     path = save(tmp_path / "photo.jpg", stripes(400), quality=95)
-    small = read_picture(path, (5, 15), "RGB").astype(int)
+    small = read_image(path, (5, 15), "RGB").astype(int)
     expected = np.array([RED, GREEN, BLUE])
     # JPEG changes colours a little.
     assert np.abs(small[2, [2, 7, 12]] - expected).max() < 12
@@ -232,7 +230,7 @@ def test_what_can_be_seen_at_the_size_wanted_is_not_lost(tmp_path):
     fields = np.indices((6, 6)).sum(axis=0) % 2 * np.uint8(255)
     board = fields.repeat(10, axis=0).repeat(10, axis=1).astype(np.uint8)
     path = save(tmp_path / "board.jpg", board, quality=95)
-    small = read_picture(path, (30, 30), "L").astype(int)
+    small = read_image(path, (30, 30), "L").astype(int)
     assert np.abs(small[2::5, 2::5] - fields).max() < 12
 
 
@@ -267,33 +265,33 @@ def palette() -> Image.Image:
 )
 def test_every_mode_gives_its_colour(tmp_path, picture, suffix, colour):
     path = save(tmp_path / f"x{suffix}", picture)
-    rgb = read_picture(path, (4, 4), "RGB")
+    rgb = read_image(path, (4, 4), "RGB")
     assert (rgb.shape, rgb.dtype) == ((4, 4, 3), np.uint8)
     np.testing.assert_array_equal(rgb, np.broadcast_to(np.uint8(colour), (4, 4, 3)))
     # The luma of ITU-R 601, which Pillow computes in whole numbers.
     luma = np.dot(colour, [0.299, 0.587, 0.114])
-    gray = read_picture(path, (4, 4), "L")
+    gray = read_image(path, (4, 4), "L")
     assert gray.shape == (4, 4)
     assert np.abs(gray - luma).max() <= 1
 
 
 def test_transparent_colours_of_a_palette_show_the_background(tmp_path):
     path = save(tmp_path / "x.png", palette(), transparency=1)
-    assert read_picture(path, (4, 4), "L").tolist() == gray(255).tolist()
-    assert read_picture(path, (4, 4), "L", background=7).tolist() == gray(7).tolist()
+    assert read_image(path, (4, 4), "L").tolist() == gray(255).tolist()
+    assert read_image(path, (4, 4), "L", background=7).tolist() == gray(7).tolist()
 
 
 def test_values_beyond_the_usual_are_scaled_by_their_extremes(tmp_path):
     path = save(tmp_path / "x.tiff", np.float32([[-5, 0], [5, 15]]))
-    assert read_picture(path, (2, 2), "L").tolist() == [[0, 64], [128, 255]]
+    assert read_image(path, (2, 2), "L").tolist() == [[0, 64], [128, 255]]
     path = save(tmp_path / "y.tiff", np.full((2, 2), -3, np.float32))
-    assert read_picture(path, (2, 2), "L").tolist() == [[0, 0], [0, 0]]
+    assert read_image(path, (2, 2), "L").tolist() == [[0, 0], [0, 0]]
 
 
 def test_the_first_frame_is_taken(tmp_path):
     frames = [Image.fromarray(gray(value)) for value in (50, 200)]
     path = save(tmp_path / "x.gif", frames[0], save_all=True, append_images=frames[1:])
-    assert read_picture(path, (4, 4), "L").tolist() == gray(50).tolist()
+    assert read_image(path, (4, 4), "L").tolist() == gray(50).tolist()
 
 
 @given(
@@ -305,7 +303,7 @@ def test_the_first_frame_is_taken(tmp_path):
 )
 def test_every_size_and_mode_fits(tmp_path_factory, mode, given_size, size, wanted, crop):
     path = save(tmp_path_factory.mktemp("p") / "x.png", Image.new(mode, given_size, 0))
-    picture = read_picture(path, size, wanted, crop=crop)
+    picture = read_image(path, size, wanted, crop=crop)
     assert picture.shape == (*size, 3)[: 2 + (wanted == "RGB")]
     # A picture of one value has that value at any size.
     transparent = mode in ("LA", "RGBA")
@@ -334,8 +332,8 @@ def test_an_interrupt_does_not_wait_for_the_other_pictures(tmp_path, monkeypatch
 
         yield advance
 
-    monkeypatch.setattr("gloam.datasets.images.read_picture", slow)
-    monkeypatch.setattr("gloam.datasets.images.bar", stopped)
+    monkeypatch.setattr("gloam.datasets.images.read_image", slow)
+    monkeypatch.setattr("gloam.datasets.images.work_bar", stopped)
     with pytest.raises(KeyboardInterrupt):
         from_folder(tmp_path, (4, 4))
     assert len(read) < count // 2

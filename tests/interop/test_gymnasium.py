@@ -1,4 +1,4 @@
-"""Environments as evaluations: against one worked by hand, and gymnasium's own."""
+"""Environments as evaluations: one computed by hand, and gymnasium's own."""
 
 import pickle
 from typing import NamedTuple

@@ -3,9 +3,10 @@ import shutil
 
 import pytest
 
+import gloam
 from gloam.explorer.library import Library
-from gloam.explorer.views import folder_view, run_summary
 from gloam.formats import RunFolder
+from gloam.formats.config import describe
 from gloam.formats.documents import content_digest
 from gloam.formats.ownership import NAME, holder, locked
 
@@ -13,7 +14,7 @@ from gloam.formats.ownership import NAME, holder, locked
 def summary_of(root, name="grid"):
     library = Library(root)
     entry = next(one for one in library.look().runs.values() if one.name == name)
-    return run_summary(library, entry)
+    return library.summary(entry)
 
 
 def test_a_finished_run_has_its_names_settings_and_final_scores(runs):
@@ -25,7 +26,7 @@ def test_a_finished_run_has_its_names_settings_and_final_scores(runs):
     assert found["domain"] == "2d-lp-sphere"
     assert (found["iteration"], found["iterations"], found["seeds"]) == (6, 6, [3, 4])
     assert found["settings"]["archive.shape"] == "8, 6"
-    assert found["settings"]["emitter.batch_size"] == 4
+    assert found["settings"]["emitter.batch_size"] == 6
     assert found["results"]["qd_score"] == pytest.approx(last["qd_score"].mean())
     assert found["results"]["qd_score_error"] == pytest.approx(last["qd_score"].sem())
     means = table.groupby("iteration")["qd_score"].mean()
@@ -44,18 +45,6 @@ def test_a_locked_run_is_running_and_says_how_long_it_takes(runs):
         found = summary_of(runs)
     assert found["state"] == "running"
     assert found["seconds_left"] == pytest.approx(2.0 * (16 - 6))
-
-
-def test_looking_at_a_lock_changes_nothing_and_finds_who_has_it(tmp_path):
-    assert holder(tmp_path) is None
-    assert not (tmp_path / NAME).exists()
-    with locked(tmp_path):
-        assert holder(tmp_path).startswith("process ")
-    (tmp_path / NAME).write_text("left behind by a killed process")
-    assert holder(tmp_path) is None
-    assert (tmp_path / NAME).read_text() == "left behind by a killed process"
-    with locked(tmp_path):
-        pass
 
 
 def test_runs_that_were_stopped_are_interrupted_or_failed(runs):
@@ -91,7 +80,7 @@ def test_a_cut_off_archive_is_found_without_reading_it(runs):
 def test_damaged_rows_of_metrics_are_left_out_and_told(runs):
     folder = RunFolder(runs / "grid")
     rows = folder.read_metrics()
-    (runs / "grid" / "metrics.parquet").unlink()
+    folder.write_metrics(rows.iloc[:0])
     folder.append_metrics(rows.to_dict("records"))
     log = runs / "grid" / "metrics.log"
     log.write_bytes(log.read_bytes().replace(b"qd_score", b"xx_score", 1))
@@ -100,27 +89,30 @@ def test_damaged_rows_of_metrics_are_left_out_and_told(runs):
     assert "1 of its lines are damaged" in found["warnings"][0]
 
 
-def test_a_change_of_a_file_is_seen_by_the_same_library(runs):
-    library = Library(runs)
-    folder = RunFolder(runs / "grid")
-    first = {run["name"]: run for run in folder_view(library)["runs"]}
-    table = folder.read_metrics()
-    table["qd_score"] = 7.0
-    folder.write_metrics(table)
-    second = {run["name"]: run for run in folder_view(library)["runs"]}
-    assert first["grid"]["results"]["qd_score"] != 7.0
-    assert second["grid"]["results"]["qd_score"] == 7.0
-    assert first["pictures"] == second["pictures"]
-    shutil.rmtree(runs / "pictures")
-    assert {run["name"] for run in folder_view(library)["runs"]} == {"grid", "others/map-elites"}
+def test_looking_at_a_lock_changes_nothing_and_finds_who_has_it(tmp_path):
+    assert holder(tmp_path) is None
+    assert not (tmp_path / NAME).exists()
+    with locked(tmp_path):
+        assert holder(tmp_path).startswith("process ")
+    (tmp_path / NAME).write_text("left behind by a killed process")
+    assert holder(tmp_path) is None
+    assert (tmp_path / NAME).read_text() == "left behind by a killed process"
+    with locked(tmp_path):
+        pass
 
 
-def test_links_and_files_of_other_programs_are_not_runs(runs, tmp_path):
-    (tmp_path / "elsewhere").mkdir()
-    shutil.move(runs / "grid", tmp_path / "elsewhere" / "grid")
-    (runs / "link").symlink_to(tmp_path / "elsewhere")
-    (runs / "mine").mkdir()
-    (runs / "mine" / "config.json").write_text("{}")
-    found = folder_view(Library(runs))
-    assert {run["name"] for run in found["runs"]} == {"others/map-elites", "pictures"}
-    assert found["complete"]
+def test_a_run_of_the_users_own_parts_is_shown_by_its_names(runs):
+    def my_function(solutions):
+        return solutions
+
+    archive = gloam.GridArchive((4, 4), -1, 1)
+    network = lambda points: points  # noqa: E731
+    algorithm = gloam.MAPElites(archive, [0.0, 0.0], 0.1, batch_size=4)
+    folder = gloam.RunFolder(runs / "own")
+    settings = {"driver": "ask-tell", "seeds": [0], "dataset": None, "plan": {"iterations": 3}}
+    folder.write_config(*describe(algorithm, my_function, **settings))
+    found = summary_of(runs, "own")
+    assert (found["domain"], found["state"]) == ("my_function", "failed")
+    shutil.rmtree(runs / "own")
+    folder.write_config(*describe(network, my_function, **settings))
+    assert summary_of(runs, "own")["algorithm"].endswith("<lambda>")

@@ -1,10 +1,12 @@
-"""Text can be read: contrast of at least 4.5 to 1 in both themes (WCAG 2.2, level AA)."""
+"""The files of the page, and texts with a contrast of 4.5 to 1 (WCAG 2.2, level AA)."""
 
 import re
 
+import numpy as np
 import pytest
 
-from gloam.explorer.static_files import modules, static_files
+from gloam.explorer.page import modules, packed, static_files
+from tests.explorer.unpacking import unpacked
 
 TEXT = ["--ink", "--quiet", "--accent", "--good", "--warn", "--bad"]
 ON_SOFT = {"--accent": "--accent-soft", "--good": "--good-soft"}
@@ -73,3 +75,16 @@ def test_vendored_files_come_with_their_licences():
             assert f"`{name.removeprefix('vendor/')}`" in text
     for licence in re.findall(r"`(LICENSE-[\w-]+)`", text):
         assert folder.joinpath(licence).is_file()
+
+
+def test_packed_arrays_are_what_was_packed():
+    arrays = {
+        "a": np.arange(3, dtype=np.int32),
+        "b": np.array([[0.5, np.nan]], np.float32),
+        "c": np.array([], np.float64),
+        "d": np.array([255], np.uint8),
+    }
+    found, about = unpacked(packed(arrays, {"name": "\udc80é"}))
+    assert about == {"name": "\udc80é"}
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found[name], array.ravel())

@@ -1,0 +1,273 @@
+"""The archive of a run as the page draws it: its cells, maps of them, and the discount model."""
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from gloam.algorithms import Algorithm
+from gloam.archives import CVTArchive, GridArchive
+from gloam.datasets import Matches
+from gloam.discounts import DiscountModel
+from gloam.explorer.library import EliteRows, OpenedRun
+from gloam.explorer.page import packed
+from gloam.explorer.summaries import newest_checkpoint
+from gloam.plots.discount import discounts, last_moment, moments_of
+from gloam.plots.plane import FEWEST_EMBEDDED, installed_embeddings, project
+
+# The page holds arrays of all cells.
+_MAX_CELLS = 20_000_000
+_MAX_LABELS = 200
+# Elites that t-SNE and UMAP lay out, which takes seconds; a million would take hours.
+_MAX_EMBEDDED = 2000
+_embedding = threading.Lock()
+# Archives with more cells have no map of the discount model.
+_MAX_DISCOUNTS = 200_000
+_MAX_TRAINING_POINTS = 2000
+
+
+def described_run(run: OpenedRun) -> dict[str, Any]:
+    """Describe what the page can show of a run: archive, snapshots, model and pictures.
+
+    Raises:
+        ValueError, OSError: The folder cannot be read.
+    """
+    snapshots = run.folder.snapshot_iterations
+    has_moment = bool(snapshots) or newest_checkpoint(run.folder.path) is not None
+    return {
+        "archive": _described_archive(run),
+        "moments": snapshots,
+        "model": has_moment and has_model(run),
+        "pictures": _picture_sides(run),
+    }
+
+
+def _described_archive(run: OpenedRun) -> dict[str, Any]:
+    archive = run.archive
+    if archive.num_cells > _MAX_CELLS:
+        raise ValueError(f"The archive has {archive.num_cells:,} cells, too many to draw.")
+    has_bounds = archive.measure_dim <= 16
+    return {
+        "kind": "grid" if isinstance(archive, GridArchive) else "cvt",
+        "heatmap": run.is_plane_grid,
+        "shape": list(archive.shape) if isinstance(archive, GridArchive) else None,
+        "num_cells": archive.num_cells,
+        "measure_dim": archive.measure_dim,
+        "lower": np.asarray(archive.lower) if has_bounds else None,
+        "upper": np.asarray(archive.upper) if has_bounds else None,
+        "f_min": archive.f_min,
+        "metric": run.metric,
+        "labels": _labels(run),
+        "projections": [] if run.is_plane_grid else _projections(run),
+    }
+
+
+def _projections(run: OpenedRun) -> list[dict[str, Any]]:
+    """List the projections that can be chosen for a run, the default first."""
+    if run.archive.measure_dim <= 2:
+        return [{"name": "measures", "title": "measures", "cells": None}]
+    embeddings = installed_embeddings().items()
+    return [{"name": "pca", "title": "PCA", "cells": None}] + [
+        {"name": name, "title": title, "cells": _MAX_EMBEDDED} for name, title in embeddings
+    ]
+
+
+def _picture_sides(run: OpenedRun) -> dict[str, bool]:
+    """Whether elites and items can be shown as pictures."""
+    dataset = run.dataset
+    if dataset is None:
+        return {"solution": False, "item": False}
+    try:
+        shown = run.pictures(run.elites(run.config.seeds[0])) is not None
+    except ValueError:  # before the first checkpoint
+        shown = False
+    return {"solution": shown, "item": dataset.has_images}
+
+
+def packed_elites(run: OpenedRun, seed: int, at: int | None = None) -> bytes:
+    """Return the filled cells of a seed with what colours them, now or at a snapshot."""
+    if at is not None:
+        objectives = _snapshot_objectives(run, at)
+        cells = np.flatnonzero(np.isfinite(objectives))
+        arrays = {"cell": cells.astype(np.int32), "objective": objectives[cells]}
+        return packed(arrays, {"iteration": at, "seed": seed})
+    rows = run.elites(seed)
+    found = {
+        "cell": rows.cells.astype(np.int32),
+        "objective": rows.objectives,
+        "distance": distances_of(run, rows),
+        "found": found_at(run, seed, rows),
+        "label": _label_codes(run, rows.cells),
+    }
+    arrays = {name: array for name, array in found.items() if array is not None}
+    return packed(arrays, {"iteration": rows.iteration, "seed": seed})
+
+
+def distances_of(run: OpenedRun, rows: EliteRows) -> Float[np.ndarray, " n"] | None:
+    """Return the distances from elites to the centroids of their cells; ``None`` for grids."""
+    dataset = run.dataset
+    if not isinstance(run.archive, CVTArchive) or (dataset is None and run.metric != "euclidean"):
+        return None
+
+    def measured() -> np.ndarray:
+        if dataset is not None:
+            return Matches(rows.elites, dataset).distances.astype(np.float32)
+        offset = rows.measures - run.plane.centers[rows.cells]
+        return np.linalg.norm(offset, axis=1).astype(np.float32)
+
+    return run.cached("distances", rows.version, measured)
+
+
+def found_at(run: OpenedRun, seed: int, rows: EliteRows) -> Int[np.ndarray, " n"] | None:
+    """Return the first snapshot that has each elite; 2**31 - 1 for elites found after all.
+
+    ``None`` without snapshots, which are of the first seed.
+    """
+    snapshots = run.folder.snapshot_iterations
+    if not snapshots or seed != run.config.seeds[0]:
+        return None
+
+    def compared() -> np.ndarray:
+        found = np.full(len(rows.cells), np.iinfo(np.int32).max, np.int32)
+        for at in reversed(snapshots):
+            found[_snapshot_objectives(run, at)[rows.cells] == rows.objectives] = at
+        return found
+
+    return run.cached("found", (rows.version, tuple(snapshots)), compared)
+
+
+def _snapshot_objectives(run: OpenedRun, at: int) -> Float[np.ndarray, " cells"]:
+    found = run.folder.read_snapshot(at).get("objectives")
+    if found is None or found.shape != (run.archive.num_cells,) or found.dtype != np.float32:
+        raise ValueError(f"The snapshot of iteration {at} belongs to another archive.")
+    return found
+
+
+def _labels(run: OpenedRun) -> list[str]:
+    """Return the distinct labels of the dataset, sorted; none if they are too many for a legend."""
+    labels = sorted(set(run.dataset.labels or ())) if run.dataset is not None else []
+    return labels if len(labels) <= _MAX_LABELS else []
+
+
+def _label_codes(run: OpenedRun, cells: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"] | None:
+    """Return the label of each cell as its index in the sorted labels."""
+    codes = {label: code for code, label in enumerate(_labels(run))}
+    if not codes or run.dataset is None or run.dataset.labels is None:
+        return None
+    return np.array([codes[run.dataset.labels[cell]] for cell in cells.tolist()], np.int32)
+
+
+def packed_map(run: OpenedRun, projection: str, seed: int) -> bytes:
+    """Return the places of the cells by a projection that `described_run` lists."""
+    spots, cells, about = placed_cells(run, projection, seed)
+    x, y = spots.astype(np.float32).T
+    arrays: dict[str, np.ndarray] = {"x": x, "y": y}
+    if cells is not None:
+        arrays["cell"] = cells.astype(np.int32)
+    return packed(arrays, about)
+
+
+def placed_cells(
+    run: OpenedRun, projection: str, seed: int
+) -> tuple[Float[np.ndarray, "n 2"], Int[np.ndarray, " n"] | None, dict[str, Any]]:
+    """Return the places of cells, the cells (``None`` for all), and the titles of axes and map.
+
+    Raises:
+        ValueError: The run has no such projection.
+    """
+    titles = {one["name"]: one["title"] for one in _projections(run)}
+    if projection not in titles:
+        raise ValueError(f"There is no projection {projection!r} for this run.")
+    if projection in ("measures", "pca"):
+        x, y = run.plane.labels
+        title = f"PCA: {x}, {y}" if run.plane.is_projected else "measures"
+        return run.plane.spots, None, {"x": x, "y": y, "title": title}
+    rows = run.elites(seed)
+
+    def embedded() -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        count = min(_MAX_EMBEDDED, len(rows.cells))
+        chosen = np.sort(np.random.default_rng(0).choice(len(rows.cells), count, replace=False))
+        spots, (x, y) = _embed(rows.measures[chosen], projection, titles[projection])
+        about = {"x": x, "y": y, "title": f"{titles[projection]} of {count:,} elites"}
+        return spots, rows.cells[chosen], about
+
+    return run.cached(("map", projection), (rows.version, seed), embedded)
+
+
+def _embed(
+    measures: Float[np.ndarray, "n meas"], method: Any, title: str
+) -> tuple[Float[np.ndarray, "n 2"], tuple[str, str]]:
+    """Return places by UMAP or t-SNE; all at one spot if there are too few points."""
+    from threadpoolctl import threadpool_limits
+
+    if len(measures) < FEWEST_EMBEDDED:
+        return np.zeros((len(measures), 2), np.float32), (f"{title} 1", f"{title} 2")
+    # One at a time and on one core: the others may be busy with the run that is shown.
+    with _embedding, threadpool_limits(1):
+        return project(measures, method)
+
+
+def has_model(run: OpenedRun) -> bool:
+    """Whether the run has a discount model that can be drawn."""
+    content = run.config.algorithm
+    arguments = content.get("arguments") if isinstance(content, dict) else None
+    part = arguments.get("discount") if isinstance(arguments, dict) else None
+    if not (isinstance(part, dict) and part.get("class") == "DiscountModel"):
+        return False
+    is_small = run.archive.num_cells <= _MAX_DISCOUNTS or run.is_plane_grid
+    return is_small and not _is_foreign(content)
+
+
+def _is_foreign(content: Any) -> bool:
+    """Whether an encoded object has a part that only the user's program can build."""
+    if isinstance(content, dict):
+        return "foreign" in content or any(map(_is_foreign, content.values()))
+    return isinstance(content, list) and any(map(_is_foreign, content))
+
+
+def model_algorithm(run: OpenedRun) -> Algorithm | None:
+    """Return the algorithm if its discount is a model."""
+    read = partial(run.folder.read_part, "algorithm")
+    found = run.cached("algorithm", run.config.identity, read)
+    return found if isinstance(found.discount, DiscountModel) else None
+
+
+def packed_discount(
+    run: OpenedRun, at: int | None, shorten: Callable[[np.ndarray], np.ndarray] = np.asarray
+) -> bytes:
+    """Return values of the model of the first seed, at a snapshot or now.
+
+    For two measures they are a raster over the bounds, row by row from below; else a value for each
+    cell.
+
+    Args:
+        run: The run.
+        at: Iteration of the snapshot, or ``None`` for the newest checkpoint.
+        shorten: Applied to the values.
+    """
+    algorithm = model_algorithm(run)
+    if algorithm is None:
+        raise ValueError("The run has no discount model.")
+    plane, snapshots = run.plane, run.folder.snapshot_iterations
+    reached = newest_checkpoint(run.folder.path)
+    if at is None and snapshots and reached in (None, snapshots[-1]):
+        at = snapshots[-1]  # a snapshot also has the training points
+    if at is None:
+        moment = last_moment(run.folder, algorithm)
+    else:
+        (moment,) = moments_of(run.folder, algorithm, [at])
+    values = discounts(algorithm, moment, plane.sites)
+    real = np.flatnonzero(moment.real)[:_MAX_TRAINING_POINTS]
+    spots = plane.place(moment.points[real]).astype(np.float32)
+    arrays = {
+        "values": shorten(np.asarray(values, np.float32)),
+        "x": spots[:, 0],
+        "y": spots[:, 1],
+        "target": moment.targets[real],
+        "solution": (real < algorithm.emitter.num_solutions).astype(np.uint8),
+    }
+    raster = None if plane.is_projected else list(plane.raster_shape)
+    return packed(arrays, {"iteration": moment.iteration, "raster": raster})

@@ -1,0 +1,297 @@
+"""The summary of a run: its state, settings, progress and results.
+
+A list of many runs is refreshed every few seconds, so files are read again only if they have
+changed.
+"""
+
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from gloam.formats import DamagedFileError, RunFolder
+from gloam.formats.arrays import read_arrays
+from gloam.formats.checkpoints import Checkpoints
+from gloam.formats.config import RunConfig
+from gloam.formats.metrics import MetricsTail, stamp
+from gloam.formats.ownership import ARCHIVE, NAME, holder
+from gloam.gallery.pairs import spread
+from gloam.plots.run_figures import algorithm_name, domain_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_RESULTS = ("qd_score", "coverage", "best_objective", "seconds", "evaluations", "failed_total")
+_SPARKLINE = 40
+# Rows of one seed that are sent to a page.
+_MAX_ROWS = 1000
+_MAX_SETTINGS = 400
+_MAX_TEXT = 120
+# Initial parameters of networks, which are not settings.
+_LEARNED = ("weights", "biases")
+
+
+class RunState(NamedTuple):
+    """The state of a run, with a reason unless it is finished."""
+
+    state: Literal["running", "finished", "interrupted", "failed", "damaged", "newer"]
+    reason: str
+    iteration: int | None
+    """Iteration of the newest checkpoint."""
+
+
+class RunSummary:
+    """Reads the summary of one run.
+
+    Args:
+        path: The run folder.
+    """
+
+    def __init__(self, path: Path):
+        self._folder = RunFolder(path)
+        self._lock = threading.Lock()
+        self._config_stamp: object = ()
+        self._config: RunConfig | None = None
+        self._tail: MetricsTail | None = None
+        self._described: dict[str, Any] = {}
+        """The part of the summary that depends on the configuration only."""
+        self._scored: tuple[Any, dict[str, Any]] = (None, {})
+        """A table of metrics, and the part of the summary that depends on it."""
+        self._free_lock: object = None
+        """Stamp of a lock file that no process held."""
+        self._checked: dict[Path, tuple[object, DamagedFileError | None]] = {}
+        """Files of arrays with their stamps, and what is wrong with them."""
+
+    def read(self) -> dict[str, Any]:
+        """Return the summary; if the configuration cannot be read, only state and reason."""
+        with self._lock:
+            try:
+                config, tail = self._refresh()
+            except DamagedFileError as error:
+                is_newer = "a newer version of gloam wrote it" in error.problem
+                return {"state": "newer" if is_newer else "damaged", "reason": _told(error)}
+            table, errors = tail.read()
+            state, path = self._state(config), self._folder.path
+            return (
+                self._described
+                | {"state": state.state, "reason": state.reason}
+                | {"warnings": [_told(error) for error in errors]}
+                | _progress(table, state, config)
+                | self._scores(table)
+                | {"version": elites_version(path, config.seeds), "elites": has_elites(path)}
+            )
+
+    def metrics(self) -> "pd.DataFrame":
+        """Return the metrics, at most a thousand rows of each seed at even intervals.
+
+        Raises:
+            DamagedFileError: The configuration of the run cannot be read.
+        """
+        with self._lock:
+            _, tail = self._refresh()
+            return _thinned(tail.read()[0])
+
+    def _refresh(self) -> tuple[RunConfig, MetricsTail]:
+        """Read the configuration again if it has changed."""
+        now = stamp(self._folder.path / "config.json")
+        if self._config is None or self._tail is None or now != self._config_stamp:
+            self._config = None
+            config = self._folder.read_config()
+            self._tail = MetricsTail(self._folder.path, config.identity)
+            self._described = {
+                "algorithm": algorithm_name(config),
+                "domain": domain_name(config),
+                "driver": config.driver,
+                "seeds": list(config.seeds),
+                "iterations": config.plan.get("iterations"),
+                "dataset": config.dataset is not None,
+                "settings": settings_of(config),
+            }
+            self._config, self._config_stamp = config, now
+        return self._config, self._tail
+
+    def _scores(self, table: "pd.DataFrame") -> dict[str, Any]:
+        """Return results and sparkline. The table is the same object while nothing changes."""
+        if self._scored[0] is not table:
+            self._scored = table, {"results": _results(table), "sparkline": _sparkline(table)}
+        return self._scored[1]
+
+    def _state(self, config: RunConfig) -> RunState:
+        path = self._folder.path
+        reached = newest_checkpoint(path)
+        by = self._holder()
+        if by is not None:
+            return RunState("running", by, reached)
+        torn = self._torn_file()
+        if torn is not None:
+            return RunState("damaged", _told(torn), reached)
+        if reached is None:
+            return RunState("failed", "It ended before its first checkpoint.", None)
+        planned = config.plan.get("iterations")
+        if isinstance(planned, int) and reached >= planned and _archive_files(path):
+            return RunState("finished", "", reached)
+        return RunState("interrupted", f"Its last checkpoint is at iteration {reached:,}.", reached)
+
+    def _holder(self) -> str | None:
+        """Return the process that writes to the folder. A free lock is not tried again."""
+        found = stamp(self._folder.path / NAME)
+        if found is None or self._free_lock == found:
+            return None
+        by = holder(self._folder.path)
+        if by is None:
+            self._free_lock = found
+        return by
+
+    def _torn_file(self) -> DamagedFileError | None:
+        """Return the error of an incomplete file. Digests are checked when files are read."""
+        kinds = {self._folder.path / "config.npz": "config"}
+        kinds |= dict.fromkeys(_archive_files(self._folder.path), "archive")
+        for path, kind in kinds.items():
+            now = stamp(path)
+            if path not in self._checked or self._checked[path][0] != now:
+                self._checked[path] = (now, _problem_of(path, kind))
+        return next((self._checked[path][1] for path in kinds if self._checked[path][1]), None)
+
+
+def newest_checkpoint(path: Path) -> int | None:
+    """Return the iteration of the newest checkpoint, by the names of the files."""
+    try:
+        files = Checkpoints(path / "checkpoint").files()
+    except OSError:
+        return None
+    return int(files[0].stem) if files and files[0].stem.isdecimal() else None
+
+
+def has_elites(path: Path) -> bool:
+    """Whether a run folder has elites, in a checkpoint or in their own files."""
+    return newest_checkpoint(path) is not None or bool(_archive_files(path))
+
+
+def elites_version(path: Path, seeds: Sequence[int]) -> str:
+    """Return a text that changes when the elites of a run do, without reading files."""
+    last = "archive.npz" if len(seeds) == 1 else f"archive-{seeds[-1]}.npz"
+    found = stamp(path / last)
+    return f"{newest_checkpoint(path)}-{found[2] if found else 0}"
+
+
+def _archive_files(path: Path) -> list[Path]:
+    """Return the files of elites, which are written at the end of a run."""
+    return [file for file in path.glob("archive*.npz") if ARCHIVE.fullmatch(file.name)]
+
+
+def _problem_of(path: Path, kind: str) -> DamagedFileError | None:
+    """Return what is wrong with the list of contents of a file of arrays."""
+    try:
+        read_arrays(path, kind=kind, fix="", prefix="no array")
+    except DamagedFileError as error:
+        return error
+    return None
+
+
+def _told(error: DamagedFileError) -> str:
+    return f"{error.path.name}: {error.problem}."
+
+
+def _progress(table: "pd.DataFrame", state: RunState, config: RunConfig) -> dict[str, Any]:
+    """Return the finished iterations, and the remaining seconds at the speed of the last rows."""
+    rows = len(table)
+    if not rows or not {"iteration", "seconds"} <= set(table.columns):
+        return {"iteration": state.iteration or 0, "seconds_left": None, "rows": rows}
+    seeds = np.asarray(table["seed"]) if "seed" in table else np.zeros(rows)
+    own = np.flatnonzero(seeds == seeds[-1])
+    iterations, seconds = np.asarray(table["iteration"])[own], np.asarray(table["seconds"])[own]
+    reached = max(int(iterations[-1]), state.iteration or 0)
+    planned, left = config.plan.get("iterations"), None
+    if state.state == "running" and isinstance(planned, int) and len(iterations) > 1:
+        first = max(0, len(iterations) - 20)
+        moved, took = iterations[-1] - iterations[first], seconds[-1] - seconds[first]
+        if moved > 0 and took >= 0:
+            left = float((planned - reached) * took / moved)
+    return {"iteration": reached, "seconds_left": left, "rows": rows}
+
+
+def _results(table: "pd.DataFrame") -> dict[str, float]:
+    """Return means over seeds of the last rows, and standard errors of the scores."""
+    if not len(table) or not {"seed", "iteration"} <= set(table.columns):
+        return {}
+    last = table.loc[table.groupby("seed")["iteration"].idxmax()]
+    found = {name: float(last[name].mean()) for name in _RESULTS if name in last}
+    if len(last) > 1:
+        for name in ("qd_score", "coverage", "best_objective"):
+            if name in last:
+                found[f"{name}_error"] = float(last[name].std(ddof=1) / np.sqrt(len(last)))
+    return found
+
+
+def _sparkline(table: "pd.DataFrame") -> list[float]:
+    """Return the mean QD score at a few iterations."""
+    if not len(table) or not {"iteration", "qd_score"} <= set(table.columns):
+        return []
+    means = np.asarray(table.groupby("iteration")["qd_score"].mean(), float)
+    return [float(f"{value:.5g}") for value in means[spread(len(means), _SPARKLINE)]]
+
+
+def _thinned(table: "pd.DataFrame") -> "pd.DataFrame":
+    if not len(table) or "seed" not in table:
+        return table
+    groups = table.groupby("seed").indices.values()
+    return table.iloc[np.sort(np.concatenate([g[spread(len(g), _MAX_ROWS)] for g in groups]))]
+
+
+def settings_of(config: RunConfig) -> dict[str, Any]:
+    """Return names and values, such as ``discount.alpha``: numbers, texts, booleans and ``None``.
+
+    >>> flatten({"class": "CMAES", "arguments": {"a": {"tuple": [1, 2]}, "b": 0.5}}, "strategy")
+    {'strategy': 'CMAES', 'strategy.a': '1, 2', 'strategy.b': 0.5}
+    """
+    found = flatten(config.algorithm, "algorithm") | flatten(config.domain, "domain")
+    # The parts of an algorithm are shown by their own names.
+    found = {name.removeprefix("algorithm."): value for name, value in found.items()}
+    if "iterations" in config.plan:
+        found["iterations"] = config.plan["iterations"]
+    seeds = config.seeds
+    listed = ", ".join(map(str, seeds[:8])) + (", …" if len(seeds) > 8 else "")
+    found |= {"driver": config.driver, "seeds": listed, "number of seeds": len(seeds)}
+    found["gloam"] = config.version
+    return dict(list(found.items())[:_MAX_SETTINGS])
+
+
+def flatten(content: Any, name: str) -> dict[str, Any]:
+    """Flatten an encoded object (see `gloam.formats.objects`) into names and values."""
+    if content is None or isinstance(content, (bool, int, float)):
+        return {name: content}
+    if isinstance(content, str):
+        return {name: content[:_MAX_TEXT]}
+    if isinstance(content, list):
+        if all(isinstance(item, (bool, int, float, str)) for item in content):
+            return {name: _short(content)}
+        return _joined(flatten(item, f"{name}.{k}") for k, item in enumerate(content, 1))
+    if not isinstance(content, dict):
+        return {}
+    if isinstance(content.get("class"), str):
+        arguments = content.get("arguments")
+        parts = arguments.items() if isinstance(arguments, dict) else ()
+        own = {name: content["class"][:_MAX_TEXT]}
+        return own | _joined(flatten(p, f"{name}.{key}") for key, p in parts if key not in _LEARNED)
+    if isinstance(content.get("foreign"), str):
+        return {name: content["foreign"].rpartition(":")[2][:_MAX_TEXT]}
+    if "values" in content:
+        return {name: _short(content["values"])}
+    if "array" in content or "shape" in content:
+        return {name: f"{content.get('dtype')}{content.get('shape')}"[:_MAX_TEXT]}
+    if isinstance(content.get("tuple"), list):
+        return flatten(content["tuple"], name)
+    if isinstance(content.get("dict"), dict):
+        return _joined(flatten(part, f"{name}.{key}") for key, part in content["dict"].items())
+    return {}
+
+
+def _joined(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    return {name: value for part in parts for name, value in part.items()}
+
+
+def _short(values: Any) -> str:
+    text = ", ".join(map(str, values)) if isinstance(values, list) else str(values)
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"

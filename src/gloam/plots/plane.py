@@ -1,0 +1,220 @@
+"""What figures of archives have in common: values of cells, and measure space as a plane."""
+
+import importlib.util
+from collections.abc import Callable
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+from matplotlib.axes import Axes
+
+from gloam import checks
+from gloam.archives import Archive, Elites
+from gloam.archives.archive import labels
+from gloam.drawing import PrincipalComponents
+from gloam.plots import style
+
+Filled = Elites | tuple[Archive, Float[np.ndarray, " cells"]]
+"""A filled archive, or an archive and the ``(cells,)`` objectives of its cells, minus infinity
+where a cell is empty."""
+Color = str | Shaped[np.ndarray, " cells"]
+"""``"objective"``, the name of a scalar field, or a number for each cell."""
+Method = Literal["pca", "umap", "tsne"]
+"""Ways to project measures onto two axes."""
+
+# Points along each side of a raster, and points evaluated at a time.
+_SIDE = 300
+_CHUNK = 4096
+# UMAP and t-SNE look for neighbours, and fail for fewer points.
+FEWEST_EMBEDDED = 5
+_TITLES = {"umap": "UMAP", "tsne": "t-SNE"}
+
+
+class CellValues(NamedTuple):
+    """A number for each cell of an archive."""
+
+    archive: Archive
+    values: Float[np.ndarray, " cells"]
+    """Not finite for cells without a value."""
+    name: str
+    """Name of the numbers, for the colour bar."""
+
+    @property
+    def limits(self) -> style.Limits:
+        """The lowest and the highest value, which differ even if all values are equal."""
+        found = self.values[np.isfinite(self.values)]
+        f_min = self.archive.f_min
+        low, high = (found.min(), found.max()) if len(found) else (f_min, f_min)
+        if low < high:
+            return float(low), float(high)
+        return (f_min if f_min < high else float(high) - 1.0), float(high)
+
+
+def cell_values(elites: Filled, color: Color = "objective") -> CellValues:
+    """Return the objectives of all cells, or the numbers that ``color`` stands for."""
+    if isinstance(elites, Elites):
+        archive, objectives = elites.archive, np.asarray(elites.store.objectives)
+    else:
+        archive, objectives = elites[0], np.asarray(elites[1])
+        _check_cells("objectives", objectives, archive, "Empty cells have minus infinity.")
+    if not isinstance(color, str):
+        values = np.asarray(color, np.float64)
+        _check_cells("color", values, archive, "Cells without a value have NaN.")
+        return CellValues(archive, values, "")
+    if color == "objective":
+        return CellValues(archive, objectives, color)
+    fields = elites.store.fields if isinstance(elites, Elites) else {}
+    known = [name for name, values in fields.items() if np.ndim(values) == 1]
+    checks.choice("color", color, ("objective", *known), "Or give a number for each cell.")
+    values = np.where(np.isfinite(objectives), np.asarray(fields[color], np.float64), np.nan)
+    return CellValues(archive, values, color)
+
+
+def _check_cells(name: str, values: np.ndarray, archive: Archive, fix: str) -> None:
+    expected = f"one for each of the {archive.num_cells} cells"
+    fits = values.shape == (archive.num_cells,)
+    checks.expect(fits, name, expected, f"shape {values.shape}", fix)
+
+
+class Plane:
+    """The plane in which the measure space of an archive is drawn.
+
+    With two measures, the axes are the measures. With one, the vertical axis has no meaning. With
+    more, the axes are the first two principal components of the centres of the cells.
+
+    Args:
+        archive: The archive.
+    """
+
+    def __init__(self, archive: Archive):
+        self.archive = archive
+        self.is_projected = archive.measure_dim > 2
+        """Whether the axes are principal components."""
+        if self.is_projected:
+            self._components = PrincipalComponents(self.centers)
+            self.labels = self._components.labels
+            margin = 0.04 * np.ptp(self.spots, axis=0) + 1e-9
+            self.lower = self.spots.min(axis=0) - margin
+            self.upper = self.spots.max(axis=0) + margin
+        else:
+            self.labels = (*labels(archive.measure_names, archive.measure_dim), "")[:2]
+            self.lower = np.append(np.asarray(archive.lower), 0.0)[:2]
+            self.upper = np.append(np.asarray(archive.upper), 1.0)[:2]
+
+    @cached_property
+    def centers(self) -> Float[np.ndarray, "cells meas"]:
+        """The centres of all cells."""
+        cells = jnp.arange(self.archive.num_cells, dtype=jnp.int32)
+        return np.asarray(self.archive.centers_of(cells))
+
+    @cached_property
+    def spots(self) -> Float[np.ndarray, "cells 2"]:
+        """The places of the centres of all cells."""
+        return self.place(self.centers)
+
+    @property
+    def aspect(self) -> float:
+        """Height over width. Two measures have one scale, unless their extents differ much."""
+        width, height = self.upper - self.lower
+        is_equal = self.archive.measure_dim == 2 and 0.5 <= height / width <= 2
+        return float(height / width) if is_equal else 1.0
+
+    @property
+    def raster_shape(self) -> tuple[int, int]:
+        """Rows and columns of the raster."""
+        return (_SIDE if self.archive.measure_dim == 2 else 1, _SIDE)
+
+    @cached_property
+    def sites(self) -> Float[np.ndarray, "sites meas"]:
+        """The points at which a function of measures is evaluated to draw it.
+
+        A raster over the bounds, row by row from below; the centres of the cells if the plane is
+        projected.
+        """
+        if self.is_projected:
+            return self.centers
+        steps = (np.arange(_SIDE) + 0.5) / _SIDE
+        x, y = (self.lower + steps[:, None] * (self.upper - self.lower)).T
+        if self.archive.measure_dim == 1:
+            return x[:, None].astype(np.float32)
+        return np.stack([part.ravel() for part in np.meshgrid(x, y)], axis=1).astype(np.float32)
+
+    @cached_property
+    def cells_of_sites(self) -> Int[np.ndarray, " sites"]:
+        """The cell of every site."""
+        return in_chunks(eqx.filter_jit(self.archive.index_of), self.sites)
+
+    def place(self, points: Float[np.ndarray, "n meas"]) -> Float[np.ndarray, "n 2"]:
+        """Return the places of measures in the plane."""
+        if self.is_projected:
+            return self._components.place(points)
+        if self.archive.measure_dim == 2:
+            return np.asarray(points)
+        # One measure: spread over the height, so that points do not hide one another.
+        return np.stack([points[:, 0], (np.arange(len(points)) * 0.618034) % 1.0], axis=1)
+
+    def frame(self, axes: Axes) -> None:
+        """Set limits, labels, aspect and ticks of axes."""
+        (left, bottom), (right, top) = self.lower, self.upper
+        axes.set(xlim=(left, right), ylim=(bottom, top))
+        axes.set(xlabel=self.labels[0], ylabel=self.labels[1])
+        axes.set_aspect("auto")
+        axes.set_box_aspect(self.aspect)
+        axes.locator_params(nbins=5)
+        if not self.labels[1]:
+            axes.set_yticks([])
+        style.dress(axes)
+
+
+def in_chunks(function: Callable, points: Float[np.ndarray, "n meas"]) -> np.ndarray:
+    """Evaluate a function of rows at many points, in chunks that bound its memory."""
+    parts = np.array_split(points, -(-len(points) // _CHUNK))
+    return np.concatenate([np.asarray(function(jnp.asarray(part))) for part in parts])
+
+
+def installed_embeddings() -> dict[str, str]:
+    """Return the titles of UMAP and t-SNE by method, if their packages are installed."""
+    modules = {"umap": "umap", "tsne": "sklearn"}
+    return {name: _TITLES[name] for name in modules if importlib.util.find_spec(modules[name])}
+
+
+def project(
+    points: Float[np.ndarray, "n meas"], method: Method
+) -> tuple[Float[np.ndarray, "n 2"], tuple[str, str]]:
+    """Project points onto two axes.
+
+    Returns:
+        The places of the points, and the names of the axes.
+
+    Raises:
+        ImportError: The package of the method is not installed.
+    """
+    checks.choice("method", method, ("pca", *_TITLES))
+    if method == "pca":
+        found = PrincipalComponents(points)
+        return found.place(points), found.labels
+    count = len(points)
+    expected = f"'pca' for {count} points"
+    fix = f"It needs {FEWEST_EMBEDDED} points or more."
+    checks.expect(count >= FEWEST_EMBEDDED, "method", expected, f"'{method}'", fix)
+    package = {"umap": "umap-learn", "tsne": "scikit-learn"}[method]
+    try:
+        if method == "umap":
+            from umap import UMAP  # pyright: ignore[reportMissingImports]
+
+            # With a seed UMAP runs on one thread, and warns unless it is told so.
+            model = UMAP(n_neighbors=min(15, count - 1), random_state=0, n_jobs=1)
+        else:
+            from sklearn.manifold import TSNE
+
+            model = TSNE(perplexity=min(30.0, (count - 1) / 3), init="pca", random_state=0)
+    except ImportError:
+        raise ImportError(
+            f"method='{method}' needs the package {package}. Install it: pip install {package}. "
+            "Or use method='pca', which needs no package."
+        ) from None
+    title = _TITLES[method]
+    return np.asarray(model.fit_transform(points)), (f"{title} 1", f"{title} 2")

@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+
+from gloam.explorer import archive_view
+from gloam.explorer.archive_view import (
+    found_at,
+    has_model,
+    packed_discount,
+    packed_elites,
+    packed_map,
+)
+from gloam.explorer.cell_view import cell_details, discount_at
+from gloam.explorer.library import OpenedRun
+from gloam.formats import RunFolder
+from tests.explorer.unpacking import unpacked
+from tests.helpers import refused
+from tests.run_folders import BATCH
+
+
+@pytest.fixture(scope="module")
+def grid(made_runs):
+    return OpenedRun(made_runs / "grid")
+
+
+@pytest.fixture(scope="module")
+def pictures(made_runs):
+    return OpenedRun(made_runs / "pictures")
+
+
+def test_the_elites_that_are_sent_are_those_of_the_run(grid, made_runs):
+    elites = RunFolder(made_runs / "grid").read_archive(4)
+    found, about = unpacked(packed_elites(grid, 4))
+    np.testing.assert_array_equal(found["cell"], elites.cells)
+    np.testing.assert_array_equal(found["objective"], elites.objectives)
+    assert about == {"iteration": 6, "seed": 4}
+    assert "found" not in found  # snapshots are of the first seed
+
+
+def test_the_elites_of_a_recorded_iteration_are_those_of_its_snapshot(grid, made_runs):
+    then = RunFolder(made_runs / "grid").read_snapshot(2)["objectives"]
+    found, about = unpacked(packed_elites(grid, 3, 2))
+    np.testing.assert_array_equal(found["cell"], np.flatnonzero(np.isfinite(then)))
+    np.testing.assert_array_equal(found["objective"], then[np.isfinite(then)])
+    assert about["iteration"] == 2
+
+
+def test_an_elite_is_found_by_the_first_iteration_that_has_its_objective(grid, made_runs):
+    rows = grid.elites(3)
+    then = RunFolder(made_runs / "grid").read_snapshot(2)["objectives"][rows.cells]
+    expected = np.where(then == rows.objectives, 2, 6)
+    assert {2, 6} == set(expected)
+    np.testing.assert_array_equal(found_at(grid, 3, rows), expected)
+    late = rows.cells[np.flatnonzero(expected == 6)[0]]
+    assert cell_details(grid, 3, int(late))["found"] == {"after": 2, "until": 6}
+
+
+def test_the_discount_of_a_cell_is_the_models(grid, made_runs):
+    values, about = unpacked(packed_discount(grid, 2))
+    snapshot = RunFolder(made_runs / "grid").read_snapshot(2)
+    assert about == {"iteration": 2, "raster": [300, 300]}
+    assert len(values["values"]) == 90_000
+    assert values["solution"].sum() == snapshot["real"][:BATCH].sum()
+    assert has_model(grid)
+    rows = grid.elites(3)
+    cell = int(rows.cells[0])
+    newest, about = unpacked(packed_discount(grid, None))
+    assert about["iteration"] == 6
+    lower, upper = np.asarray(grid.archive.lower), np.asarray(grid.archive.upper)
+    column, row = ((rows.measures[0] - lower) / (upper - lower) * 300).astype(int).clip(0, 299)
+    raster = newest["values"].reshape(300, 300)
+    near = raster[max(0, row - 1) : row + 2, max(0, column - 1) : column + 2]
+    assert near.min() - 1e-3 <= discount_at(grid, 3, cell) <= near.max() + 1e-3
+
+
+def test_a_run_without_a_model_has_none(made_runs):
+    run = OpenedRun(made_runs / "others" / "map-elites")
+    assert not has_model(run)
+    with refused("The run has no discount model."):
+        packed_discount(run, None)
+
+
+def test_the_map_of_many_measures_names_its_projection(pictures, monkeypatch):
+    found, about = unpacked(packed_map(pictures, "pca", 0))
+    assert about["title"].startswith("PCA: principal component 1 (")
+    items = pictures.dataset.items
+    centered = items - items.mean(axis=0)
+    variances = np.linalg.eigvalsh(centered.T @ centered)[::-1][:2]
+    assert np.sum(found["x"] ** 2) == pytest.approx(variances[0], rel=1e-3)
+    assert np.sum(found["y"] ** 2) == pytest.approx(variances[1], rel=1e-3)
+    rows = pictures.elites(0)
+    monkeypatch.setattr(archive_view, "project", lambda points, _: (points[:, 5:7], ("a", "b")))
+    found, about = unpacked(packed_map(pictures, "tsne", 0))
+    assert about == {"x": "a", "y": "b", "title": f"t-SNE of {len(rows.cells)} elites"}
+    assert found["cell"].tolist() == rows.cells.tolist()
+    np.testing.assert_array_equal(found["y"], rows.measures[:, 6])
+    with refused("There is no projection 'measures' for this run."):
+        packed_map(pictures, "measures", 0)

@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+
+from gloam.datasets import Matches
+from gloam.explorer.cell_view import THUMB, cell_details, pairs, picture, sheet
+from gloam.explorer.library import OpenedRun
+from gloam.formats import RunFolder
+from tests.explorer.unpacking import png
+from tests.helpers import refused
+
+
+@pytest.fixture(scope="module")
+def grid(made_runs):
+    return OpenedRun(made_runs / "grid")
+
+
+@pytest.fixture(scope="module")
+def pictures(made_runs):
+    return OpenedRun(made_runs / "pictures")
+
+
+@pytest.mark.parametrize("name", ["grid", "pictures"])
+def test_the_details_of_a_cell_and_its_neighbours(made_runs, name):
+    run = OpenedRun(made_runs / name)
+    seed = run.config.seeds[0]
+    rows = run.elites(seed)
+    row = len(rows.cells) // 2
+    found = cell_details(run, seed, int(rows.cells[row]))
+    assert found["objective"] == rows.objectives[row]
+    np.testing.assert_array_equal(found["solution"], rows.solutions[row])
+    np.testing.assert_array_equal(found["measures"], rows.measures[row])
+    apart = np.linalg.norm(rows.measures - rows.measures[row], axis=1)
+    apart[row] = np.inf
+    expected = np.sort(apart)[: min(8, len(apart) - 1)]
+    distances = [one["distance"] for one in found["neighbours"]]
+    np.testing.assert_allclose(distances, expected, rtol=1e-5)
+    names: dict = {}
+    exec(found["python"], names)
+    np.testing.assert_array_equal(names["solution"], rows.solutions[row])
+
+
+def test_an_empty_cell_and_a_cell_that_does_not_exist(grid):
+    empty = sorted(set(range(48)) - set(grid.elites(3).cells.tolist()))[0]
+    assert cell_details(grid, 3, empty) == {"cell": empty, "seed": 3, "filled": False}
+    with refused("The archive has no cell 48: it has 48."):
+        cell_details(grid, 3, 48)
+
+
+def test_pairs_have_the_distances_of_matches(pictures, made_runs):
+    folder = RunFolder(made_runs / "pictures")
+    matches = Matches(folder.read_archive(), folder.read_dataset())
+    found = pairs(pictures, 0)
+    np.testing.assert_array_equal(found["cells"], matches.elites.cells)
+    np.testing.assert_allclose(found["distance"], matches.distances, rtol=1e-5)
+    assert found["labels"] == list("abcabcabc")
+
+
+def test_a_sheet_shows_solution_and_item_of_each_cell(pictures):
+    rows = pictures.elites(0)
+    filled = int(rows.cells[0])
+    empty = sorted(set(range(9)) - set(rows.cells.tolist()))
+    cells = [filled, *empty[:1]]
+    pixels = png(sheet(pictures, 0, cells))
+    assert pixels.shape == (THUMB * len(cells), 2 * THUMB + 4, 4)
+    item = pictures.dataset.image(filled)
+    scale = THUMB // 4
+    shown = pixels[:THUMB:scale, THUMB + 4 :: scale]
+    np.testing.assert_array_equal(shown[..., 0], item)
+    drawn = pictures.pictures(rows)(np.array([0]))[0]
+    np.testing.assert_allclose(pixels[:THUMB:scale, :THUMB:scale][..., 0], drawn, atol=1)
+    if empty:
+        assert not pixels[THUMB:, :THUMB].any()
+    assert png(picture(pictures, 0, filled, "item")).shape == (256, 256)

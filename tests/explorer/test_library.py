@@ -1,0 +1,40 @@
+import shutil
+
+from gloam.explorer.library import Library
+from gloam.formats import RunFolder
+
+
+def test_a_change_of_a_file_is_seen_by_the_same_library(runs):
+    library = Library(runs)
+    folder = RunFolder(runs / "grid")
+    first = {run["name"]: run for run in library.folder()["runs"]}
+    table = folder.read_metrics()
+    table["qd_score"] = 7.0
+    folder.write_metrics(table)
+    second = {run["name"]: run for run in library.folder()["runs"]}
+    assert first["grid"]["results"]["qd_score"] != 7.0
+    assert second["grid"]["results"]["qd_score"] == 7.0
+    assert first["pictures"] == second["pictures"]
+    shutil.rmtree(runs / "pictures")
+    assert {run["name"] for run in library.folder()["runs"]} == {"grid", "others/map-elites"}
+
+
+def test_links_and_files_of_other_programs_are_not_runs(runs, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    shutil.move(runs / "grid", tmp_path / "elsewhere" / "grid")
+    (runs / "link").symlink_to(tmp_path / "elsewhere")
+    (runs / "mine").mkdir()
+    (runs / "mine" / "config.json").write_text("{}")
+    found = Library(runs).folder()
+    assert {run["name"] for run in found["runs"]} == {"others/map-elites", "pictures"}
+    assert found["complete"]
+
+
+def test_opened_runs_are_kept_and_read_again_after_a_change(runs):
+    library = Library(runs)
+    entry = next(one for one in library.look().runs.values() if one.name == "grid")
+    first = library.opened(entry).elites(3)
+    assert library.opened(entry).elites(3) is first
+    folder = RunFolder(runs / "grid")
+    folder.write_archive(folder.read_archive(3), seed=4)
+    assert library.opened(entry).elites(3) is not first
