@@ -70,9 +70,10 @@ def test_a_failed_download_has_no_traceback(capsys, monkeypatch):
     assert stopped(capsys, "datasets", "fetch", "mnist").startswith("error: mnist: 'images.gz'")
 
 
-def test_unexpected_errors_are_raised(capsys, monkeypatch):
-    monkeypatch.setattr(run_module, "run", raises(ZeroDivisionError("a bug of gloam")))
-    with pytest.raises(ZeroDivisionError):
+@pytest.mark.parametrize("error", [ZeroDivisionError(), ImportError("x", name="gloam.y")])
+def test_unexpected_errors_are_raised(error, monkeypatch):
+    monkeypatch.setattr(run_module, "run", raises(error))
+    with pytest.raises(type(error)):
         run(*LP)
 
 

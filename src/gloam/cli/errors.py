@@ -18,7 +18,7 @@ from gloam.formats import RunExistsError, RunFolder
 from gloam.progress import error_console
 from gloam.runs import Interrupted
 
-# ImportError: the message names the extra to install.
+# An ImportError without a module's name is gloam's own, and says which extra to install.
 _EXPECTED = (ValueError, OSError, ImportError, EvaluationError, EvaluatorError, FetchError)
 _USER_CODE_FAILED, _FAILED, _BY_SIGNAL = 1, 2, 128
 
@@ -43,7 +43,8 @@ def report(error: BaseException, command: Any) -> int:
         print(trace, file=sys.stderr, end="")
         _tell(f"error: your code raised the exception above; {_saved(command, continuation)}")
         return _USER_CODE_FAILED
-    if not isinstance(error, _EXPECTED):
+    is_broken_import = isinstance(error, ImportError) and error.name is not None
+    if is_broken_import or not isinstance(error, _EXPECTED):
         raise error
     message = " ".join([str(error), *getattr(error, "__notes__", [])])
     if isinstance(error, RunExistsError):  # its advice is for Python
