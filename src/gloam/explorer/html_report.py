@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from gloam import checks, files
 from gloam._version import __version__
 from gloam.archives import GridArchive
+from gloam.datasets.rows import evenly_spaced
 from gloam.explorer.archive_view import (
     described_run,
     packed_discount,
@@ -35,7 +36,6 @@ from gloam.explorer.page import (
     static_files,
     style_names,
 )
-from gloam.gallery.pairs import spread
 
 MAX_BYTES = 9_500_000
 """Largest size of a report."""
@@ -193,7 +193,7 @@ def _add_archive(parts: Parts, run: OpenedRun, address: str, content: dict[str, 
     if content["model"]:
         parts.add_arrays(f"{address}/discount", packed_discount(run, None, shortened))
     snapshots = content["moments"]
-    for at in [snapshots[k] for k in spread(len(snapshots), _MAX_SNAPSHOTS)]:
+    for at in [snapshots[k] for k in evenly_spaced(len(snapshots), _MAX_SNAPSHOTS)]:
         then = f"{address}/elites?seed={seed}&at={at}"
         if parts.add_arrays(then, packed_elites(run, seed, at)) and content["model"]:
             parts.add_arrays(f"{address}/discount?at={at}", packed_discount(run, at, shortened))

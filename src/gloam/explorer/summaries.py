@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from gloam.datasets.rows import evenly_spaced
 from gloam.formats import DamagedFileError, RunFolder
 from gloam.formats.arrays import read_arrays
 from gloam.formats.checkpoints import Checkpoints
 from gloam.formats.config import RunConfig
 from gloam.formats.metrics import MetricsTail, stamp
 from gloam.formats.ownership import ARCHIVE, NAME, holder
-from gloam.gallery.pairs import spread
 from gloam.plots.run_figures import algorithm_name, domain_name
 
 if TYPE_CHECKING:
@@ -230,14 +230,16 @@ def _sparkline(table: "pd.DataFrame") -> list[float]:
     if not len(table) or not {"iteration", "qd_score"} <= set(table.columns):
         return []
     means = np.asarray(table.groupby("iteration")["qd_score"].mean(), float)
-    return [float(f"{value:.5g}") for value in means[spread(len(means), _SPARKLINE)]]
+    return [float(f"{value:.5g}") for value in means[evenly_spaced(len(means), _SPARKLINE)]]
 
 
 def _thinned(table: "pd.DataFrame") -> "pd.DataFrame":
     if not len(table) or "seed" not in table:
         return table
     groups = table.groupby("seed").indices.values()
-    return table.iloc[np.sort(np.concatenate([g[spread(len(g), _MAX_ROWS)] for g in groups]))]
+    return table.iloc[
+        np.sort(np.concatenate([g[evenly_spaced(len(g), _MAX_ROWS)] for g in groups]))
+    ]
 
 
 def settings_of(config: RunConfig) -> dict[str, Any]:

@@ -143,15 +143,15 @@ def speed(table: pd.DataFrame) -> Figure:
 
 def algorithm_name(config: RunConfig) -> str:
     """Return the name of a run's algorithm, as figures and the explorer show it."""
-    return _class_name(config.algorithm) or "?"
+    name = _arguments(config.algorithm).get("name")
+    return name[:_MAX_NAME] if isinstance(name, str) else _class_name(config.algorithm) or "?"
 
 
 def domain_name(config: RunConfig) -> str:
     """Return the name of a run's domain, or that of the user's function or class."""
-    content = config.domain
-    arguments = content.get("arguments") if isinstance(content, dict) else None
-    name = arguments.get("name") if isinstance(arguments, dict) else None
-    if name is None and isinstance(arguments, dict) and _is_small(arguments):
+    content, arguments = config.domain, _arguments(config.domain)
+    name = arguments.get("name")
+    if name is None and arguments and _is_small(arguments):
         try:
             name = getattr(objects.decode(content, {}), "name", None)
         except (ForeignError, ValueError, TypeError, OverflowError):
@@ -160,6 +160,12 @@ def domain_name(config: RunConfig) -> str:
         return name[:_MAX_NAME]
     short = _class_name(content).rpartition(".")[2]
     return short if short.isidentifier() else "your function"
+
+
+def _arguments(content: Any) -> dict[str, Any]:
+    """Return the arguments of an encoded object, {} for other content."""
+    arguments = content.get("arguments") if isinstance(content, dict) else None
+    return arguments if isinstance(arguments, dict) else {}
 
 
 def _class_name(content: Any) -> str:

@@ -33,7 +33,7 @@ INK, QUIET, FAINT = "#22242b", "#6b6f7b", "#d9dae0"
 Limits = tuple[float, float]
 """Values of the darkest and the lightest colour."""
 
-_OWN_COLORS = {"dms": 0, "cmamae": 1, "dds": 2, "mapelites": 3, "mapelitesline": 4}
+_OWN_COLORS = {"dms": 0, "cmamae": 1, "dds": 2, "mapelites": 3, "mapelitesline": 4, "dmspaper": 5}
 
 
 def objective_colors() -> Colormap:
