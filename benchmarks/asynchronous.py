@@ -1,4 +1,4 @@
-"""Asynchronous against synchronous search, when evaluation times are log-normal (sigma 1).
+"""Compare asynchronous and synchronous search with log-normal evaluation times (sigma 1).
 
 `throughput` sleeps in a pool of threads. `quality` compares QD scores at equal evaluations; its
 evaluations take time on a simulated clock only, so that it measures the search and not the machine.
@@ -19,13 +19,13 @@ from gloam.domains import LinearProjection
 
 
 def seconds_of(solution: np.ndarray, median: float) -> float:
-    """A log-normal time that depends on the solution alone, so that both modes get the same."""
+    """Return a log-normal time that depends only on the solution: the same for both modes."""
     seed = np.frombuffer(np.ascontiguousarray(solution, np.float32).tobytes(), np.uint32)
     return median * float(np.exp(np.random.default_rng(seed).normal()))
 
 
 def algorithm_of(domain: LinearProjection, emitters: int, batch_size: int) -> gloam.DMS:
-    """DMS with the paper's settings but for the sizes."""
+    """Build DMS with the paper's settings except for the sizes."""
     edge = domain.edge
     if domain.measure_dim == 2:
         archive = gloam.GridArchive((100, 100), -edge, edge)
@@ -37,7 +37,7 @@ def algorithm_of(domain: LinearProjection, emitters: int, batch_size: int) -> gl
 
 
 def synchronous(evaluate, algorithm: gloam.DMS, seed: int, iterations: int) -> list[float]:
-    """QD scores of the synchronous search after each iteration."""
+    """Return the QD scores of the synchronous search after each iteration."""
     search, scores = gloam.Search(algorithm, seed), []
     for _ in range(iterations):
         search.tell(*map(np.asarray, evaluate(search.ask())[:2]))
@@ -48,7 +48,7 @@ def synchronous(evaluate, algorithm: gloam.DMS, seed: int, iterations: int) -> l
 def asynchronous(
     evaluate, algorithm: gloam.DMS, seed: int, iterations: int, workers: int
 ) -> list[float]:
-    """QD scores of the asynchronous search, with workers on a simulated clock."""
+    """Return the QD scores of the asynchronous search, with workers on a simulated clock."""
     search, scores, now = gloam.AsyncSearch(algorithm, seed), [], 0.0
     busy: list[tuple[float, int, gloam.Ticket]] = []
     while search.iteration < iterations:
@@ -86,7 +86,7 @@ def quality(arguments: argparse.Namespace) -> None:
 
 
 class Sleeper:
-    """Evaluates solutions by threads that sleep before they answer."""
+    """Evaluates solutions in threads that sleep before they return."""
 
     def __init__(self, domain: LinearProjection, median: float, workers: int):
         self.pool = ThreadPoolExecutor(workers)
@@ -105,7 +105,7 @@ class Sleeper:
 
 
 def throughput(arguments: argparse.Namespace) -> None:
-    """Print evaluations per second of both modes, the median of some repetitions."""
+    """Print the evaluations per second of both modes, as the median of several repetitions."""
     print("| workers | solutions | per worker | synchronous | asynchronous | ratio |")
     print("|---|---|---|---|---|---|")
     domain = LinearProjection(measure_dim=2)
@@ -141,7 +141,7 @@ def throughput(arguments: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """Measure what was asked for."""
+    """Run one of the measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(required=True)
     one = commands.add_parser("quality")

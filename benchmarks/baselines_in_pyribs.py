@@ -1,7 +1,7 @@
-"""Why two baselines differ from the paper: pyribs' own CMA-MAE and DDS, with one thing changed.
+"""Show why two baselines differ from the paper, by changing one thing in pyribs' CMA-MAE and DDS.
 
-`docs/results` compares gloam's baselines with the paper, whose figures pyribs made. Where they
-differ, the reason is shown in pyribs itself, so that nothing of gloam takes part:
+`docs/results` compares gloam's baselines with the paper, whose results were computed with pyribs.
+The reasons for differences are shown in pyribs itself, without gloam:
 
 * ``cma-mae`` in float64 (pyribs' default, and the paper's) or in float32 (gloam's), and with
   restarts from the archive of thresholds (pyribs: the latest solution that passed its threshold) or
@@ -22,14 +22,14 @@ from ribs.archives import CVTArchive, DensityArchive, GridArchive
 from ribs.emitters import EvolutionStrategyEmitter
 from ribs.schedulers import Scheduler
 
-from gloam.experiments.comparison import Problem
+from gloam.experiments.contenders import Problem
 
 SIZE = 100
 BANDWIDTH = {2: 25.6, 10: 5.12, 20: 2.56, 50: 1.024}
 
 
 def squared_distances(points: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """All squared distances by one matrix product, in float64."""
+    """Return all squared distances by one matrix product, in float64."""
     points, others = points.astype(np.float64), others.astype(np.float64)
     product = points @ others.T
     product *= -2
@@ -39,15 +39,15 @@ def squared_distances(points: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 class QuickCVT(CVTArchive):
-    """pyribs' archive with a quicker search for the nearest centroid, exact like its own."""
+    """pyribs' archive with a faster, also exact, search for the nearest centroid."""
 
     def index_of(self, measures: np.ndarray) -> np.ndarray:
-        """The cell of each row."""
+        """Return the cell of each row."""
         return squared_distances(measures, self._centroids).argmin(axis=1).astype(np.int32)
 
 
 class BufferedDensity(DensityArchive):
-    """pyribs' density, its buffer and scale open to change, its elites those of the result archive.
+    """pyribs' density with a configurable buffer and scale, and the elites of the result archive.
 
     The emitter asks its archive for elites on a restart; pyribs' density archive has none.
     """
@@ -59,20 +59,20 @@ class BufferedDensity(DensityArchive):
 
     @property
     def solution_dim(self) -> int:
-        """The scheduler asks for it."""
+        """Number of variables, which the scheduler requires."""
         return SIZE
 
     @property
     def dtypes(self) -> dict:
-        """The emitter asks for them."""
+        """Data types, which the emitter requires."""
         return self._elites.dtypes
 
     def sample_elites(self, n: int) -> dict:
-        """Random elites."""
+        """Return random elites."""
         return self._elites.sample_elites(n)
 
     def compute_density(self, measures: np.ndarray) -> np.ndarray:
-        """The kernel density, on the scale asked for."""
+        """Return the kernel density on the chosen scale."""
         if not len(self.buffer):
             return np.zeros(len(measures))
         exponents = squared_distances(measures, self.buffer)
@@ -82,7 +82,7 @@ class BufferedDensity(DensityArchive):
         return kernel / (np.sqrt(2 * np.pi) * self._bandwidth) ** power
 
     def add(self, solution: object, objective: object, measures: np.ndarray, **fields) -> dict:
-        """Density before the batch; then the batch enters the buffer."""
+        """Return the density before the batch, then add the batch to the buffer."""
         if self._buffer_rule == "pyribs":
             return super().add(solution, objective, measures, **fields)
         info = {"status": np.full(len(measures), 2), "density": self.compute_density(measures)}
@@ -97,7 +97,7 @@ class BufferedDensity(DensityArchive):
 
 
 def search(args: argparse.Namespace) -> Scheduler:
-    """The scheduler of pyribs for one of the two baselines."""
+    """Build the scheduler of pyribs for one of the two baselines."""
     edge = 5.12 * SIZE / args.measures
     dtype = np.dtype(args.dtype)
     shape = {"solution_dim": SIZE, "ranges": [(-edge, edge)] * args.measures, "dtype": dtype}
@@ -134,7 +134,7 @@ def search(args: argparse.Namespace) -> Scheduler:
 
 
 def main() -> None:
-    """Run one search, print its course and append it to a CSV."""
+    """Run one search, print its progress and append it to a CSV file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("algorithm", choices=["cma-mae", "dds"])
     parser.add_argument("--measures", type=int, default=10, choices=sorted(BANDWIDTH))

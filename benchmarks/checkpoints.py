@@ -1,10 +1,10 @@
-"""The cost of checkpoints of a large archive, and the memory of a run that logs all the time.
+"""Measure checkpoints of a large archive, and the memory of a run that logs every iteration.
 
-`cost` writes a checkpoint of an archive as large as asked for, some times, and reads it again. A
-checkpoint by time waits for thirty times what the last one took, so its share of a run's time is
-one thirty-first at most; the first of a run comes after a minute.
-`run` drives a real search on such an archive and says which share of its time checkpoints took.
-`memory` logs a million rows, as a run of days does.
+`cost` writes and reads a checkpoint of an archive of a given size several times. The interval
+between timed checkpoints is at least thirty times the duration of the last one, so that they take
+at most 1/31 of a run's time; the first one is written after a minute.
+`run` runs a real search on such an archive and prints the share of time spent on checkpoints.
+`memory` logs a million rows, like a run of several days.
 """
 
 import argparse
@@ -25,14 +25,14 @@ from memory import peak, resident
 
 
 def large_algorithm(cells: int, measures: int) -> gloam.DMS:
-    """DMS on an archive of random centroids, solutions of 100 numbers."""
+    """Build DMS on an archive of random centroids, with solutions of 100 numbers."""
     random = np.random.default_rng(0)
     centroids = random.standard_normal((cells, measures), dtype=np.float32)
     return gloam.DMS.paper(gloam.CVTArchive(centroids, index="exact"), np.zeros(100), 0.5)
 
 
 def linear(algorithm: gloam.DMS):
-    """An evaluation that maps solutions linearly to measures."""
+    """Return an evaluation that maps solutions linearly to measures."""
     random = np.random.default_rng(1)
     size = (100, algorithm.archive.measure_dim)
     weights = random.standard_normal(size, dtype=np.float32)
@@ -44,7 +44,7 @@ def linear(algorithm: gloam.DMS):
 
 
 def cost(cells: int, measures: int, repeats: int) -> None:
-    """Seconds of a checkpoint, written and read."""
+    """Print the time to write and to read a checkpoint."""
     algorithm = large_algorithm(cells, measures)
     driver = PythonDriver(linear(algorithm), algorithm, [0])
     with tempfile.TemporaryDirectory(dir=".") as path:
@@ -75,7 +75,7 @@ def cost(cells: int, measures: int, repeats: int) -> None:
 
 
 class UntilLate(gloam.InProcess):
-    """Evaluates for some time, and then ends the run."""
+    """Evaluates for a given time, then ends the run."""
 
     def __init__(self, seconds: float):
         super().__init__()
@@ -89,7 +89,7 @@ class UntilLate(gloam.InProcess):
 
 
 def run(cells: int, measures: int, seconds: float) -> None:
-    """Share of a run's time that its checkpoints take at the default interval."""
+    """Print the share of a run's time that checkpoints take at the default interval."""
     algorithm = large_algorithm(cells, measures)
     spent: list[float] = []
     usual, began = gloam.RunFolder.write_checkpoint, time.perf_counter()
@@ -115,7 +115,7 @@ def run(cells: int, measures: int, seconds: float) -> None:
 
 
 def memory(rows: int) -> None:
-    """Resident memory while rows are logged."""
+    """Print the resident memory while rows are logged."""
     with tempfile.TemporaryDirectory(dir=".") as path:
         folder = gloam.RunFolder(path)
         parts = {"driver": "fused", "seeds": [0], "dataset": None, "plan": {}}
@@ -138,7 +138,7 @@ def memory(rows: int) -> None:
 
 
 def main() -> int:
-    """Measure one of the three."""
+    """Run one of the measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["cost", "run", "memory"])
     parser.add_argument("--cells", type=int, default=1_000_000)

@@ -1,4 +1,4 @@
-"""Evaluators: parallel efficiency, overhead per iteration, and runs under bad luck.
+"""Evaluators: parallel efficiency, overhead per iteration, and runs with failures.
 
 python benchmarks/evaluators.py efficiency   # also: overhead, kills, scheduler, failures
 """
@@ -23,18 +23,18 @@ DIMENSION, SECONDS = 20, 0.02
 
 
 def sphere(solution):
-    """A cheap evaluation of one solution."""
+    """Evaluate one solution cheaply."""
     return 100.0 - float(np.square(solution).sum()), solution[:2]
 
 
 def sleeps(solution):
-    """20 ms in which a processor does nothing, as when a simulator runs elsewhere."""
+    """Wait for 20 ms, as if a simulator ran on another machine."""
     time.sleep(SECONDS)
     return sphere(solution)
 
 
 def computes(solution):
-    """20 ms of a processor's own time, however busy the machine is."""
+    """Use 20 ms of CPU time, however busy the machine is."""
     until = time.process_time() + SECONDS
     while time.process_time() < until:
         pass
@@ -42,12 +42,12 @@ def computes(solution):
 
 
 def luck(solution):
-    """A number from 0 to 1 that depends on the solution alone."""
+    """Return a number from 0 to 1 that depends only on the solution."""
     return float(np.random.default_rng(solution.view(np.uint32)).random())
 
 
 def unlucky(solution):
-    """Fails in one of four ways for 20% of all solutions; hangs for one of 200."""
+    """Fail in one of four ways for 20% of all solutions, and hang for one of 200."""
     chance = luck(solution)
     if chance < 0.005:
         time.sleep(3600)
@@ -78,13 +78,13 @@ def optimize(function, iterations, **options):
 
 
 def same(one, other):
-    """Whether two sets of elites have the same bits."""
+    """Return whether two sets of elites are bitwise equal."""
     names = ("cells", "solutions", "objectives", "measures")
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
 
 
 def efficiency(workers, batches):
-    """Time of batches of 200 evaluations against the ideal."""
+    """Compare the time of batches of 200 evaluations with the ideal."""
     solutions = np.random.default_rng(0).normal(size=(200, DIMENSION)).astype(np.float32)
     ideal = batches * len(solutions) * SECONDS / workers
     with local_cluster(workers) as cluster:
@@ -102,7 +102,7 @@ def efficiency(workers, batches):
 
 
 def overhead(workers, iterations):
-    """Gloam's own time per iteration of 100 evaluations of 20 ms, which take 1 s in all."""
+    """Measure the overhead per iteration of 100 evaluations of 20 ms, which take 1 s in total."""
     ideal = 100 * SECONDS / workers
     with gloam.Processes(workers) as evaluator:
         marks = []
@@ -121,18 +121,18 @@ def overhead(workers, iterations):
 
 
 def running_workers(cluster):
-    """Process ids of the workers that have started: Dask gives up one that dies while it starts."""
+    """Return the ids of workers that have started: Dask gives up one that dies while starting."""
     processes = [nanny.process for nanny in list(cluster.workers.values())]
     found = [one.pid for one in processes if one and one.status.name == "running"]
     return [pid for pid in found if pid]
 
 
 def kills(iterations, every):
-    """One of four Dask workers is killed every two seconds."""
+    """Kill one of four Dask workers every two seconds."""
     import dask
 
     plain = optimize(sphere, iterations)
-    # Dask closes a worker for good if it is starting again at this time after its loss.
+    # Dask closes a worker for good if it is still restarting this long after its loss.
     patience = {"distributed.deploy.lost-worker-timeout": "1 day"}
     with dask.config.set(patience), local_cluster(4) as cluster:
         done, present = threading.Event(), []
@@ -163,19 +163,19 @@ def kills(iterations, every):
 
 
 class Kills(Silent):
-    """Kills a process after an iteration, once the run has come that far."""
+    """Kills a process after a given iteration."""
 
     def __init__(self, process, at):
         self.process, self.at = process, at
 
     def update(self, iteration, *numbers):
-        """Kill it when it is time."""
+        """Kill the process at the given iteration."""
         if iteration == self.at:
             self.process.kill()
 
 
 def scheduler(iterations):
-    """The scheduler is killed; the run is resumed on a new cluster."""
+    """Kill the scheduler, and resume the run on a new cluster."""
     import subprocess
 
     plain = optimize(sphere, iterations)
@@ -213,7 +213,7 @@ def scheduler(iterations):
 
 
 def failures(iterations, workers):
-    """20% of all evaluations fail, against a clean run with as many good evaluations."""
+    """Compare a run with 20% failures with a clean run with as many successful evaluations."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         evaluator = gloam.Processes(workers, timeout=1.0)

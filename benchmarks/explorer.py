@@ -1,10 +1,10 @@
-"""How fast the explorer answers, and what it costs a run to be watched.
+"""Measure how fast the explorer responds, and how much an open page slows a run down.
 
-`pages` makes a folder of 50 runs, among them archives of 10^6 cells (a grid of two measures and
-centroids of ten), serves it, and measures in Chromium: the first page from its address to its last
-row, and clicks on cells from the event to the panel that shows the elite.
-`watched` runs the same search with and without an open page of it, in turns, and says how long each
-took and how much time of a processor the server used.
+`pages` serves a folder of 50 runs, among them archives of 10^6 cells (a grid of two measures and
+centroids of ten), and measures in Chromium: the first page from the request to its last row, and
+clicks on cells from the event to the panel that shows the elite.
+`watched` runs the same search with and without an open page, in turns, and prints the time of each
+and the CPU time of the server.
 Both need `pip install 'gloam[explorer,test]'` and Chromium with its driver.
 """
 
@@ -38,7 +38,7 @@ SOLUTION_DIM = 20
 
 
 def large_run(path: Path, archive: gloam.archives.Archive) -> None:
-    """A finished run on an archive that is nine tenths full, with random elites."""
+    """Write a finished run with random elites in nine tenths of the cells."""
     random = np.random.default_rng(0)
     algorithm = gloam.DMS.paper(archive, np.zeros(SOLUTION_DIM), 0.5)
     domain = gloam.domains.LinearProjection(measure_dim=2, solution_dim=SOLUTION_DIM)
@@ -68,7 +68,7 @@ def large_run(path: Path, archive: gloam.archives.Archive) -> None:
 
 
 def fifty_runs(root: Path) -> None:
-    """A folder of 50 runs: two large ones, and copies of a small one."""
+    """Write a folder of 50 runs: two large ones, and copies of a small one."""
     large_run(root / "grid-million", gloam.GridArchive((1000, 1000), -256, 256))
     centroids = 100 * np.random.default_rng(1).standard_normal((10**6, 10), np.float32)
     large_run(root / "cvt-million", gloam.CVTArchive(centroids, index="exact"))
@@ -82,7 +82,7 @@ def fifty_runs(root: Path) -> None:
 
 
 def served(root: Path) -> subprocess.Popen:
-    """The explorer of a folder, in a process of its own."""
+    """Start the explorer of a folder in a separate process."""
     command = [sys.executable, "-m", "gloam", "explore", str(root)]
     command += ["--port", str(PORT), "--no-browser"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -92,7 +92,7 @@ def served(root: Path) -> subprocess.Popen:
 
 
 def browser() -> webdriver.Chrome:
-    """Chromium without a window."""
+    """Start a headless Chromium."""
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or ""
     for argument in ("--headless=new", "--no-sandbox", "--enable-unsafe-swiftshader"):
@@ -130,7 +130,7 @@ for (const kind of ["pointerdown", "pointerup"]) {
 
 
 def pages(clicks: int) -> None:
-    """Times of the first page and of clicks."""
+    """Print the times of the first page and of clicks."""
     with tempfile.TemporaryDirectory(dir=".") as name:
         root = Path(name).resolve()
         fifty_runs(root)
@@ -181,7 +181,7 @@ ROWS_AT = "return performance.now()"
 
 
 def watched(iterations: int, repeats: int) -> None:
-    """Seconds of a search with and without a page of it."""
+    """Print the time of a search with and without an open page."""
     with tempfile.TemporaryDirectory(dir=".") as name:
         root = Path(name).resolve()
         domain = gloam.domains.LinearProjection(measure_dim=2)
@@ -217,7 +217,7 @@ def watched(iterations: int, repeats: int) -> None:
 
 
 def processor_seconds(process: int) -> float:
-    """Time of a processor that a process has used, on Linux."""
+    """Return the CPU time of a process (Linux)."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -16,7 +16,7 @@ main(["run", "dms", "lp", "--out", sys.argv[1], "--iterations", "1", "--quiet"])
 
 
 def seconds(code: str, *arguments: str, cache: str) -> float:
-    """Wall time of a new process."""
+    """Return the wall time of a new process."""
     environment = os.environ | {"XDG_CACHE_HOME": cache}
     environment.pop("JAX_COMPILATION_CACHE_DIR", None)
     start = time.perf_counter()
@@ -32,7 +32,7 @@ def seconds(code: str, *arguments: str, cache: str) -> float:
 
 
 def main() -> int:
-    """Three times each."""
+    """Measure everything three times."""
     for number in range(3):
         with tempfile.TemporaryDirectory() as folder:
             importing = seconds(IMPORT, cache=folder)

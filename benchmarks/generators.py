@@ -2,8 +2,8 @@
 
     python benchmarks/generators.py [--resolution 256]
 
-The forms are what was tried for the resampling of StyleGAN3; `docs/generators.md` has figures.
-CPU seconds are shown beside the wall clock, because they do not depend on other work so much.
+The forms are alternatives for the resampling of StyleGAN3; `docs/generators.md` has results. CPU
+seconds are printed as well, because they depend less on other processes.
 """
 
 import argparse
@@ -31,7 +31,7 @@ LAYERS = [
 
 
 def timed(function, *arguments, repeats=5):
-    """Median milliseconds of wall clock and of CPU."""
+    """Return the median milliseconds of wall clock and of CPU."""
     jax.block_until_ready(function(*arguments))
     walls, cpus = [], []
     for _ in range(repeats):
@@ -48,7 +48,7 @@ def relu(images):
 
 
 def depthwise(images, up_taps, down_taps, *, up, padding):
-    """Zeros inserted, and convolutions channel by channel: the straightforward form."""
+    """Insert zeros and convolve channel by channel: the straightforward form."""
     channels = images.shape[3]
 
     def along(images, taps, axis, stride, dilation, pads):
@@ -78,7 +78,7 @@ def depthwise(images, up_taps, down_taps, *, up, padding):
 
 
 def matrices(size, up_taps, down_taps, up, padding):
-    """Upsampling and downsampling of a row as matrices."""
+    """Return upsampling and downsampling of a row as matrices."""
     rows = jnp.eye(size)[None, :, :, None]
     large = resampling.upsample(rows, up_taps, factor=up, axis=1, padding=padding)[0, :, :, 0]
     rows = jnp.eye(large.shape[0])[None, :, :, None]
@@ -87,7 +87,7 @@ def matrices(size, up_taps, down_taps, up, padding):
 
 
 def dense(images, large, small):
-    """Products with whole matrices."""
+    """Multiply by dense matrices."""
     images = jnp.einsum("ij,njwc->niwc", large, images)
     images = relu(jnp.einsum("ij,nhjc->nhic", large, images))
     images = jnp.einsum("ij,njwc->niwc", small, images)
@@ -95,7 +95,7 @@ def dense(images, large, small):
 
 
 def banded(images, large, small, tile=16):
-    """Products with the parts of the matrices that are not zero, some rows at a time."""
+    """Multiply by the non-zero parts of the matrices, a few rows at a time."""
 
     def along(images, matrix, axis):
         parts = []
@@ -113,7 +113,7 @@ def banded(images, large, small, tile=16):
 
 
 def merged(images, up_taps, down_taps, *, up, padding):
-    """Polyphase sums that XLA merges: both downsamplings become one sum of 144 terms."""
+    """Compute polyphase sums that XLA merges: both downsamplings become one sum of 144 terms."""
     images = resampling.upsample(images, up_taps, factor=up, axis=1, padding=padding)
     images = relu(resampling.upsample(images, up_taps, factor=up, axis=2, padding=padding))
     for axis in (1, 2):

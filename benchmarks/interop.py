@@ -1,8 +1,7 @@
 """Measure gloam's discount model for pyribs against pyribs' own, on pyribs' sphere with DMS.
 
-Both serve the same `DiscountArchive`, scheduler and emitters of pyribs; only the manager differs.
-Time of `init_discount_model`, and of training and inference of each iteration, is taken apart from
-the rest of the loop.
+Both are used with the same `DiscountArchive`, scheduler and emitters of pyribs. The time of
+`init_discount_model`, training and inference is measured separately from the rest of the loop.
 
     python benchmarks/interop.py --iterations 100 --threads 2
 """
@@ -29,7 +28,7 @@ EDGE = SIZE / MEASURES * 5.12
 
 
 def sphere(solutions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The sphere with linear projection of pyribs' examples, objectives from 0 to 1."""
+    """Evaluate the sphere with linear projection of pyribs' examples, objectives from 0 to 1."""
     shift = 0.4 * 5.12
     worst = (5.12 + shift) ** 2 * SIZE
     objectives = 1 - np.square(solutions - shift).sum(axis=1) / worst
@@ -39,20 +38,20 @@ def sphere(solutions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Timed:
-    """A manager that counts the seconds spent in it, the compiling calls apart."""
+    """A manager that measures its own time, separately for calls that compile."""
 
     def __init__(self, manager):
         self.manager, self.seconds = manager, {"train": [], "infer": []}
 
     def training_loop(self, measures, targets):
-        """Train, and keep the time and the number of epochs."""
+        """Train, and record the time and the number of epochs."""
         before = time.perf_counter()
         losses = self.manager.training_loop(measures, targets)
         self.seconds["train"].append((time.perf_counter() - before, len(losses)))
         return losses
 
     def inference(self, measures, batch_size=None):
-        """Predict, and keep the time."""
+        """Predict, and record the time."""
         before = time.perf_counter()
         found = self.manager.inference(measures, batch_size)
         self.seconds["infer"].append((time.perf_counter() - before, 1))
@@ -60,7 +59,7 @@ class Timed:
 
 
 def run(kind, iterations: int, seed: int) -> tuple[Timed, float, float]:
-    """The manager's times, the QD score, and the seconds of the whole loop."""
+    """Return the manager's times, the QD score, and the seconds of the whole loop."""
     torch.manual_seed(seed)
     network = MLP([(MEASURES, 128), (128, 128), (128, 1)], torch.nn.ReLU)
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
@@ -89,7 +88,7 @@ def run(kind, iterations: int, seed: int) -> tuple[Timed, float, float]:
         empty_points=100,
         seed=seed,
     )
-    # pyribs 0.12's DiscountArchive cannot give the elite that a restart starts from.
+    # pyribs 0.12's DiscountArchive cannot sample the elite at which an emitter restarts.
     guide.sample_elites = result.sample_elites
     began = time.perf_counter()
     guide.init_discount_model()
@@ -116,7 +115,7 @@ def main() -> None:
     medians = {}
     for name, kind in (("pyribs (PyTorch)", PyribsManager), ("gloam (JAX)", DiscountModelManager)):
         manager, score, whole = run(kind, chosen.iterations, chosen.seed)
-        # The first two of each compile, or allocate.
+        # The first two calls of each kind compile or allocate.
         train, infer = (
             [seconds / epochs for seconds, epochs in manager.seconds[part][2:]]
             for part in ("train", "infer")

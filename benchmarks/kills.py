@@ -1,9 +1,9 @@
-"""Kills runs at random moments, resumes them, and compares them with an uninterrupted run.
+"""Kill runs at random moments, resume them, and compare them with an uninterrupted run.
 
 A kill is a SIGKILL while the process starts and compiles, or a random time after it has written a
-checkpoint. A run that ends is compared, bit for bit, and the next one begins, until all kills were
-made. The exit code is 1 if a run differs, a folder cannot be read, or a file or a process is left
-behind. `optimize` evaluates in two worker processes.
+checkpoint. A run that finishes is compared bit for bit, and the next one begins, until the number
+of kills is reached. The exit code is 1 if a run differs, a folder cannot be read, or a file or a
+process is left behind. `optimize` evaluates in two worker processes.
 """
 
 import argparse
@@ -63,7 +63,7 @@ _SECONDS_TO_END = 20  # for workers whose parent was killed while they started
 
 
 class Subject:
-    """One way to run, in a folder with what it needs.
+    """One kind of run, in a folder with the files that it needs.
 
     Args:
         driver: One of `DRIVERS`; or "map-elites", the fused driver with an algorithm that compiles
@@ -79,7 +79,7 @@ class Subject:
         (work / "program.py").write_text(_PROGRAM)
         (work / "simulation.py").write_text(_SIMULATION)
         (work / "mine.py").write_text(_USER_CODE)
-        # Processes that are killed all the time should not compile all the time.
+        # Processes that are killed repeatedly should not compile each time.
         self._environment = {
             "JAX_COMPILATION_CACHE_DIR": str(work / "cache"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
@@ -89,7 +89,7 @@ class Subject:
         np.save(work / "items.npy", items.astype(np.float32))
 
     def start(self, name: str) -> subprocess.Popen:
-        """Begin the run, or go on with it."""
+        """Begin or continue the run."""
         numbers = [str(self.iterations), str(self.every)]
         command = ["program.py", self.driver, name, *numbers]
         if self.driver == "fill":
@@ -117,7 +117,7 @@ class Subject:
             raise RuntimeError(f"'{name}' could not be run:\n{self._errors.read_text()}")
 
     def processes_left(self) -> list[str]:
-        """Numbers of the processes that still run in the folder some time after the last kill."""
+        """Return the ids of processes that still run in the folder a while after the last kill."""
         for _ in range(_SECONDS_TO_END):
             left = [path.parent for path in Path("/proc").glob("[0-9]*/cwd") if self._is_here(path)]
             if not left:
@@ -128,11 +128,11 @@ class Subject:
     def _is_here(self, path: Path) -> bool:
         try:
             return path.readlink() == self.work.resolve()
-        except OSError:  # it has ended, or is of somebody else
+        except OSError:  # it has ended, or belongs to another user
             return False
 
     def content(self, name: str) -> tuple[list[np.ndarray], pd.DataFrame, list[str]]:
-        """The elites of all seeds, the metrics but for the time, and the names of all files."""
+        """Return the elites of all seeds, the metrics without times, and the names of all files."""
         folder = gloam.RunFolder(self.work / name)
         elites = [folder.read_archive(seed) for seed in folder.read_config().seeds]
         arrays = [
@@ -147,7 +147,7 @@ class Subject:
 
 
 def killed(subject: Subject, name: str, draw: random.Random, startup: float) -> tuple[bool, float]:
-    """Run until a random moment. Whether it was killed, and seconds until its first checkpoint."""
+    """Run until a random moment; return whether it was killed, and the time to a checkpoint."""
     checkpoints = subject.work / name / "checkpoint"
 
     def written() -> set[str]:
@@ -174,7 +174,7 @@ def killed(subject: Subject, name: str, draw: random.Random, startup: float) -> 
 
 
 def kill_runs(subject: Subject, num_kills: int, seed: int) -> tuple[int, int]:
-    """Kill runs ``num_kills`` times. Number of runs, and of those that differ."""
+    """Kill runs ``num_kills`` times; return the number of runs, and of those that differ."""
     subject.must_have_ended_well(subject.start("whole"), "whole")
     expected = subject.content("whole")
     draw, startup = random.Random(seed), 3.0

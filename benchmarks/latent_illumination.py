@@ -4,8 +4,8 @@
     python benchmarks/latent_illumination.py --half bfloat16 --layers
 
 A StyleGAN3 of 256 x 256 (configuration T), a CLIP of the size of ViT-B/32, 10,000 cells and the
-paper's DMS: one emitter of 36 latents. Weights are random: the time does not depend on them. The
-arithmetic is counted by XLA; `docs/generators.md` has figures.
+paper's DMS: one emitter of 36 latents. Weights are random, because the time does not depend on
+them. XLA counts the operations; `docs/generators.md` has results.
 """
 
 import argparse
@@ -26,7 +26,7 @@ NUM_CELLS = 10_000
 
 
 def random_clip(half: str | None) -> CLIP:
-    """A CLIP of ViT-B/32's size with random weights."""
+    """Build a CLIP of ViT-B/32's size with random weights."""
     config = {name: {} for name in _DEFAULTS} | {"projection_dim": 512}
     vision, text = (_section(config, name) for name in _DEFAULTS)
     shapes = _shapes(config, vision, text, [_tower(vision, None), _tower(text, None)])
@@ -39,7 +39,7 @@ def random_clip(half: str | None) -> CLIP:
 
 
 def arithmetic(function, *arguments) -> float:
-    """Billions of operations of a call, as XLA counts them."""
+    """Return the billions of operations of a call, as XLA counts them."""
     analysis = jax.jit(function).lower(*arguments).compile().cost_analysis()
     found = analysis[0] if isinstance(analysis, list) else analysis
     return (found or {}).get("flops", 0.0) / 1e9
@@ -64,7 +64,7 @@ def layers(generator: StyleGAN3) -> None:
 
 
 def iteration(domain: LatentIllumination, iterations: int) -> float:
-    """Milliseconds of an iteration of the whole search."""
+    """Return the milliseconds of an iteration of the whole search."""
     algorithm = gloam.DMS.paper(
         domain.archive(), domain.x0, sigma0=0.02, num_emitters=1, batch_size=BATCH_SIZE, alpha=1.0
     )
@@ -78,7 +78,7 @@ def iteration(domain: LatentIllumination, iterations: int) -> float:
 
 
 def main() -> None:
-    """Print the parts of an iteration and the whole of it."""
+    """Print the times of an iteration and of its parts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--half", choices=["float16", "bfloat16"], help="precision of both models")
     parser.add_argument("--chunk", type=int, default=12, help="images at once (12)")

@@ -1,4 +1,4 @@
-"""Memory: that it does not grow with iterations, and that large problems fit a small machine."""
+"""Check that memory does not grow with iterations, and that large problems fit in little memory."""
 
 import argparse
 import resource
@@ -13,19 +13,19 @@ from gloam.runs.fused_driver import FusedDriver
 
 
 def resident() -> float:
-    """Megabytes this process holds now (Linux)."""
+    """Return the resident memory of this process in megabytes (Linux)."""
     with open("/proc/self/status") as file:
         line = next(line for line in file if line.startswith("VmRSS"))
     return int(line.split()[1]) / 1024
 
 
 def peak() -> float:
-    """The most megabytes this process ever held."""
+    """Return the peak memory of this process in megabytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def growth(iterations: int) -> None:
-    """Resident memory along a long run of both drivers on 2D LP Sphere."""
+    """Print the resident memory during a long run of both drivers on 2D LP (Sphere)."""
     domain = LinearProjection(2)
     algorithm = gloam.DMS.paper(domain.archive(), domain.x0, 0.5)
     fused = FusedDriver(domain, algorithm, [0])
@@ -44,7 +44,7 @@ def growth(iterations: int) -> None:
 
 
 def large(cells: int, measures: int, solution: int, iterations: int) -> None:
-    """A few iterations on a large problem."""
+    """Run a few iterations on a large problem."""
     start = time.perf_counter()
     random = np.random.default_rng(0)
     centroids = random.standard_normal((cells, measures), dtype=np.float32)
@@ -73,7 +73,7 @@ def large(cells: int, measures: int, solution: int, iterations: int) -> None:
 
 
 def main() -> int:
-    """Run one of the three."""
+    """Run one of the measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["growth", "cells", "solution"])
     parser.add_argument("--iterations", type=int)

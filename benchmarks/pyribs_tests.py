@@ -5,9 +5,9 @@ and install python-box, which they need.
 
     python benchmarks/pyribs_tests.py path/to/pyribs
 
-In the tests, gloam's `DiscountModelManager` takes the place of pyribs' own. Grid and CVT archives
-answer every question about their elites from an archive that has been converted to gloam's
-elites and back. Tests that ask for something else are listed below with the reason.
+In the tests, gloam's `DiscountModelManager` replaces pyribs' own. Grid and CVT archives read their
+elites from an archive that was converted to gloam's elites and back. Tests that cannot pass are
+listed below with the reason.
 """
 
 import argparse
@@ -25,7 +25,7 @@ TESTS = (
     "archives/custom_fields_test.py",
 )
 
-# Beginnings of names of tests that cannot pass, with the reason.
+# Prefixes of names of tests that cannot pass, with the reason.
 DIFFERENT = {
     "discount_model_manager_test.py::test_normalize": "a private method: ours returns NumPy arrays",
     "discount_model_manager_test.py::test_unnormalize": "a private method, as above",
@@ -63,7 +63,7 @@ def _converted(base: type) -> type:
 
 
 class Substitute:
-    """A plugin of pytest that puts gloam's parts in the place of pyribs'."""
+    """A pytest plugin that replaces parts of pyribs with gloam's."""
 
     def __init__(self):
         self.outcomes: dict[str, list[str]] = {"passed": [], "failed": [], "skipped": []}
@@ -79,11 +79,11 @@ class Substitute:
         for name in ("GridArchive", "CVTArchive"):
             converted = _converted(getattr(ribs.archives, name))
             setattr(ribs.archives, name, converted)
-            # The archive of pyribs that looks at the kind of another.
+            # pyribs' archive that checks the type of another archive.
             setattr(sys.modules["ribs.archives._discount_archive"], name, converted)
 
     def pytest_runtest_logreport(self, report):
-        """Keep what became of each test."""
+        """Record the outcome of each test."""
         if report.when == "call" or report.outcome != "passed":
             self.outcomes[report.outcome].append(report.nodeid)
 
@@ -96,7 +96,7 @@ def main() -> int:
     plugin = Substitute()
     paths = [str(folder / name) for name in TESTS]
     options = ["-q", "-p", "no:cacheprovider", "--tb=short", f"--rootdir={folder.parent}"]
-    # Neither gloam's settings nor pyribs' (which measure coverage and time) are wanted.
+    # Ignore the settings of gloam and of pyribs, which measure coverage and time.
     options += ["-c", "/dev/null", "--import-mode=importlib"]
     pytest.main([*options, *paths], plugins=[plugin])
     unexpected = 0

@@ -1,4 +1,4 @@
-"""How the speed of DMS changes with measures, cells, solution size, emitters and seeds."""
+"""Measure how the speed of DMS scales with measures, cells, solution size, emitters and seeds."""
 
 import argparse
 import statistics
@@ -12,11 +12,12 @@ import pandas as pd
 
 import gloam
 from gloam.domains import LinearProjection
-from gloam.experiments.comparison import Neighbours
+from gloam.experiments.comparison import BackgroundLoad
 from gloam.experiments.report import as_markdown
+from gloam.runs.fused_driver import FusedDriver
 
-# What is varied, one at a time, around the paper's 10D problem.
-STANDARD = {"measures": 10, "cells": 10_000, "solution": 100, "num_emitters": 15, "seeds": 1}
+# Values around the paper's 10D problem, varied one at a time.
+STANDARD = {"measures": 10, "cells": 10_000, "solution": 100, "emitters": 15, "seeds": 1}
 AXES = {
     "measures": [2, 10, 50, 100, 200, 784],
     "cells": [1_000, 10_000, 100_000, 1_000_000],
@@ -28,7 +29,7 @@ GPU_SEEDS = [1, 5, 20, 50, 100, 200]
 
 
 def driver(measures: int, cells: int, solution: int, emitters: int, seeds: int) -> FusedDriver:
-    """A search on LP Sphere with random centroids, which are as costly as any."""
+    """Start a search on LP (Sphere) with random centroids, which cost as much as any others."""
     size = measures * max(1, round(solution / measures))
     edge = 5.12 * size / measures
     centroids = np.random.default_rng(0).uniform(-edge, edge, (cells, measures))
@@ -41,7 +42,7 @@ def driver(measures: int, cells: int, solution: int, emitters: int, seeds: int) 
 
 
 def milliseconds(one: FusedDriver, repeats: int, seconds: float) -> list[float]:
-    """Milliseconds of an iteration (all seeds) in each of some stretches."""
+    """Return the milliseconds per iteration (all seeds) in each timed period."""
     one.advance(3)
     start = time.perf_counter()
     one.advance(3)
@@ -55,7 +56,7 @@ def milliseconds(one: FusedDriver, repeats: int, seconds: float) -> list[float]:
 
 
 def main() -> int:
-    """Measure along the axes that were asked for."""
+    """Measure along the chosen axes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--axes", nargs="+", default=list(AXES), choices=list(AXES))
     parser.add_argument("--repeats", type=int, default=3, help="stretches of each point (3)")
@@ -64,7 +65,7 @@ def main() -> int:
     parser.add_argument("--csv", type=Path)
     options = parser.parse_args()
     accelerator = jax.default_backend() != "cpu"
-    neighbours, rows = Neighbours(), []
+    load, rows = BackgroundLoad(), []
     for axis in options.axes:
         values = GPU_SEEDS if axis == "seeds" and accelerator else AXES[axis]
         for value in values:
@@ -88,7 +89,7 @@ def main() -> int:
     table = pd.DataFrame(rows)
     print(f"\n{jax.devices()[0].device_kind}, jax {jax.__version__}; otherwise {STANDARD}\n")
     print(as_markdown(table.astype(str)))
-    print(neighbours)
+    print(load)
     if options.csv:
         table.to_csv(options.csv, index=False)
     return 0

@@ -1,16 +1,15 @@
-"""The default search beside others on three problems that no setting was chosen on.
+"""Compare the default with other algorithms on three problems that were not used for tuning.
 
     python benchmarks/untuned.py --iterations 1000 --seeds 10
 
-* **pendulum**: a pendulum that has to be swung up by a network of 66 weights; measures are where
-  it is and how fast it turns at the end, and how much torque was used. The objective is the mean
-  height.
-* **vectors**: 1,797 images of scikit-learn's digits as vectors of their first 12 principal
-  components, and a fixed random network that makes such vectors from 16 numbers.
+* **pendulum**: swing-up of a pendulum by a network of 66 weights. The measures are its final angle
+  and speed and the mean torque, the objective is the mean height.
+* **vectors**: the first 12 principal components of 1,797 images of scikit-learn's digits, and a
+  fixed random network that maps 16 numbers to such vectors.
 * **noisy**: 6D linear projection of a sphere of 60 numbers, with noise on every objective.
 
-All algorithms have 180 evaluations in each iteration, the same first step size, and their own
-defaults else. Prints a table of the QD score, mean and standard error over seeds.
+All algorithms have 180 evaluations per iteration, the same initial step size, and otherwise their
+defaults. Prints mean and standard error of the QD score over seeds.
 """
 
 import argparse
@@ -41,11 +40,11 @@ class Pendulum(eqx.Module):
         self.x0 = jnp.zeros(5 * HIDDEN + 1)
 
     def archive(self) -> Archive:
-        """Angle and speed at the end, and mean torque."""
+        """Archive over the final angle and speed, and the mean torque."""
         return gloam.GridArchive((16, 16, 8), lower=[-1, -8, 0], upper=[1, 8, 2])
 
     def __call__(self, weights: Float[Array, "batch sol"]):
-        """Objectives and measures of policies."""
+        """Evaluate policies."""
         return jax.vmap(self._episode)(weights)
 
     def _episode(self, weights: Float[Array, " sol"]):
@@ -88,16 +87,16 @@ class Vectors(eqx.Module):
         self.x0 = jnp.zeros(16)
 
     def archive(self) -> Archive:
-        """A cell for each item."""
+        """Archive with one cell per item."""
         return gloam.CVTArchive(np.asarray(self.items), index="exact")
 
     def __call__(self, solutions: Float[Array, "batch sol"]):
-        """The vectors; closeness to the nearest item is maximised."""
+        """Return the vectors; their similarity to the nearest item is maximised."""
         return jnp.sin(solutions @ self.inner) @ self.outer
 
 
 class Noisy(eqx.Module):
-    """A linear projection whose objectives have noise; it depends on the solution alone."""
+    """A linear projection with noise on the objectives, which depends only on the solution."""
 
     domain: gloam.domains.LinearProjection
     noise: float
@@ -110,27 +109,27 @@ class Noisy(eqx.Module):
         self.x0 = jnp.asarray(self.domain.x0)
 
     def archive(self) -> Archive:
-        """2,000 cells around random points."""
+        """Archive of 2,000 random centroids."""
         edge = 5.12 * self.x0.size / 6  # of a measure, which is the sum of a sixth of the numbers
         points = np.random.default_rng(0).uniform(-edge, edge, (2000, 6))
         return gloam.CVTArchive(points, index="exact")
 
     def __call__(self, solutions: Float[Array, "batch sol"]):
-        """Noisy objectives, and measures."""
+        """Return noisy objectives, and measures."""
         objectives, measures = self.domain(solutions)[:2]
-        # Bits of a sum stand for a random seed, so that a solution has one value.
+        # The bits of a sum are the random seed, so that each solution has one value.
         bits = jax.lax.bitcast_convert_type(jnp.sum(solutions * 1e3, axis=1), jnp.uint32)
         noise = jax.vmap(lambda word: jax.random.normal(jax.random.key(word)))(bits)
         return objectives + self.noise * noise, measures
 
 
 def algorithms(problem):
-    """The default and what it is compared with."""
+    """Build the default and the algorithms that it is compared with."""
     archive, x0, sigma0 = problem.archive(), np.asarray(problem.x0), problem.sigma0
     yield "DMS (default)", gloam.DMS(archive, x0, sigma0, batch_size=12)
     yield "DMS (paper)", gloam.DMS.paper(archive, x0, sigma0, **SIZES)
     yield "CMA-MAE", gloam.CMAMAE(archive, x0, sigma0, **SIZES)
-    # What noise suits MAP-Elites is not known beforehand: both are run, and the better one counts.
+    # The best noise for MAP-Elites is unknown: both are run, and the better one counts.
     for share in (0.2, 1.0):
         name = f"MAP-Elites (line), {share} sigma0"
         yield name, gloam.MAPElitesLine(archive, x0, share * sigma0, batch_size=180)

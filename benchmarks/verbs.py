@@ -1,4 +1,4 @@
-"""What each verb of an iteration costs: every one compiled alone, on inputs from a real search."""
+"""Measure the cost of each part of an iteration, compiled separately, on inputs from a search."""
 
 import argparse
 import statistics
@@ -16,7 +16,8 @@ from gloam import step
 from gloam.algorithms import Algorithm
 from gloam.archives.store import add, random_elites, random_empty_cells
 from gloam.emitters import CMAES
-from gloam.experiments.comparison import Neighbours, Problem
+from gloam.experiments.comparison import BackgroundLoad
+from gloam.experiments.contenders import Problem
 from gloam.experiments.report import as_markdown
 from gloam.programs.fused_program import compiled
 from gloam.programs.splitting import for_programs, split
@@ -25,10 +26,10 @@ from gloam.runs.fused_driver import FusedDriver
 
 
 class Stopwatch:
-    """Compiles verbs of one algorithm and notes the median milliseconds of a call of each.
+    """Compiles parts of one algorithm and records the median milliseconds of a call.
 
-    With several seeds a call does the work of all of them: inputs with an axis of that size first
-    are every seed's own.
+    With several seeds a call does the work of all of them. Inputs whose first axis has that size
+    are split between the seeds.
     """
 
     def __init__(self, algorithm: Algorithm, repeats: int, seeds: int):
@@ -87,7 +88,7 @@ def adapt(
     finished: Any,
     key: Any,
 ) -> Any:
-    """ADAPT as `step.tell` does it, with the elites for restarts."""
+    """Adapt as `step.tell` does, including the elites for restarts."""
     own = algorithm.emitter
     elites = random_elites(store, own.num_elites_to_adapt, own.x0, key=key)
     feedback = Feedback(
@@ -104,22 +105,22 @@ def adapt(
 def train(
     algorithm: Algorithm, discount: Any, batch: Batch, scored: Any, store: Any, key: Any
 ) -> Any:
-    """TRAIN as `step.tell` does it, with the draw of empty cells."""
+    """Train as `step.tell` does, including the sampling of empty cells."""
     empty_cells, is_real = random_empty_cells(store, algorithm.discount.num_empty_centers, key=key)
     centers = algorithm.archive.centers_of(empty_cells)
     return algorithm.discount.train(discount, batch, scored, centers, is_real, key=key)
 
 
 def costs(problem: Problem, iterations: int, repeats: int, seeds: int) -> dict[str, float]:
-    """Milliseconds of each verb after ``iterations`` iterations, of all seeds together."""
-    fused = FusedDriver(problem.domain, problem.ours, list(range(seeds)))
+    """Return the milliseconds of each part after ``iterations`` iterations, for all seeds."""
+    fused = FusedDriver(problem.domain, problem.algorithm, list(range(seeds)))
     fused.start()
     fused.advance(iterations)
     state, key = jax.tree.map(jnp.copy, fused.state), jax.random.split(jax.random.key(1), seeds)
     if seeds == 1:  # the iteration has no axis of seeds
         state, key = jax.tree.map(lambda leaf: leaf[0] if leaf.ndim else leaf, (state, key))
-    gap = CMAES().gap(len(problem.x0), problem.ours.emitter.batch_size)
-    watch = Stopwatch(problem.ours, repeats, seeds)
+    gap = CMAES().gap(len(problem.x0), problem.algorithm.emitter.batch_size)
+    watch = Stopwatch(problem.algorithm, repeats, seeds)
 
     proposal = watch("ask", step.ask, state)
     objectives, measures = watch("evaluate", lambda _, x: problem.domain(x), proposal.solutions)
@@ -190,7 +191,7 @@ def main() -> int:
         "--seeds", type=int, default=1, metavar="N", help="seeds that every call works for (1)"
     )
     options = parser.parse_args()
-    neighbours = Neighbours()
+    load = BackgroundLoad()
     problems = [Problem("dms", k, options.centroids_dir) for k in options.measures]
     columns = {
         f"{problem.measure_dim}D": costs(
@@ -204,7 +205,7 @@ def main() -> int:
         "milliseconds\n"
     )
     print(as_markdown(table))
-    print(neighbours)
+    print(load)
     return 0
 
 

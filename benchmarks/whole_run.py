@@ -1,4 +1,4 @@
-"""The wallclock of whole searches: DMS on LP Sphere, all seeds at once."""
+"""Measure the wallclock of whole searches: DMS on LP (Sphere), all seeds at once."""
 
 import argparse
 import sys
@@ -8,16 +8,16 @@ from pathlib import Path
 import jax
 
 import gloam
-from gloam.experiments import paper_algorithm
-from gloam.experiments.comparison import Problem
+from gloam.experiments import preset_algorithm
+from gloam.experiments.contenders import Problem
 
 
 def main() -> int:
-    """Run one search and say what it took."""
+    """Run one search and print its times."""
     parser = argparse.ArgumentParser(
         description="Seconds of one search from its construction to its result, and from the start "
-        "of the run to the last iteration; both with compilation, which nothing keeps: "
-        "there is no cache of programs here. Loading JAX and its device is not counted.",
+        "of the run to the last iteration. Both include compilation, without a persistent cache, "
+        "and exclude loading JAX.",
         epilog="Example: whole_run.py --measures 10 --centroids-dir DIR --seeds 20",
     )
     parser.add_argument(
@@ -46,7 +46,7 @@ def main() -> int:
     problem = Problem("dms", options.measures, options.centroids_dir)
     result = gloam.run(
         problem.domain,
-        paper_algorithm(options.algorithm, problem.domain),
+        preset_algorithm(options.algorithm, problem.domain),
         seeds=options.seeds,
         iterations=options.iterations,
         log_every=options.log_every,
@@ -61,7 +61,7 @@ def main() -> int:
     score, error = last["qd_score"].mean(), last["qd_score"].sem() if len(last) > 1 else 0.0
     print(
         f"{device}, {options.measures}D, {options.seeds} seeds x {options.iterations}: "
-        f"{spent:.1f} s in all, {searched:.1f} s to the last iteration, {1000 * pace:.3f} "
+        f"{spent:.1f} s in total, {searched:.1f} s to the last iteration, {1000 * pace:.3f} "
         f"ms/iteration, QD score {score:.1f} +- {error:.1f}"
     )
     return 0

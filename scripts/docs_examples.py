@@ -1,6 +1,6 @@
-"""An extension of griffe: the examples of docstrings are code in the API reference.
+"""griffe extension that shows the examples of docstrings as code in the API reference.
 
-gloam's docstrings have a heading ``Example:`` or ``Examples:``; griffe knows the second alone.
+gloam's docstrings have a heading ``Example:`` or ``Examples:``; griffe only knows the second.
 """
 
 import re
@@ -10,10 +10,10 @@ import griffe
 
 
 class Examples(griffe.Extension):
-    """Renames the heading."""
+    """Renames the heading ``Example:``."""
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
-        """Called for every object that is found."""
+        """Called for every documented object."""
         if obj.docstring is not None:
             text = obj.docstring.value
             obj.docstring.value = re.sub(r"^Example:$", "Examples:", text, flags=re.MULTILINE)

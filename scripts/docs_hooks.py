@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: pages from outside of docs/, the API reference, and the links between them."""
+"""mkdocs hooks: pages from outside of docs/, the API reference, and the links between them."""
 
 import posixpath
 import re
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(Path(__file__).parent))
 from reference_pages import reference_pages  # noqa: E402
 
-# Pages of the repository that are not in docs/, by their places in the site.
+# Files of the repository that are not in docs/, with their paths in the site.
 OUTSIDE = {
     "README.md": "index.md",
     "CHANGELOG.md": "project/changelog.md",
@@ -29,7 +29,7 @@ _SOURCES = {site: source for source, site in OUTSIDE.items()}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put the pages of the reference where the navigation has ``reference/``."""
+    """Replace ``reference/`` in the navigation by the pages of the reference."""
     pages = list(reference_pages())
     for entry in config.nav or []:
         for title, value in entry.items():
@@ -50,7 +50,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Turn links between files of the repository into links between pages.
 
-    A link to a file that is no page of the site, such as a module, becomes plain text.
+    A link to a file that is not a page of the site, such as a module, becomes plain text.
     """
     site = page.file.src_uri
     if site.startswith("reference/"):

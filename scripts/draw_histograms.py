@@ -21,7 +21,7 @@ SEEDS, ITERATIONS = 3, 300
 
 
 def main() -> None:
-    """Make the three panels."""
+    """Draw the three panels."""
     figure = style.figure(11, 3.4)
     left, middle, right = figure.subplots(1, 3)
     histogram, model = learned_discounts()
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def learned_discounts():
-    """Two discounts as functions of one measure, after the same batches with objective 1."""
+    """Draw two discounts over one measure, after the same batches with objective 1."""
     archive = gloam.GridArchive((CELLS,), 0, 1)
     discounts = (
         Thresholds(archive.num_cells, alpha=0.005),
@@ -58,20 +58,20 @@ def learned_discounts():
 
 @eqx.filter_jit
 def after(discount, state, batch, centers, key):
-    """The state of a discount after it has learned from a batch."""
+    """Return the state of a discount after training on a batch."""
     scored, real = discount.score(state, batch), jnp.ones(len(centers), bool)
     return discount.train(state, batch, scored, centers, real, key=key)[0]
 
 
 def discount_start(discount, archive):
-    """The state of a discount before it has learned."""
+    """Return the initial state of a discount."""
     cells = jnp.arange(discount.num_initial_centers) % archive.num_cells
     real = jnp.ones(len(cells), bool)
     return discount.init(archive.centers_of(cells), real, key=jax.random.key(0))
 
 
 def draw_discount(axes: Axes, discount, title: str, algorithm: str) -> None:
-    """The discount over one measure, and the improvements of two solutions."""
+    """Draw the discount over one measure, and the improvements of two solutions."""
     style.dress(axes)
     points = np.linspace(0, 1, 2001, dtype=np.float32)[:, None]
     (color,) = line_colors([algorithm]).values()
@@ -92,7 +92,7 @@ def draw_discount(axes: Axes, discount, title: str, algorithm: str) -> None:
 
 
 def draw_unique_cells(axes: Axes) -> None:
-    """The number of different cells in the batches of CMA-MAE, with 2 and 10 measures."""
+    """Draw the number of different cells in the batches of CMA-MAE, with 2 and 10 measures."""
     style.dress(axes, grid=True)
     for measures, color in ((2, "#009e73"), (10, "#cc79a7")):
         domain = gloam.domains.LinearProjection(measure_dim=measures)

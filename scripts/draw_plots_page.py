@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/plots.md by running the code of that page.
+"""Draw the pictures of docs/plots.md by running the code of that page.
 
     python scripts/draw_plots_page.py
 

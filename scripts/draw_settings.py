@@ -1,4 +1,4 @@
-"""Draw docs/images/settings.png: what each setting of `gloam.DMS` does on 10D LP (Sphere)."""
+"""Draw docs/images/settings.png: the effect of each setting of `gloam.DMS` on 10D LP (Sphere)."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ IMAGE = Path(__file__).parents[1] / "docs" / "images" / "settings.png"
 SEEDS, ITERATIONS = (0, 1), 500
 COLORS = ("#0072b2", style.INK, "#e69f00")
 
-# By setting: the label of each curve, and what it changes.
+# By setting: the label of each curve, and the arguments that it changes.
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     "alpha": {"0.001": {"alpha": 0.001}, "0.01 (default)": {}, "0.1": {"alpha": 0.1}},
     "first_visit": {
@@ -65,14 +65,14 @@ def main() -> None:
 
 
 def scores(domain: gloam.domains.LinearProjection, changes: dict[str, Any]) -> pd.DataFrame:
-    """The QD score by iteration, a column for each seed."""
+    """Return the QD score by iteration, with one column per seed."""
     algorithm = gloam.DMS(domain.archive(), domain.x0, sigma0=0.5, **changes)
     result = gloam.run(domain, algorithm, ITERATIONS, seeds=SEEDS, log_every=25, progress=False)
     return result.metrics.pivot(index="iteration", columns="seed", values="qd_score")
 
 
 def draw(axes: Axes, tables: dict[str, pd.DataFrame], title: str) -> None:
-    """A curve for each value: the mean of the seeds, and their range."""
+    """Draw one curve per value: the mean over the seeds, and their range."""
     style.dress(axes, grid=True)
     colors = COLORS if len(tables) == len(COLORS) else COLORS[:2]
     for color, (label, table) in zip(colors, tables.items(), strict=True):

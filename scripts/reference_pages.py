@@ -1,8 +1,8 @@
-"""The pages of the API reference: one for each public package, with every public name.
+"""Pages of the API reference: one per public package, with every public name.
 
-The names are read from the source, without importing gloam: a package passes a name on by
+The names are read from the source, without importing gloam: a package re-exports a name by
 ``from gloam.archives.elites import Elites as Elites``. Each object is described once, on the page
-of the shortest name that it has.
+of its shortest name.
 """
 
 import ast
@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 SOURCE = Path(__file__).parents[1] / "src" / "gloam"
-# Public modules that `gloam` does not pass on: bridges, and what those who write own parts need.
+# Public modules that `gloam` does not re-export: bridges, and modules for your own components.
 FURTHER = ("evaluators", "interop.gymnasium", "interop.ribs", "records", "step")
-# What the docstrings of a package cannot say by themselves.
+# Additions to the docstrings of packages.
 NOTES = {
     "gloam": "`DMS`, `CMAMAE`, `DDS`, `MAPElites` and `MAPElitesLine` also take the keyword "
     "arguments of their parts: [CmaEmitters][gloam.emitters.CmaEmitters] or "
@@ -23,7 +23,7 @@ NOTES = {
 
 
 class Package(NamedTuple):
-    """What a public package says of itself, and its names with the modules they come from."""
+    """A public package: its summary, and its names with the modules that define them."""
 
     name: str
     sentence: str
@@ -31,15 +31,15 @@ class Package(NamedTuple):
 
 
 def public_packages() -> list[Package]:
-    """`gloam` and the packages and modules that it passes on."""
-    inner = [name for name, home in _passed_on(_file("gloam")).items() if home == "gloam"]
+    """Return `gloam` and the packages and modules that it re-exports."""
+    inner = [name for name, home in _re_exports(_file("gloam")).items() if home == "gloam"]
     inner = [name for name in inner if _file(f"gloam.{name}").is_file()]
     names = ["gloam", *(f"gloam.{name}" for name in sorted({*inner, *FURTHER}))]
     return [_package(name) for name in names]
 
 
 def reference_pages() -> dict[str, str]:
-    """Markdown of the pages, by their paths in the site."""
+    """Return the pages as Markdown, by their paths in the site."""
     packages = public_packages()
     described: dict[tuple[str, str], str] = {}
     contents = [
@@ -71,16 +71,16 @@ def _package(name: str) -> Package:
     file = _file(name)
     tree = ast.parse(file.read_text(encoding="utf-8"))
     sentence = (ast.get_docstring(tree) or "").partition("\n\n")[0].replace("\n", " ")
-    homes = {own: _home(own, home) for own, home in _passed_on(file).items() if home != "gloam"}
+    homes = {own: _home(own, home) for own, home in _re_exports(file).items() if home != "gloam"}
     kinds = (ast.ClassDef, ast.FunctionDef)
-    made_here = [node.name for node in tree.body if isinstance(node, kinds)]
-    homes |= {own: name for own in made_here if not own.startswith("_")}
+    defined_here = [node.name for node in tree.body if isinstance(node, kinds)]
+    homes |= {own: name for own in defined_here if not own.startswith("_")}
     homes.pop("__version__", None)
     return Package(name, sentence, homes)
 
 
-def _passed_on(file: Path) -> dict[str, str]:
-    """Names that a file imports as themselves, with the modules they come from."""
+def _re_exports(file: Path) -> dict[str, str]:
+    """Return the names that a file re-exports, with the modules they come from."""
     imports = [
         node
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
@@ -95,12 +95,12 @@ def _passed_on(file: Path) -> dict[str, str]:
 
 
 def _home(name: str, module: str) -> str:
-    """The module that makes a name, which packages may pass on several times."""
-    further = _passed_on(_file(module)).get(name)
+    """Return the module that defines a name, following re-exports."""
+    further = _re_exports(_file(module)).get(name)
     return module if further is None else _home(name, further)
 
 
 def _file(name: str) -> Path:
-    """The file of a module; of a package, its ``__init__``."""
+    """Return the file of a module, or the ``__init__`` of a package."""
     place = SOURCE.joinpath(*name.split(".")[1:])
     return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")

@@ -41,14 +41,14 @@ METADATA = {
 
 
 def layer(key: Any, *shape: int) -> dict[str, jax.Array]:
-    """Weight (by the number of its inputs) and bias of a layer."""
+    """Initialize the weight (scaled by the number of inputs) and bias of a layer."""
     inputs = int(np.prod(shape[:-1]))
     weight = jnp.sqrt(2.0 / inputs) * jax.random.normal(key, shape)
     return {"weight": weight, "bias": jnp.zeros(shape[-1])}
 
 
 def first_weights(key: Any) -> dict[str, dict[str, jax.Array]]:
-    """Decoder and encoder before training."""
+    """Initialize the decoder and the encoder."""
     keys = jax.random.split(key, 7)
     first, second = CHANNELS
     layers = {
@@ -67,7 +67,7 @@ def first_weights(key: Any) -> dict[str, dict[str, jax.Array]]:
 
 
 def encoded(encoder: Any, images: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Mean and logarithm of the variance of the latents of images."""
+    """Return mean and log variance of the latents of images."""
     rows = images.reshape(images.shape[0], -1)
     for name in ("first", "second"):
         rows = jax.nn.relu(rows @ encoder[name]["weight"] + encoder[name]["bias"])
@@ -76,7 +76,7 @@ def encoded(encoder: Any, images: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def loss(weights: Any, images: jax.Array, key: Any) -> jax.Array:
-    """Negative evidence lower bound of a batch: cross entropy of the pixels and divergence."""
+    """Return the negative evidence lower bound of a batch: cross entropy plus divergence."""
     mean, log_variance = encoded(weights["encoder"], images)
     latents = mean + jnp.exp(0.5 * log_variance) * jax.random.normal(key, mean.shape)
     logits = logits_of(weights["decoder"], latents)
@@ -86,13 +86,13 @@ def loss(weights: Any, images: jax.Array, key: Any) -> jax.Array:
 
 
 def shifted(images: jax.Array, key: Any) -> jax.Array:
-    """Images moved by up to `SHIFT` pixels, so that the small set trains a general decoder."""
+    """Shift images by up to `SHIFT` pixels, which augments the small training set."""
     down, across = jax.random.randint(key, (2,), -SHIFT, SHIFT + 1)
     return jnp.roll(images, (down, across), (1, 2))
 
 
 def train(images: np.ndarray, epochs: int) -> dict[str, jax.Array]:
-    """Tensors of the decoder, trained."""
+    """Train, and return the tensors of the decoder."""
     key_start, key_run = jax.random.split(jax.random.key(SEED))
     weights = first_weights(key_start)
     num_batches = len(images) // BATCH_SIZE

@@ -8,10 +8,8 @@ import pytest
 
 import gloam
 
-# Peers that need not be installed, and the template, which is a text to copy.
+# The template is a text to copy.
 LEFT_OUT = {
-    "gloam.experiments.pyribs",
-    "gloam.experiments.qdax",
     "gloam.cli.template",
     "gloam.__main__",
 }

@@ -11,7 +11,7 @@ import pytest
 
 import gloam
 from gloam.callbacks import CsvLogger, MLflow, PrintLogger, TensorBoard, WandB
-from gloam.callbacks.loggers import _numbers
+from gloam.callbacks.loggers import _finite_numbers
 from tests.helpers import refused
 
 from .conftest import search
@@ -70,8 +70,11 @@ def test_lines_are_printed(capsys):
 
 def test_trackers_get_finite_numbers_by_name():
     one = {"seed": 3, "iteration": 2, "loss": math.nan, "coverage": 0.5}
-    assert _numbers([one]) == {"coverage": 0.5}
-    assert _numbers([one, one | {"seed": 4}]) == {"seed 3/coverage": 0.5, "seed 4/coverage": 0.5}
+    assert _finite_numbers([one]) == {"coverage": 0.5}
+    assert _finite_numbers([one, one | {"seed": 4}]) == {
+        "seed 3/coverage": 0.5,
+        "seed 4/coverage": 0.5,
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,61 +1,31 @@
-"""What the command line says when something goes wrong: the remedy, the place, the exit code."""
+"""Error messages of the command line: the remedy, the place and the exit code."""
 
 import contextlib
 import signal
-import sys
 import warnings
 from pathlib import Path
 
-import numpy as np
 import pytest
+from PIL import Image
 
 import gloam
 from gloam import datasets
-from gloam.cli import main, user_code
-from gloam.cli import run as run_command
+from gloam.cli import run as run_module
+from gloam.cli import user_code
 from gloam.datasets import FetchError
 from gloam.runs import Interrupted
+from tests.cli.conftest import fill, run, stopped
+
+LP = ("run", "dms", "lp", "--out", "r")
 
 
-@pytest.fixture
-def problem(tmp_path, monkeypatch):
-    """A folder with functions of two numbers, and data of two numbers."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in ("mine", "broken", "wrong", "warns"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    (tmp_path / "mine.py").write_text(
-        "import numpy as np\nx0 = np.zeros(2)\nsigma0 = 0.3\ncalls = []\n"
-        "def evaluate(x):\n    return np.tanh(x)\n"
-        "def breaks(x):\n    calls.append(1)\n"
-        "    if len(calls) >= 4:\n        raise ValueError('the [simulator] broke')\n"
-        "    return np.tanh(x)\n"
-    )
-    random = np.random.default_rng(0)
-    np.save(tmp_path / "data.npy", random.uniform(-1, 1, (20, 2)).astype(np.float32))
-    return tmp_path
+def raises(error):
+    """A function that raises an error whatever its arguments."""
 
+    def function(*_, **__):
+        raise error
 
-def told(capsys, *arguments, code=2):
-    with pytest.raises(SystemExit) as stopped:
-        main([str(argument) for argument in arguments])
-    assert stopped.value.code == code
-    return capsys.readouterr().err
-
-
-def fill(function, *more):
-    return [
-        "fill",
-        function,
-        "--dataset",
-        "data.npy",
-        "--iterations",
-        "6",
-        "--quiet",
-        "--out",
-        "runs/x",
-        *more,
-    ]
+    return function
 
 
 # Square brackets
@@ -63,70 +33,48 @@ def fill(function, *more):
 
 @pytest.mark.parametrize("path", ["[/x]", "runs[faiss]", "[red]a", "a:smile:b", "[link=x]y"])
 def test_nothing_in_a_message_is_markup(path, capsys):
-    assert f"'{path}'" in told(capsys, "resume", path)
+    assert f"'{path}'" in stopped(capsys, "resume", path)
 
 
-def test_the_extra_to_install_is_named(capsys, monkeypatch):
-    def needs_faiss(*_, **__):
-        raise ValueError("index: got 'ivf'. Run: pip install 'gloam[faiss]'")
-
-    monkeypatch.setattr(run_command, "run", needs_faiss)
-    assert "pip install 'gloam[faiss]'" in told(capsys, "run", "dms", "lp", "--out", "x")
+@pytest.mark.parametrize("kind", [ValueError, ImportError])
+def test_the_extra_to_install_is_named(kind, capsys, monkeypatch):
+    error = kind("index: got 'ivf'. Run: pip install 'gloam[faiss]'")
+    monkeypatch.setattr(run_module, "run", raises(error))
+    assert "pip install 'gloam[faiss]'" in stopped(capsys, *LP)
 
 
 # Remedies
 
 
-def test_a_folder_that_holds_a_run_says_how_to_continue_it(problem, capsys):
-    run = ["run", "map-elites", "lp", "--solution", 10, "--iterations", 1, "--out", "r", "--quiet"]
-    main([str(argument) for argument in run])
-    message = told(capsys, *run)
-    assert "Continue it with `gloam resume r`" in message
-    assert "resume=True" not in message
-    main(fill("mine.py"))
-    message = told(capsys, *fill("mine.py"))
-    assert "Continue it with the same command and --resume" in message
-    assert "resume=True" not in message
-    main(fill("mine.py", "--resume"))
-
-
-def test_a_drivers_advice_is_reworded(problem, capsys, monkeypatch):
-    def exists(*_, **__):
-        raise gloam.RunExistsError(Path("r"))
-
-    monkeypatch.setattr(run_command, "run", exists)
-    message = told(capsys, "run", "dms", "lp", "--out", "r")
+def test_advice_for_python_is_reworded(problem, capsys, monkeypatch):
+    monkeypatch.setattr(run_module, "run", raises(gloam.RunExistsError(Path("r"))))
+    message = stopped(capsys, *LP)
     assert "`gloam resume r`" in message
     assert "resume=True" not in message
 
 
-def test_what_a_driver_adds_to_an_error_is_told(capsys, monkeypatch):
+def test_notes_of_an_error_are_printed(capsys, monkeypatch):
     class LockedError(ValueError):
         run_dir = Path("r")  # not every error about a run folder is that it holds a run
 
-    def locked(*_, **__):
-        error = LockedError("'r' is in use.")
-        error.add_note("The run was saved after iteration 3 in 'r'.")
-        raise error
-
-    monkeypatch.setattr(run_command, "run", locked)
-    message = told(capsys, "run", "dms", "lp", "--out", "r")
+    error = LockedError("'r' is in use.")
+    error.add_note("The run was saved after iteration 3 in 'r'.")
+    monkeypatch.setattr(run_module, "run", raises(error))
+    message = stopped(capsys, *LP)
     assert message == "error: 'r' is in use. The run was saved after iteration 3 in 'r'.\n"
 
 
-def test_resume_of_a_filled_dataset_names_the_command(problem, capsys):
-    main(fill("mine.py"))
-    message = told(capsys, "resume", "runs/x")
-    assert "uses your own function or classes" in message
-    assert "gloam fill ... --out runs/x --resume" in message
+def test_a_failed_download_has_no_traceback(capsys, monkeypatch):
+    error = FetchError("mnist: 'images.gz' cannot be reached. Try again later.")
+    monkeypatch.setattr(datasets, "fetch", raises(error))
+    assert stopped(capsys, "datasets", "fetch", "mnist").startswith("error: mnist: 'images.gz'")
 
 
-def test_no_network_is_no_traceback(capsys, monkeypatch):
-    def offline(*_, **__):
-        raise FetchError("mnist: 'images.gz' cannot be reached. Try again later.")
-
-    monkeypatch.setattr(datasets, "fetch", offline)
-    assert told(capsys, "datasets", "fetch", "mnist").startswith("error: mnist: 'images.gz'")
+@pytest.mark.parametrize("error", [ZeroDivisionError(), ImportError("x", name="gloam.y")])
+def test_unexpected_errors_are_raised(error, monkeypatch):
+    monkeypatch.setattr(run_module, "run", raises(error))
+    with pytest.raises(type(error)):
+        run(*LP)
 
 
 # The user's own code
@@ -134,7 +82,11 @@ def test_no_network_is_no_traceback(capsys, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:evaluation. expected at least one finite result")
 def test_an_error_in_the_users_function_keeps_its_traceback(problem, capsys):
-    message = told(capsys, *fill("mine.py:breaks", "--checkpoint-every", "1"), code=1)
+    message = stopped(
+        capsys,
+        *fill("--checkpoint-every", "1", "--iterations", "6", function="mine.py:breaks"),
+        code=1,
+    )
     assert "in breaks\n" in message
     assert "ValueError: the [simulator] broke\n" in message
     assert "site-packages" not in message
@@ -146,16 +98,18 @@ def test_an_error_in_the_users_function_keeps_its_traceback(problem, capsys):
 
 def test_an_error_before_the_search_says_that_no_run_was_saved(problem, capsys):
     (problem / "broken.py").write_text("import nothing_of_this_name\n")
-    message = told(capsys, *fill("broken.py"), code=1)
+    message = stopped(capsys, *fill(function="broken.py"), code=1)
     assert 'broken.py", line 1' in message
     assert "ModuleNotFoundError: No module named 'nothing_of_this_name'" in message
     assert "importlib" not in message
     assert message.strip().splitlines()[-1].endswith("no run was saved")
     (problem / "wrong.py").write_text("def evaluate(:\n")
-    assert "SyntaxError" in told(capsys, *fill("wrong.py"), code=1)
-    message = told(capsys, *fill("broken"), code=1)  # by its module's name
+    assert "SyntaxError" in stopped(capsys, *fill(function="wrong.py"), code=1)
+    message = stopped(capsys, *fill(function="broken"), code=1)  # by its module's name
     assert "No module named 'nothing_of_this_name'" in message
-    assert "expected a module that Python can import" in told(capsys, *fill("no_such_module"))
+    assert "expected a module that Python can import" in stopped(
+        capsys, *fill(function="no_such_module")
+    )
 
 
 @pytest.mark.parametrize(
@@ -181,9 +135,7 @@ def test_a_drive_is_part_of_the_path(reference, expected):
 
 
 @pytest.mark.filterwarnings("default")
-def test_a_warning_is_one_plain_line(problem, capsys):
-    from PIL import Image
-
+def test_a_warning_is_one_plain_line(problem, capsys, monkeypatch):
     folder = problem / "pictures [a]"
     folder.mkdir()
     for number in range(3):
@@ -191,21 +143,9 @@ def test_a_warning_is_one_plain_line(problem, capsys):
     (folder / "bad [b].png").write_bytes(b"no picture")
     text = (problem / "mine.py").read_text().replace("np.tanh(x)", "np.zeros((len(x), 2, 2))")
     (problem / "mine.py").write_text(text)
-    main(
-        [
-            "fill",
-            "mine.py",
-            "--dataset",
-            "pictures [a]",
-            "--size",
-            "2",
-            "2",
-            "--iterations",
-            "1",
-            "--quiet",
-        ]
-    )
-    lines = [line for line in capsys.readouterr().err.splitlines() if "warning" in line.lower()]
+    monkeypatch.setattr("gloam.cli.fill.optimize", raises(KeyboardInterrupt()))
+    shown = stopped(capsys, *fill("--size", "2", "2", dataset="pictures [a]"), code=130)
+    lines = [line for line in shown.splitlines() if "warning" in line.lower()]
     assert len(lines) == 1
     assert lines[0].startswith("warning: 1 of 4 files in 'pictures [a]' could not be read")
     assert "bad [b].png" in lines[0]
@@ -220,7 +160,7 @@ def test_a_warning_of_the_users_code_keeps_its_place(problem, capsys):
     shown = []
     with warnings.catch_warnings():
         warnings.showwarning = lambda *arguments: shown.append(arguments)
-        main(fill("warns.py"))
+        run(*fill(function="warns.py"))
     assert [Path(arguments[2]).name for arguments in shown] == ["warns.py"]
 
 
@@ -231,21 +171,27 @@ def test_a_warning_of_the_users_code_keeps_its_place(problem, capsys):
     ("kind", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
 def test_the_exit_code_names_the_signal(kind, code, problem, capsys, monkeypatch):
-    def stopped(*_, **__):
-        raise Interrupted(Path("r"), 7, signal=kind)
+    error = Interrupted(Path("r"), 7, signal=kind)
+    monkeypatch.setattr(run_module, "run", raises(error))
+    message = stopped(capsys, *LP, code=code)
+    assert message == "stopped after iteration 7 in 'r'; continue with `gloam resume r`\n"
+    monkeypatch.setattr("gloam.cli.fill.optimize", raises(error))
+    message = stopped(capsys, *fill(), code=code)
+    # `gloam resume` could not know the function.
+    advice = "continue with the same command and --resume"
+    assert message == f"stopped after iteration 7 in 'r'; {advice}\n"
 
-    monkeypatch.setattr(run_command, "run", stopped)
-    message = told(capsys, "run", "dms", "lp", "--out", "r", code=code)
-    assert message == "stopped after iteration 7; continue with: gloam resume r\n"
-    monkeypatch.setattr("gloam.cli.fill.optimize", stopped)
-    told(capsys, *fill("mine.py"), code=code)
+
+def test_an_interrupt_outside_the_search_has_no_traceback(capsys, monkeypatch):
+    monkeypatch.setattr(run_module, "run", raises(KeyboardInterrupt()))
+    assert stopped(capsys, *LP, code=130) == "stopped; all files written so far are complete\n"
 
 
-def test_ctrl_c_that_a_library_lost_still_counts(capsys, monkeypatch):
+def test_an_interrupt_that_a_library_lost_still_counts(capsys, monkeypatch):
     def loses(*_, **__):
         with contextlib.suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         return []
 
     monkeypatch.setattr("gloam.plots.plot_run", loses)
-    assert "stopped" in told(capsys, "plot", "anywhere", code=130)
+    assert "stopped" in stopped(capsys, "plot", "anywhere", code=130)

@@ -1,4 +1,4 @@
-"""Latent space illumination from the command line: files, refusals, kills, galleries."""
+"""`gloam lsi`: conversion, checks of files, runs, and studies with LSI."""
 
 import functools
 import json
@@ -18,6 +18,7 @@ import gloam
 from gloam.cli import main
 from gloam.experiments.lsi import SOURCES, LsiTimes, lsi_domain, read_embedder, read_landscapes
 from gloam.generators import StyleGAN3
+from tests.cli.conftest import stopped
 from tests.cli.lsi_files import SETTINGS, random_files, recorded_files
 from tests.generators import test_official_pickle as pickles
 from tests.helpers import assert_same_bits
@@ -45,31 +46,14 @@ def copied(files, tmp_path):
     return type(files)(*(place / path.name for path in files))
 
 
-def stopped(capsys, *arguments):
-    """What a command that fails prints on standard error."""
-    with pytest.raises(SystemExit) as stop:
-        main([str(argument) for argument in arguments])
-    assert stop.value.code == 2
-    return " ".join(capsys.readouterr().err.split())
+def refused(capsys, *arguments):
+    """Run a command that fails, and return its message on one line."""
+    return " ".join(stopped(capsys, *arguments).split())
 
 
 def command(files, out, *more, algorithm="dms", iterations=1):
-    return [
-        "lsi",
-        "run",
-        algorithm,
-        *files.options,
-        "--out",
-        str(out),
-        "--iterations",
-        str(iterations),
-        "--starts",
-        "2",
-        "--log-every",
-        "1",
-        "--quiet",
-        *more,
-    ]
+    small = ["--iterations", str(iterations), "--starts", "2", "--log-every", "1", "--quiet"]
+    return ["lsi", "run", algorithm, *files.options, "--out", str(out), *small, *more]
 
 
 # Conversion
@@ -92,7 +76,7 @@ def test_an_official_pickle_is_converted_once(arrays, tmp_path, capsys):
     for name, value in StyleGAN3.load(out).tensors().items():
         np.testing.assert_array_equal(value, arrays[name])
     before = out.read_bytes()
-    message = stopped(capsys, "lsi", "convert", source, out)
+    message = refused(capsys, "lsi", "convert", source, out)
     assert message.startswith(f"error: safetensors: expected a new file, got '{out}', which exists")
     assert out.read_bytes() == before
 
@@ -111,7 +95,7 @@ def test_hostile_pickles_are_refused_and_nothing_runs(kind, arrays, tmp_path, ca
         bad = pickles.tensor(zeros, pickles.storage_bytes(zeros, extra=payload))
         content = {"G_ema": pickles.network(arrays, **{"mapping.w_avg": bad})}
     source.write_bytes(pickles.dumped(content))
-    message = stopped(capsys, "lsi", "convert", source, out)
+    message = refused(capsys, "lsi", "convert", source, out)
     name = "source text that does more than define networks"
     assert (name if kind == "source" else "the global 'posix.mkdir'") in message
     assert str(source) in message
@@ -137,14 +121,14 @@ def test_check_without_files_says_where_they_come_from(capsys):
 
 def test_check_with_files_estimates_the_time(files, capsys, monkeypatch):
     times = LsiTimes(image=2.5, embedding=0.1, search=0.01, batch_size=36)
-    monkeypatch.setattr("gloam.cli.lsi.measure_times", lambda *_: times)
+    monkeypatch.setattr("gloam.experiments.lsi.measure_times", lambda *_: times)
     main(["lsi", "check", *files.options])
     printed = capsys.readouterr().out
     for expected in (
         "configuration T, images of 16 x 16 pixels",
         "images of 8 x 8 pixels in patches of 4, embeddings of 6 numbers",
         "8 different pictures",
-        "All files are there and readable.",
+        "All files are readable.",
         "one image and its embedding: 2.5 seconds",
         "one iteration of DMS (36 images): 1.5 minutes",
         "choice of the start (512 images, once): 21 minutes",
@@ -216,7 +200,7 @@ def no_landscapes(files):
 def test_bad_files_are_explained_before_the_search(damage, name, message, copied, tmp_path, capsys):
     damage(copied)
     out = tmp_path / "run"
-    assert message in stopped(capsys, *command(copied, out))
+    assert message in refused(capsys, *command(copied, out))
     assert not out.exists()
     with pytest.raises(SystemExit) as stop:
         main(["lsi", "check", "--no-time", *copied.options])
@@ -225,14 +209,14 @@ def test_bad_files_are_explained_before_the_search(damage, name, message, copied
     assert message in captured.out.partition("not readable: ")[2]
     assert f"Missing or not readable: --{name}." in " ".join(captured.err.split())
     study = ["paper", "--domains", "lsi", "--out", str(out), *copied.options]
-    assert message in stopped(capsys, *study)
+    assert message in refused(capsys, *study)
     assert not out.exists()
 
 
 def test_a_pickle_is_not_loaded_as_a_network(copied, tmp_path, capsys):
     source = tmp_path / "network.pkl"
     source.write_bytes(b"\x80\x04N.")
-    message = stopped(capsys, *command(copied._replace(stylegan=source), tmp_path / "run"))
+    message = refused(capsys, *command(copied._replace(stylegan=source), tmp_path / "run"))
     assert f"Convert it: gloam lsi convert {source} {source.with_suffix('.safetensors')}" in message
 
 
@@ -330,17 +314,17 @@ def test_other_settings_do_not_continue_a_run(files, tmp_path, capsys):
     out = tmp_path / "run"
     main(command(files, out, algorithm="map-elites"))
     for more in (["--prompt", "the sea"], ["--half", "bfloat16"]):
-        message = stopped(capsys, *command(files, out, *more, algorithm="map-elites"))
+        message = refused(capsys, *command(files, out, *more, algorithm="map-elites"))
         assert "cannot be resumed with other settings or data" in message
-    assert "cannot be resumed" in stopped(capsys, *command(files, out, algorithm="cma-mae"))
-    assert "repeat that command" in stopped(capsys, "resume", out)
+    assert "cannot be resumed" in refused(capsys, *command(files, out, algorithm="cma-mae"))
+    assert "repeat that command" in refused(capsys, "resume", out)
 
 
 def test_a_folder_of_another_run_is_refused(files, tmp_path, capsys):
     domain = gloam.domains.LinearProjection(measure_dim=2, solution_dim=4)
-    algorithm = gloam.MAPElites(domain.archive(), domain.x0, 0.5, batch_size=4)
+    algorithm = gloam.MAPElites(gloam.GridArchive((4, 4), -9, 9), domain.x0, 0.5, batch_size=4)
     gloam.run(domain, algorithm, iterations=1, run_dir=tmp_path / "run", progress=False)
-    message = stopped(capsys, *command(files, tmp_path / "run"))
+    message = refused(capsys, *command(files, tmp_path / "run"))
     assert "out: expected a run of this command, or none, got another run in" in message
 
 
@@ -371,11 +355,11 @@ def test_a_study_without_the_files_lists_lsi(tmp_path, capsys):
     out = tmp_path / "study"
     domains = ["--domains", "2d-lp-flat", "lsi", "--algorithms", "map-elites"]
     main(["paper", *domains, *STUDY, "--out", str(out)])
-    line = "LSI (Hiker) needs files (StyleGAN3, CLIP, landscapes). What is missing: gloam lsi check"
+    line = "LSI (Hiker) needs files (StyleGAN3, CLIP, landscapes). To check them: gloam lsi check"
     assert line in capsys.readouterr().out
     report = (out / "report" / "report.md").read_text()
     assert line in report
     assert report.startswith("# 1 domains, 1 algorithms")
     assert not (out / "lsi").exists()
-    some = stopped(capsys, "paper", "--out", tmp_path / "other", "--clip", "somewhere")
+    some = refused(capsys, "paper", "--out", tmp_path / "other", "--clip", "somewhere")
     assert "expected all of --stylegan, --clip and --landscapes, or none, got 1 of them" in some

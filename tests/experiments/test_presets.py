@@ -1,13 +1,23 @@
-"""The paper's settings, against the table as PAPER.md and the paper print it."""
+"""Presets: the paper's settings as it prints them, and gloam's own."""
 
 import numpy as np
 import pytest
 
-from gloam.domains import Arm, LatentIllumination, LinearProjection, Triangles
+from gloam.domains import Arm, LatentDigits, LatentIllumination, LinearProjection, Triangles
 from gloam.emitters import BasicRestart, MuSelection, RestartEvery
-from gloam.experiments.presets import ALGORITHMS, SETTINGS, column, paper_algorithm
-from gloam.experiments.published import PUBLISHED, title
+from gloam.experiments.presets import (
+    ALGORITHMS,
+    DEFAULT_SETTINGS,
+    LATENT_DIGITS_SETTINGS,
+    PAPER_SETTINGS,
+    column,
+    paper_algorithm,
+    preset_algorithm,
+)
+from gloam.experiments.published import PUBLISHED, published, title
+from gloam.formats import objects
 from tests.domains.test_latent_illumination import Means, Waves
+from tests.helpers import refused, small_decoder
 
 
 def lp(measures, tmp_path):
@@ -61,13 +71,14 @@ def test_the_bandwidths_of_dds(measures, bandwidth, tmp_path):
 
 def test_every_algorithm_evaluates_540_solutions_an_iteration():
     for name in ALGORITHMS:
-        assert paper_algorithm(name, LinearProjection(2)).emitter.num_solutions == 540
+        assert preset_algorithm(name, LinearProjection(2)).emitter.num_solutions == 540
 
 
 def test_every_algorithm_has_every_column():
     columns = {"2d-lp", "10d-lp", "20d-lp", "50d-lp", "arm"}
     images = {"ta-mnist", "ta-fashion-mnist", "lsi"}
-    for name, settings in SETTINGS.items():
+    assert set(DEFAULT_SETTINGS) == columns | images
+    for name, settings in PAPER_SETTINGS.items():
         # The paper could not run DDS on images.
         assert set(settings) == (columns if name == "dds" else columns | images)
     assert column(LinearProjection(4)) == "2d-lp"
@@ -116,19 +127,53 @@ def small_lsi(name):
     return LatentIllumination(Waves(), Means(), None, items, x0=np.zeros(4), name=name)
 
 
-def test_unknown_names_are_refused():
-    with pytest.raises(ValueError, match="algorithm: expected one of dms"):
-        paper_algorithm("nsga", Arm())
+def test_the_default_is_not_a_setting_of_the_paper():
+    for name in ("dms-default", "nsga"):
+        with refused("algorithm: expected one of dms, cma-mae, dds, map-elites-line, map-elites"):
+            paper_algorithm(name, Arm())
+    built = preset_algorithm("dms-default", Arm(), alpha=0.5)
+    by_hand = ALGORITHMS["dms-default"](Arm().archive(), Arm().x0, sigma0=0.2, alpha=0.5)
+    assert objects.encode(built, {}) == objects.encode(by_hand, {})
 
 
-def test_published_figures_are_complete():
+@pytest.mark.parametrize("name", PAPER_SETTINGS)
+def test_the_other_presets_are_the_papers(name):
+    pair = (build(name, Arm(), bounds=(-9.0, 9.0)) for build in (preset_algorithm, paper_algorithm))
+    one, other = (objects.encode(algorithm, {}) for algorithm in pair)
+    assert one == other
+
+
+@pytest.fixture(scope="module")
+def digits():
+    images = np.random.default_rng(0).random((12, 8, 8), dtype=np.float32)
+    return LatentDigits(images, small_decoder())
+
+
+@pytest.mark.parametrize("name", LATENT_DIGITS_SETTINGS)
+def test_latent_digits_have_settings_with_180_solutions_an_iteration(name, digits):
+    algorithm = preset_algorithm(name, digits)
+    settings = LATENT_DIGITS_SETTINGS[name]
+    by_hand = ALGORITHMS[name](digits.archive(), digits.x0, **settings)
+    assert objects.encode(algorithm, {}) == objects.encode(by_hand, {})
+    assert algorithm.emitter.num_solutions == 180
+    changed = preset_algorithm(name, digits, bounds=(-9.0, 9.0))
+    assert objects.encode(changed, {}) != objects.encode(by_hand, {})
+
+
+def test_latent_digits_refuse_algorithms_without_settings(digits):
+    with refused("algorithm: expected one of dms-default, dms, cma-mae, map-elites-line"):
+        preset_algorithm("dds", digits)
+
+
+def test_published_results_are_complete():
     domains = {domain for domain, _ in PUBLISHED}
     assert len(domains) == 12
     on_images = ("ta-", "lsi")
     for domain in domains:
-        published = [n for n in ALGORITHMS if n != "dms-default"]  # not the paper's
-        algorithms = [n for n in published if n != "dds" or not domain.startswith(on_images)]
-        assert all((domain, name) in PUBLISHED for name in algorithms)
+        names = [n for n in PAPER_SETTINGS if n != "dds" or not domain.startswith(on_images)]
+        assert {name for other, name in PUBLISHED if other == domain} == set(names)
     assert PUBLISHED["2d-lp-sphere", "dms"].qd_score == 6978.20
     assert PUBLISHED["lsi", "map-elites-line"].qd_score == -51827.44
+    assert published("2d-lp-sphere", "dms-pyribs") == PUBLISHED["2d-lp-sphere", "dms"]
+    assert published("2d-lp-sphere", "dms-default") is None
     assert title("map-elites-line") == "MAP-Elites (line)"

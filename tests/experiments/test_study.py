@@ -1,4 +1,4 @@
-"""`gloam paper` from end to end: what is finished stays, what is missing is run, the report."""
+"""Studies: `gloam paper` from end to end, cells that are finished or continued, and the report."""
 
 import shutil
 
@@ -7,75 +7,65 @@ import pytest
 
 import gloam
 from gloam.cli import main
-from gloam.experiments import Study
-from gloam.experiments import report as tables
-from gloam.experiments.study import ABLATIONS, VARIANTS, build_cell, seeds_that_fit
+from gloam.experiments import Study, paper_algorithm, report
+from gloam.experiments.study import ABLATIONS, VARIANTS, build_cell, run_cell, seeds_that_fit
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    """The command of the documentation, run once for all tests here."""
+    """The folder of a small study, with its report."""
     out = tmp_path_factory.mktemp("study")
-    command = [
-        "paper",
-        "--domains",
-        "2d-lp-flat",
-        "--algorithms",
-        "dms",
-        "map-elites",
-        "--seeds",
-        "2",
-        "--iterations",
-        "80",
-        "--out",
-        str(out),
-    ]
-    main(command)
-    return out, command
+    cells = ["--domains", "2d-lp-flat", "--algorithms", "dms", "map-elites"]
+    main(["paper", *cells, "--seeds", "2", "--iterations", "8", "--out", str(out)])
+    return out
+
+
+def run_all(study):
+    for cell in study.cells():
+        run_cell(study, cell, display=False)
 
 
 def test_the_report_has_tables_and_figures(study):
-    out, _ = study
-    report = (out / "report" / "report.md").read_text()
+    text = (study / "report" / "report.md").read_text()
     for expected in ("2D LP (Flat)", "MAP-Elites", "7,902.05 ± 35.68", "Welch", "Games-Howell"):
-        assert expected in report
-    results = pd.read_csv(out / "report" / "results.csv")
+        assert expected in text
+    results = pd.read_csv(study / "report" / "results.csv")
     assert list(results["algorithm"]) == ["dms", "map-elites"]
     assert (results["seeds"] == 2).all()
     # On the flat objective the QD score is 10,000 times the coverage (here in per cent).
     assert (abs(results["qd_score"] - 100 * results["coverage"]) < 1).all()
     for name in ("curves-2d-lp--flat", "heatmaps-2d-lp--flat", "discount-2d-lp--flat-dms"):
-        assert (out / "report" / f"{name}.png").stat().st_size > 10_000
-        assert (out / "report" / f"{name}.pdf").is_file()
-    assert r"\toprule" in (out / "report" / "results.tex").read_text()
+        assert (study / "report" / f"{name}.png").stat().st_size > 10_000
+        assert (study / "report" / f"{name}.pdf").is_file()
+    assert r"\toprule" in (study / "report" / "results.tex").read_text()
+    assert (study / "report" / "report.html").is_file()
 
 
 def test_finished_cells_are_not_run_again(study, monkeypatch):
-    out, command = study
-    before = {path: path.stat().st_mtime_ns for path in out.rglob("checkpoint/*.npz")}
+    before = {path: path.stat().st_mtime_ns for path in study.rglob("checkpoint/*.npz")}
     monkeypatch.setattr(
         "gloam.experiments.study.run", lambda *a, **k: pytest.fail("a finished cell was run")
     )
-    main([*command, "--no-figures"])
-    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("checkpoint/*.npz")}
+    run_all(Study.read(study))
+    assert before == {path: path.stat().st_mtime_ns for path in study.rglob("checkpoint/*.npz")}
     assert len({path.parent for path in before}) == 2
 
 
 def test_a_longer_study_continues_its_cells(study, tmp_path):
-    out, command = study
     copy = tmp_path / "copy"
-    shutil.copytree(out, copy)
-    command = [*command[:-1], str(copy)]
-    command[command.index("80")] = "90"
-    main([*command, "--no-figures"])
+    shutil.copytree(study, copy)
+    run_all(Study(copy, ("2d-lp-flat",), ("dms", "map-elites"), 2, iterations=10))
     metrics = gloam.RunFolder(copy / "2d-lp-flat" / "dms").read_metrics()
-    assert metrics["iteration"].max() == 90
-    whole = gloam.RunFolder(out / "2d-lp-flat" / "dms").read_metrics()
-    pd.testing.assert_frame_equal(metrics[metrics["iteration"] <= 80], whole)
+    assert metrics["iteration"].max() == 10
+    whole = gloam.RunFolder(study / "2d-lp-flat" / "dms").read_metrics()
+    pd.testing.assert_frame_equal(metrics[metrics["iteration"] <= 8], whole)
 
 
-def test_dms_reports_its_health(study):
-    metrics = gloam.RunFolder(study[0] / "2d-lp-flat" / "dms").read_metrics()
+@pytest.mark.slow
+def test_dms_reports_its_health():
+    domain = gloam.domains.LinearProjection(2, "flat")
+    algorithm = paper_algorithm("dms", domain)
+    metrics = gloam.run(domain, algorithm, 80, seeds=[0, 1], progress=False).metrics
     last = metrics[metrics["iteration"] == 80]
     # Over seeds 0 to 7 at 80 iterations: 0.08 to 0.12, and 0.69 to 0.72.
     assert (last["empty_discount"] < 0.4).all()
@@ -87,12 +77,8 @@ def test_every_variant_can_be_built(tmp_path):
     study = Study(tmp_path, ("2d-lp-sphere",), tuple(VARIANTS), 1, 1)
     built = {cell.algorithm: build_cell(study, cell)[1] for cell in study.cells()}
     assert [built[name].discount.alpha for name in ABLATIONS["alpha"]] == [0, 0.001, 0.01, 0.1, 1]
-    assert [built[name].discount.num_empty_points for name in ABLATIONS["empty"]] == [
-        0,
-        10,
-        100,
-        1000,
-    ]
+    numbers = [built[name].discount.num_empty_points for name in ABLATIONS["empty"]]
+    assert numbers == [0, 10, 100, 1000]
     assert built["cma-mae-pyribs"].emitter.strategy.pyribs_covariance
 
 
@@ -141,9 +127,8 @@ def test_a_study_file_of_something_else_is_not_replaced(content, tmp_path, capsy
 
 
 def test_a_report_of_something_else_is_not_replaced(study, tmp_path, capsys):
-    out, _ = study
     copy = tmp_path / "copy"
-    shutil.copytree(out, copy, ignore=shutil.ignore_patterns("report"))
+    shutil.copytree(study, copy, ignore=shutil.ignore_patterns("report"))
     (copy / "report").mkdir()
     (copy / "report" / "report.md").write_text("my own")
     with pytest.raises(SystemExit):
@@ -153,15 +138,13 @@ def test_a_report_of_something_else_is_not_replaced(study, tmp_path, capsys):
 
 
 def test_the_wallclock_of_a_cell_in_parts_is_their_sum(study, tmp_path):
-    out, _ = study
-    whole = out / "2d-lp-flat" / "dms"
+    whole = study / "2d-lp-flat" / "dms"
     spent = gloam.RunFolder(whole).read_metrics()["seconds"].max()
     copy = Study(tmp_path, ("2d-lp-flat",), ("dms",), num_seeds=4, iterations=200)
-    copy.write()
     for part in range(3):
         shutil.copytree(whole, tmp_path / "2d-lp-flat" / "dms" / f"part-{part:02d}")
-    results = tables.results(tables.final_metrics(copy))
+    results = report.results(report.final_metrics(copy))
     assert results["seconds"].tolist() == pytest.approx([3 * spent])
-    assert float(tables.wallclock(results).iloc[0, 1]) == pytest.approx(3 * spent, abs=0.06)
-    alone = tables.results(tables.final_metrics(Study.read(out)))
+    assert float(report.wallclock(results).iloc[0, 1]) == pytest.approx(3 * spent, abs=0.06)
+    alone = report.results(report.final_metrics(Study.read(study)))
     assert alone["seconds"].iloc[0] == pytest.approx(spent)

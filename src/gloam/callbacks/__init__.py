@@ -1,4 +1,4 @@
-"""Callbacks: told of the rows that a run logs, and able to stop it."""
+"""Callbacks receive the metrics that a run logs, and can stop it."""
 
 from gloam.callbacks.callback import Callback as Callback
 from gloam.callbacks.callback import CallbackFailure as CallbackFailure

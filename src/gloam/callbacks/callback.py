@@ -1,9 +1,4 @@
-"""The protocol of callbacks, and what they are told.
-
-Calls the callbacks of a run, so that an error in one of them does not end the run.
-
-Errors are kept, and reported when the run has been saved: a warning may itself be an error.
-"""
+"""The `Callback` base class, what its methods receive, and the `Notifier` that calls them."""
 
 import dataclasses
 import warnings
@@ -15,12 +10,12 @@ from gloam import checks
 from gloam.archives import Elites
 
 Row = Mapping[str, Any]
-"""A row of the metrics: ``seed``, ``iteration``, ``qd_score`` and the other columns."""
+"""Row of metrics: ``seed``, ``iteration``, ``qd_score`` and the other columns."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RunStart:
-    """What a callback is told before the first iteration."""
+    """Description of a run, passed to callbacks before its first iteration."""
 
     title: str
     """Names of the algorithm and the domain."""
@@ -28,34 +23,34 @@ class RunStart:
     """Sizes and names that describe the run, for experiment trackers."""
     seeds: Sequence[int]
     iterations: int
-    """Number of iterations, in all."""
+    """Number of iterations in total."""
     first_iteration: int
-    """Number of iterations finished: 0, or more in a run that is resumed."""
+    """Number of iterations finished: 0, or more in a resumed run."""
     earlier_rows: Sequence[Row]
-    """Rows logged before a run was resumed, none of them past ``first_iteration``."""
+    """Rows that were logged before the run was resumed, up to ``first_iteration``."""
     run_dir: Path | None
 
 
 @dataclasses.dataclass(frozen=True)
 class RunEnd:
-    """What a callback is told at the end."""
+    """Outcome of a run, passed to callbacks at its end."""
 
     status: Literal["finished", "stopped", "interrupted", "failed"]
     """``stopped`` by a callback, ``interrupted`` by a signal, ``failed`` by an error."""
     reason: str
-    """Why the run was stopped or failed; empty when it finished."""
+    """Why the run was stopped or failed; empty if it finished."""
     iteration: int
     """Number of iterations finished."""
     elites_by_seed: Mapping[int, Elites]
-    """The elites of every seed of a run that finished or was stopped; otherwise empty."""
+    """Elites of each seed of a run that finished or was stopped; otherwise empty."""
 
 
 class Callback:
-    """Something that follows a run. Override the methods that you need; each does nothing here.
+    """Follows a run. Override the methods that you need; by default they do nothing.
 
     The methods are called in the thread of the run, between two stretches of compiled iterations,
-    and the search waits for them. A callback whose method raises an error is not called any more:
-    the run goes on, a `CallbackWarning` reports the error, and ``Result.callback_failures`` keeps
+    and the search waits for them. If a method raises an error, the callback is not called again:
+    the run continues, a `CallbackWarning` reports the error, and ``Result.callback_failures`` keeps
     it. Only an error in `start` prevents a run, because nothing has been computed yet.
     """
 
@@ -63,22 +58,34 @@ class Callback:
         """Called once, before the first iteration."""
 
     def log(self, rows: Sequence[Row]) -> str | None:
-        """Called for every logged iteration, with a row of metrics for each seed.
+        """Called at every logged iteration, with one row of metrics per seed.
 
         Returns:
-            ``None``, or the reason why the run shall stop after this iteration.
+            A reason to stop the run after this iteration, or ``None``.
         """
 
     def checkpoint(self, iteration: int) -> None:
-        """Called when a checkpoint has been written to the run folder."""
+        """Called after a checkpoint was written to the run folder."""
 
     def end(self, end: RunEnd) -> None:
         """Called once, whether the run finished, was stopped, was interrupted or failed."""
 
 
+def checked(callbacks: Any) -> tuple[Callback, ...]:
+    """Return ``callbacks`` as a tuple, or raise an error if it is not a list of callbacks."""
+    fix = "Pass a list, such as callbacks=[gloam.callbacks.StopAt('coverage', 0.9)]."
+    is_list = isinstance(callbacks, (list, tuple))
+    checks.expect(is_list, "callbacks", "a list of callbacks", checks.short(callbacks), fix)
+    fix = "Derive your class from gloam.callbacks.Callback, and pass an instance of it."
+    for one in callbacks:
+        is_callback = isinstance(one, Callback)
+        checks.expect(is_callback, "callbacks", "instances of Callback", checks.short(one), fix)
+    return tuple(callbacks)
+
+
 @dataclasses.dataclass(frozen=True)
 class CallbackFailure:
-    """An error that a callback raised during a run."""
+    """Error that a callback raised during a run."""
 
     callback: Callback
     method: str
@@ -86,51 +93,35 @@ class CallbackFailure:
     error: Exception
 
     def __str__(self) -> str:
-        what = f"{type(self.error).__name__}: {self.error}"
         return (
-            f"{type(self.callback).__name__}.{self.method} raised {what} at iteration "
-            f"{self.iteration}. The run goes on without this callback."
+            f"{type(self.callback).__name__}.{self.method} raised {type(self.error).__name__}: "
+            f"{self.error} at iteration {self.iteration}. The run continues without this callback."
         )
 
 
 class CallbackWarning(UserWarning):
-    """A callback raised an error and is not called any more."""
-
-
-_METHODS = ("start", "log", "checkpoint", "end")
-
-
-def checked(callbacks: Any) -> tuple[Callback, ...]:
-    """``callbacks`` as a tuple, if each of them has the methods of `Callback`."""
-    fix = "Pass a list, such as callbacks=[gloam.callbacks.StopAt('coverage', 0.9)]."
-    is_list = isinstance(callbacks, (list, tuple))
-    checks.expect(is_list, "callbacks", "a list of callbacks", checks.short(callbacks), fix)
-    for one in callbacks:
-        fits = not isinstance(one, type) and all(
-            callable(getattr(one, name, None)) for name in _METHODS
-        )
-        fix = "Derive your class from gloam.callbacks.Callback, and pass an instance of it."
-        checks.expect(fits, "callbacks", "callbacks", checks.short(one), fix)
-    return tuple(callbacks)
+    """A callback raised an error and is not called again."""
 
 
 class Notifier:
-    """The callbacks of one run.
+    """Calls the callbacks of one run, and collects their errors so that the run continues.
+
+    Errors are reported after the run was saved, because a warning may itself be raised as an error.
 
     Args:
-        callbacks: They are called in this order.
+        callbacks: Callbacks, in the order in which they are called.
     """
 
     def __init__(self, callbacks: Sequence[Callback]):
         self.failures: list[CallbackFailure] = []
         """Errors that callbacks raised."""
         self.iteration = 0
-        """Last iteration that callbacks were told of."""
+        """Last iteration that was passed to the callbacks."""
         self._active = list(callbacks)
-        self._num_reported = 0
+        self._unreported: list[CallbackFailure] = []
 
     def start(self, run: RunStart) -> None:
-        """Tell all callbacks that a run starts. An error is raised; those before it are ended."""
+        """Call `Callback.start`. After an error, end the callbacks before it and raise it."""
         self.iteration = run.first_iteration
         waiting, self._active = self._active, []
         for one in waiting:
@@ -143,35 +134,33 @@ class Notifier:
             self._active.append(one)
 
     def log(self, rows: Sequence[dict[str, Any]]) -> str | None:
-        """Pass on the rows of an iteration.
+        """Pass the rows of an iteration on.
 
         Returns:
-            The first reason that a callback gave to stop the run.
+            The first reason to stop the run that a callback returned.
         """
         self.iteration = rows[0]["iteration"]
-        answers = self._call("log", lambda one: _reason(one, one.log([dict(row) for row in rows])))
-        return next((answer for answer in answers if answer is not None), None)
+        reasons = self._call("log", lambda one: _reason(one.log([dict(row) for row in rows])))
+        return next((reason for reason in reasons if reason is not None), None)
 
     def checkpoint(self, iteration: int) -> None:
-        """Pass on that a checkpoint was written."""
+        """Report that a checkpoint was written."""
         self._call("checkpoint", lambda one: one.checkpoint(iteration))
 
     def end(self, end: RunEnd) -> None:
-        """Tell all callbacks that the run has ended."""
+        """Report the end of the run."""
         self.iteration = end.iteration
         self._call("end", lambda one: one.end(end))
 
     @property
     def has_news(self) -> bool:
-        """Whether a callback has failed that `report` has not named."""
-        return len(self.failures) > self._num_reported
+        """Whether a callback has failed since the last `report`."""
+        return bool(self._unreported)
 
     def report(self) -> None:
         """Warn of the callbacks that have failed since the last call."""
-        while self.has_news:
-            failure = self.failures[self._num_reported]
-            self._num_reported += 1
-            warnings.warn(str(failure), CallbackWarning, stacklevel=2)
+        while self._unreported:
+            warnings.warn(str(self._unreported.pop(0)), CallbackWarning, stacklevel=2)
 
     def _call(self, method: str, call: Callable[[Callback], Any]) -> list[Any]:
         answers = []
@@ -180,12 +169,14 @@ class Notifier:
                 answers.append(call(one))
             except Exception as error:
                 self._active.remove(one)
-                self.failures.append(CallbackFailure(one, method, self.iteration, error))
+                failure = CallbackFailure(one, method, self.iteration, error)
+                self.failures.append(failure)
+                self._unreported.append(failure)
         return answers
 
 
-def _reason(callback: Callback, answer: Any) -> str | None:
-    fix = "Return the reason to stop the run as a text, or nothing."
+def _reason(answer: Any) -> str | None:
+    fix = "Return a reason to stop the run as a string, or nothing."
     is_reason = answer is None or (isinstance(answer, str) and answer != "")
-    checks.expect(is_reason, "log", "a text or None", checks.short(answer), fix)
+    checks.expect(is_reason, "log", "a string or None", checks.short(answer), fix)
     return answer

@@ -1,12 +1,8 @@
-"""Writes the logged rows to a CSV file, row by row.
+"""Callbacks that log metrics: CSV files, printed lines, TensorBoard, Weights & Biases, MLflow.
 
-Prints a line for each logged iteration.
-
-Experiment trackers: TensorBoard, Weights & Biases and MLflow, each with its own package.
-
-A tracker gets one number for each metric, seed and logged iteration. With several seeds the names
-have the seed, as in ``seed 3/coverage``. A package is imported when its callback is built, and an
-error says how to install one that is missing.
+Experiment trackers get one number per metric, seed and logged iteration. With several seeds, the
+names contain the seed, as in ``seed 3/coverage``. The package of a tracker is imported when its
+callback is built.
 """
 
 import csv
@@ -14,7 +10,7 @@ import importlib
 import io
 import math
 import os
-import sys
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -23,18 +19,18 @@ from gloam import checks
 from gloam.callbacks.callback import Callback, Row, RunEnd, RunStart
 from gloam.files import append, write_bytes
 
-# The first columns of all metrics: by them a file is known to be one of ours.
-_FIRST = "seed,iteration,evaluations,"
+# The first columns of all metrics, by which files of a CsvLogger are recognized.
+_CSV_HEADER = "seed,iteration,evaluations,"
 
 
 class CsvLogger(Callback):
-    """Writes the logged rows to a CSV file, as soon as they are logged.
+    """Writes the logged rows to a CSV file as soon as they are logged.
 
-    The file has the columns of the metrics, in the same order. In a resumed run it is first written
-    anew with the rows that the run folder has, so that no row is missing and none is there twice.
+    The file has the columns of the metrics, in the same order. When a run is resumed, the file is
+    rewritten from the rows in the run folder, so that it has every row exactly once.
 
     Args:
-        path: The file. It must not exist, or be of an earlier `CsvLogger` of a resumed run.
+        path: The file. It must not exist, except when the run is resumed.
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -43,38 +39,35 @@ class CsvLogger(Callback):
 
     def start(self, run: RunStart) -> None:
         """Check the file, and write the rows of a resumed run."""
-        exists, resumed = self._path.exists(), run.first_iteration > 0
         fix = "Choose another name, or move the file away."
-        got = f"'{self._path}', which exists"
-        checks.expect(not exists or resumed, "path", "a new file", got, fix)
-        if exists:
+        if self._path.exists():
+            got = f"'{self._path}', which exists"
+            checks.expect(run.first_iteration > 0, "path", "a new file", got, fix)
             with open(self._path, encoding="utf-8", errors="replace") as file:
-                is_ours = file.read(len(_FIRST)) in ("", _FIRST)
+                is_ours = file.read(len(_CSV_HEADER)) in ("", _CSV_HEADER)
             got = f"'{self._path}', which has other columns"
             checks.expect(is_ours, "path", "a file of an earlier CsvLogger", got, fix)
+        write_bytes(self._path, b"")
         self._has_header = False
-        write_bytes(self._path, self._lines(run.earlier_rows))
+        if run.earlier_rows:
+            self.log(run.earlier_rows)
 
     def log(self, rows: Sequence[Row]) -> None:
         """Write the rows."""
-        append(self._path, self._lines(rows), sync=False)
-
-    def _lines(self, rows: Sequence[Row]) -> bytes:
         text = io.StringIO(newline="")
-        if rows:
-            table = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-            if not self._has_header:
-                table.writeheader()
-                self._has_header = True
-            table.writerows(rows)
-        return text.getvalue().encode()
+        table = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+        if not self._has_header:
+            table.writeheader()
+        table.writerows(rows)
+        append(self._path, text.getvalue().encode(), sync=False)
+        self._has_header = True
 
 
 class PrintLogger(Callback):
-    """Prints a line for each logged iteration: the means over the seeds.
+    """Prints the means over the seeds, on one line per logged iteration.
 
     Args:
-        every: Number of logged iterations for each line.
+        every: Number of logged iterations per line.
         file: An open text file. Default: standard output.
     """
 
@@ -88,55 +81,25 @@ class PrintLogger(Callback):
         self._calls += 1
         if self._calls % self._every:
             return
-
-        def mean(name: str) -> float:
-            return math.fsum(row[name] for row in rows) / len(rows)
-
+        names = ("qd_score", "coverage", "seconds")
+        score, coverage, seconds = (statistics.fmean(row[name] for row in rows) for name in names)
         best = max(row["best_objective"] for row in rows)
-        self._print(
-            f"iteration {rows[0]['iteration']:,}: QD score {mean('qd_score'):,.4g}, "
-            f"coverage {mean('coverage'):.2%}, best objective {best:.4g}, "
-            f"{mean('seconds'):,.1f} s"
+        print(
+            f"iteration {rows[0]['iteration']:,}: QD score {score:,.4g}, coverage {coverage:.2%}, "
+            f"best objective {best:.4g}, {seconds:,.1f} s",
+            file=self._file,
+            flush=True,
         )
 
     def end(self, end: RunEnd) -> None:
         """Print how the run ended."""
-        why = f" ({end.reason})" if end.reason else ""
-        self._print(f"{end.status} after iteration {end.iteration:,}{why}")
-
-    def _print(self, line: str) -> None:
-        print(line, file=self._file or sys.stdout, flush=True)
-
-
-# These columns say which row it is, and are no results.
-_PLACE = ("seed", "iteration")
-
-
-def _package(module: str, extra: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        name = module.partition(".")[0]
-        raise ImportError(
-            f"callbacks: expected the package {name}, got none ({error}). "
-            f"Install it by: pip install 'gloam[{extra}]'"
-        ) from error
-
-
-def _numbers(rows: Sequence[Row]) -> dict[str, float]:
-    """Finite numbers of the rows by name; a NaN (a loss before training) is left out."""
-    many = len(rows) > 1
-    named = {
-        f"seed {row['seed']}/{name}" if many else name: float(value)
-        for row in rows
-        for name, value in row.items()
-        if name not in _PLACE
-    }
-    return {name: value for name, value in named.items() if math.isfinite(value)}
+        reason = f" ({end.reason})" if end.reason else ""
+        line = f"{end.status} after iteration {end.iteration:,}{reason}"
+        print(line, file=self._file, flush=True)
 
 
 class TensorBoard(Callback):
-    """Writes event files for TensorBoard; look at them with ``tensorboard --logdir FOLDER``.
+    """Writes event files for TensorBoard; view them with ``tensorboard --logdir FOLDER``.
 
     A resumed run adds a file to the folder. Iterations after the checkpoint are in it a second
     time, with the same numbers.
@@ -156,7 +119,7 @@ class TensorBoard(Callback):
 
     def log(self, rows: Sequence[Row]) -> None:
         """Write the numbers."""
-        for name, number in _numbers(rows).items():
+        for name, number in _finite_numbers(rows).items():
             self._writer.add_scalar(name, number, rows[0]["iteration"])
         self._writer.flush()
 
@@ -170,8 +133,8 @@ class WandB(Callback):
 
     Args:
         project: Name of the project.
-        settings: Further arguments of ``wandb.init``, for instance ``{"mode": "offline"}``, or
-            ``{"id": "...", "resume": "allow"}`` to go on with the same page in a resumed run.
+        settings: Further arguments of ``wandb.init``, for example ``{"mode": "offline"}``, or
+            ``{"id": "...", "resume": "allow"}`` to continue the same page in a resumed run.
     """
 
     def __init__(self, project: str, settings: dict[str, Any] | None = None):
@@ -186,7 +149,7 @@ class WandB(Callback):
 
     def log(self, rows: Sequence[Row]) -> None:
         """Send the numbers."""
-        self._run.log(_numbers(rows), step=rows[0]["iteration"])
+        self._run.log(_finite_numbers(rows), step=rows[0]["iteration"])
 
     def end(self, end: RunEnd) -> None:
         """Finish the run of Weights & Biases."""
@@ -199,8 +162,8 @@ class MLflow(Callback):
 
     Args:
         experiment: Name of the experiment; it is created if it does not exist.
-        tracking_uri: Where MLflow keeps its data. Default: as MLflow is set up.
-        run_id: A run of MLflow to go on with, for a resumed run. Default: a new one.
+        tracking_uri: Address of MLflow's data. Default: MLflow's own default.
+        run_id: Identifier of an MLflow run to continue in a resumed run. Default: a new run.
     """
 
     def __init__(
@@ -209,7 +172,7 @@ class MLflow(Callback):
         self._client = _package("mlflow", "mlflow").MlflowClient(tracking_uri)
         self._experiment = experiment
         self.run_id = run_id
-        """Identifier of MLflow's run, once it has begun."""
+        """Identifier of the MLflow run, set at the start."""
 
     def start(self, run: RunStart) -> None:
         """Begin a run of MLflow."""
@@ -223,7 +186,7 @@ class MLflow(Callback):
 
     def log(self, rows: Sequence[Row]) -> None:
         """Send the numbers."""
-        for name, number in _numbers(rows).items():
+        for name, number in _finite_numbers(rows).items():
             self._client.log_metric(self.run_id, name, number, step=rows[0]["iteration"])
 
     def end(self, end: RunEnd) -> None:
@@ -231,3 +194,24 @@ class MLflow(Callback):
         self._client.set_tag(self.run_id, "gloam status", end.status)
         failed = end.status in ("failed", "interrupted")
         self._client.set_terminated(self.run_id, "FAILED" if failed else "FINISHED")
+
+
+def _package(module: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"The package {module.partition('.')[0]} is required ({error}). "
+            f"Install it with: pip install 'gloam[{extra}]'"
+        ) from error
+
+
+def _finite_numbers(rows: Sequence[Row]) -> dict[str, float]:
+    """Return the metrics by name. NaN, such as a loss before training, is left out."""
+    has_seeds = len(rows) > 1
+    return {
+        f"seed {row['seed']}/{name}" if has_seeds else name: float(value)
+        for row in rows
+        for name, value in row.items()
+        if name not in ("seed", "iteration") and math.isfinite(value)
+    }

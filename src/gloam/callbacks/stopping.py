@@ -10,10 +10,9 @@ _COUNTED = ("evaluations", "seconds", "failed_total")
 
 
 class StopAt(Callback):
-    """Stops a run when a metric of every seed has reached a value.
+    """Stops a run at the first logged iteration at which a metric of every seed reaches a value.
 
-    The first logged iteration at which it has is the last of the run. A run that is resumed with
-    the same callback therefore stops again at its next logged iteration.
+    A run that is resumed with the same callback stops again at its next logged iteration.
 
     Args:
         metric: ``coverage``, ``qd_score`` or ``best_objective``; or ``evaluations``, ``seconds`` or
@@ -36,32 +35,23 @@ class StopAt(Callback):
         self._value = checks.number("value", value)
 
     def log(self, rows: Sequence[Row]) -> str | None:
-        """Stop if the lowest value of all seeds is high enough."""
+        """Return a reason to stop if every seed has reached the value."""
         values = [row[self._metric] for row in rows]
-        if not all(value >= self._value for value in values):  # a NaN has reached nothing
+        if not all(value >= self._value for value in values):  # false for NaN
             return None
         return f"{self._metric} reached {self._value:g} (now {min(values):g})"
 
 
 class StopOnPlateau(Callback):
-    """Stops a run when a metric of no seed has grown for a number of iterations.
+    """Stops a run when a metric has not grown in any seed for a number of iterations.
 
-    A run that is resumed counts the iterations since the last growth before it was interrupted, so
-    that it stops where it would have stopped without the interruption.
+    A resumed run takes the rows before the interruption into account, so that it stops where an
+    uninterrupted run would have stopped.
 
     Args:
         metric: ``coverage``, ``qd_score`` or ``best_objective``.
-        iterations: Number of iterations without growth. Growth is seen at logged iterations only.
-        min_growth: Smallest difference to the best value so far that counts as growth.
-
-    Example:
-        >>> import gloam
-        >>> domain = gloam.domains.LinearProjection(measure_dim=2)
-        >>> algorithm = gloam.MAPElites(domain.archive(), domain.x0, 0.5)
-        >>> stop = gloam.callbacks.StopOnPlateau("coverage", iterations=2, min_growth=1.0)
-        >>> result = gloam.run(domain, algorithm, 50, log_every=1, progress=False, callbacks=[stop])
-        >>> result.stopped
-        'coverage did not grow by more than 1 in 2 iterations'
+        iterations: Number of iterations without growth, judged at logged iterations only.
+        min_growth: Growth is an increase by more than this over the best value so far.
     """
 
     def __init__(self, metric: str, iterations: int, *, min_growth: float = 0.0):
@@ -69,26 +59,24 @@ class StopOnPlateau(Callback):
         self._metric = metric
         self._iterations = checks.integer("iterations", iterations, minimum=1)
         self._min_growth = checks.number("min_growth", min_growth, at_least=0.0)
-        self._best: dict[int, float] = {}
-        self._grew_at = 0
 
     def start(self, run: RunStart) -> None:
-        """Begin anew, with what was logged before the run was resumed."""
-        self._best, self._grew_at = {}, 0
-        for row in run.earlier_rows:
-            self._look_at(row)
+        """Forget earlier runs, and take over the rows that were logged before a resume."""
+        self._best: dict[int, float] = {}
+        self._grew_at = 0
+        self._note_growth(run.earlier_rows)
 
     def log(self, rows: Sequence[Row]) -> str | None:
-        """Stop if the last growth of any seed is too long ago."""
-        for row in rows:
-            self._look_at(row)
+        """Return a reason to stop if no seed has grown recently."""
+        self._note_growth(rows)
         if rows[0]["iteration"] - self._grew_at < self._iterations:
             return None
         than = f" by more than {self._min_growth:g}" if self._min_growth else ""
         return f"{self._metric} did not grow{than} in {self._iterations} iterations"
 
-    def _look_at(self, row: Row) -> None:
-        value, seed = row[self._metric], row["seed"]
-        if seed not in self._best or value > self._best[seed] + self._min_growth:
-            self._best[seed] = value
-            self._grew_at = row["iteration"]
+    def _note_growth(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            value, seed = row[self._metric], row["seed"]
+            if seed not in self._best or value > self._best[seed] + self._min_growth:
+                self._best[seed] = value
+                self._grew_at = row["iteration"]

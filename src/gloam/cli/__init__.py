@@ -1,4 +1,4 @@
-"""The command line: `main` parses the arguments, runs a command and reports its errors."""
+"""The command line `gloam`: `main` parses the arguments, runs a command and reports errors."""
 
 import os
 import sys
@@ -8,14 +8,11 @@ import jax
 import tyro
 
 from gloam.cli import errors
-from gloam.cli.bench import Bench
-from gloam.cli.datasets import Datasets
-from gloam.cli.demo import Demo
-from gloam.cli.fill import Fill, New
+from gloam.cli.experiments import Bench, Paper
+from gloam.cli.fill import Datasets, Fill, New
 from gloam.cli.look import Explore, Gallery, Plot, Report
 from gloam.cli.lsi import Lsi
-from gloam.cli.paper import Paper
-from gloam.cli.run import Resume, Run
+from gloam.cli.run import Demo, Resume, Run
 from gloam.files import cache_folder
 from gloam.runs.signals import remembered_interrupt
 
@@ -61,6 +58,6 @@ def main(args: list[str] | None = None) -> None:
 
 
 def _keep_compiled_programs() -> None:
-    """Let a second run of the same settings start without compiling."""
+    """Cache compiled programs, so that a second run with the same settings starts at once."""
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))

@@ -1,7 +1,4 @@
-"""Domains and algorithms that the command line can name, with their options.
-
-Only this module maps strings to objects.
-"""
+"""Domains and algorithms that the command line can name, with their options."""
 
 import dataclasses
 from pathlib import Path
@@ -9,29 +6,20 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from tyro.conf import subcommand
 
+from gloam import checks, emitters
 from gloam.algorithms import Algorithm
 from gloam.datasets import Dataset, handwritten_digits
 from gloam.domains import Arm, Domain, LatentDigits, LinearProjection
-from gloam.emitters import (
-    CMAES,
-    LMMAES,
-    BasicRestart,
-    RestartEvery,
-    RestartRule,
-    RestartWhenIdle,
-    RestartWithoutImprovement,
-    SepCMAES,
-)
 from gloam.experiments import preset_algorithm
 
 
 @dataclasses.dataclass(frozen=True)
 class _DomainOptions:
     iterations: ClassVar[int] = 10_000
-    """Number of iterations where the command line gives none; the paper runs 10,000."""
+    """Default number of iterations; the paper's."""
 
     def dataset(self) -> Dataset | None:
-        """The dataset whose items are the cells of the archive, if there is one."""
+        """Return the dataset whose items are the cells of the archive, if there is one."""
         return None
 
 
@@ -49,7 +37,7 @@ class LpChoice(_DomainOptions):
     """File (.npy) with the centroids. Default: they are computed once and cached."""
 
     def build(self) -> Domain:
-        """The domain."""
+        """Build the domain."""
         return LinearProjection(
             self.measures, self.objective, solution_dim=self.solution, centroids=self.centroids
         )
@@ -63,7 +51,7 @@ class ArmChoice(_DomainOptions):
     """Number of joints; each link has length 1."""
 
     def build(self) -> Domain:
-        """The domain."""
+        """Build the domain."""
         return Arm(self.joints)
 
 
@@ -81,12 +69,12 @@ class LatentDigitsChoice(_DomainOptions):
     iterations: ClassVar[int] = 3000
 
     def build(self) -> Domain:
-        """The domain."""
+        """Build the domain."""
         data = self.dataset()
         return LatentDigits(data.items.reshape(-1, *data.shape))
 
     def dataset(self) -> Dataset:
-        """The digits."""
+        """Return the digits."""
         data = handwritten_digits()
         return data if self.items is None else data.subsample(self.items)
 
@@ -110,13 +98,12 @@ class _CmaOptions:
     batch_size: int | None = None
     """Number of solutions per emitter and iteration."""
     strategy: Literal["full", "separable", "limited-memory", "pyribs"] | None = None
-    """Evolution strategy: full CMA-ES (for up to 1,000 variables), separable CMA-ES,
-    limited-memory MA-ES, or pyribs' variant of CMA-ES, which the paper used."""
+    """Evolution strategy. full is for up to 1,000 variables; the paper used pyribs' variant."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DmsChoice(_CmaOptions):
-    """Discount Model Search as in the paper. Defaults are its settings for the domain."""
+    """Discount Model Search with the paper's settings for the domain."""
 
     alpha: float | None = None
     """Archive learning rate: 0 optimises only, 1 explores only."""
@@ -128,17 +115,17 @@ class DmsChoice(_CmaOptions):
 
 @dataclasses.dataclass(frozen=True)
 class DmsDefaultChoice(DmsChoice):
-    """Discount Model Search with gloam's defaults, the same on every domain."""
+    """Discount Model Search with gloam's defaults, and a step size for the domain."""
 
     moves: int | None = None
-    """Number of solutions per iteration by moves between elites."""
+    """Number of solutions per iteration from moves between elites."""
 
     name = "dms-default"
 
 
 @dataclasses.dataclass(frozen=True)
 class CmaMaeChoice(_CmaOptions):
-    """CMA-MAE: one threshold per cell. Defaults are the paper's settings for the domain."""
+    """CMA-MAE: one threshold per cell, with the paper's settings for the domain."""
 
     alpha: float | None = None
     """Archive learning rate: 0 optimises only, 1 is CMA-ME."""
@@ -148,7 +135,7 @@ class CmaMaeChoice(_CmaOptions):
 
 @dataclasses.dataclass(frozen=True)
 class DdsChoice(_CmaOptions):
-    """Density Descent Search (KDE). Defaults are the paper's settings for the domain."""
+    """Density Descent Search (KDE), with the paper's settings for the domain."""
 
     bandwidth: float | None = None
     """Standard deviation of the kernel, in units of the measures."""
@@ -158,7 +145,7 @@ class DdsChoice(_CmaOptions):
 
 @dataclasses.dataclass(frozen=True)
 class MapElitesChoice:
-    """MAP-Elites. Defaults are the paper's settings for the domain."""
+    """MAP-Elites, with the paper's settings for the domain."""
 
     domain: DomainChoice
     sigma: float | None = None
@@ -171,7 +158,7 @@ class MapElitesChoice:
 
 @dataclasses.dataclass(frozen=True)
 class MapElitesLineChoice(MapElitesChoice):
-    """MAP-Elites (line). Defaults are the paper's settings for the domain."""
+    """MAP-Elites (line), with the paper's settings for the domain."""
 
     line_sigma: float | None = None
     """Standard deviation along the line to a second elite."""
@@ -190,23 +177,22 @@ AlgorithmChoice = (
 
 
 _STRATEGIES = {
-    "full": CMAES(),
-    "separable": SepCMAES(),
-    "limited-memory": LMMAES(),
-    "pyribs": CMAES(pyribs_covariance=True),
+    "full": emitters.CMAES(),
+    "separable": emitters.SepCMAES(),
+    "limited-memory": emitters.LMMAES(),
+    "pyribs": emitters.CMAES(pyribs_covariance=True),
 }
-
-
-# Options with a shorter name than the argument in Python.
-_ARGUMENTS = {
-    "emitters": "num_emitters",
-    "empty_points": "num_empty_points",
-    "moves": "num_moves",
+_RESTARTS = {
+    "idle": emitters.RestartWhenIdle(),
+    "basic": emitters.BasicRestart(),
+    "no-improvement": emitters.RestartWithoutImprovement(),
 }
+# Options whose argument in Python has another name.
+_ARGUMENTS = {"emitters": "num_emitters", "empty_points": "num_empty_points", "moves": "num_moves"}
 
 
 def build_algorithm(choice: Any, domain: Domain) -> Algorithm:
-    """The algorithm of a choice: the preset of the domain, changed by the options given."""
+    """Build the algorithm of a choice: the preset for the domain, changed by the given options."""
     changes = {
         _ARGUMENTS.get(field.name, field.name): getattr(choice, field.name)
         for field in dataclasses.fields(choice)
@@ -219,16 +205,10 @@ def build_algorithm(choice: Any, domain: Domain) -> Algorithm:
     return preset_algorithm(choice.name, domain, **changes)
 
 
-def restart_rule(text: str) -> RestartRule:
-    """The restart rule that the option --restart names."""
-    if text == "idle":
-        return RestartWhenIdle()
-    if text == "basic":
-        return BasicRestart()
-    if text == "no-improvement":
-        return RestartWithoutImprovement()
+def restart_rule(text: str) -> emitters.RestartRule:
+    """Return the restart rule that the option --restart names."""
     if text.isdigit():
-        return RestartEvery(int(text))
-    raise ValueError(
-        f"restart: expected idle, basic, no-improvement or a number of iterations, got {text!r}."
-    )
+        return emitters.RestartEvery(int(text))
+    expected = "idle, basic, no-improvement or a number of iterations"
+    checks.expect(text in _RESTARTS, "restart", expected, repr(text))
+    return _RESTARTS[text]

@@ -1,4 +1,4 @@
-"""Messages and exit codes of commands that fail or are stopped."""
+"""Messages and exit codes of commands that fail or are interrupted."""
 
 import signal
 import sys
@@ -10,15 +10,16 @@ from typing import Any, TextIO
 
 from rich.text import Text
 
-from gloam import progress as terminal
 from gloam.checks import EvaluationError
 from gloam.cli import user_code
 from gloam.datasets import FetchError
 from gloam.evaluators import EvaluatorError
 from gloam.formats import RunExistsError, RunFolder
+from gloam.progress import error_console
 from gloam.runs import Interrupted
 
-_EXPECTED = (ValueError, OSError, EvaluationError, EvaluatorError, FetchError)
+# An ImportError without a module's name is gloam's own, and says which extra to install.
+_EXPECTED = (ValueError, OSError, ImportError, EvaluationError, EvaluatorError, FetchError)
 _USER_CODE_FAILED, _FAILED, _BY_SIGNAL = 1, 2, 128
 
 
@@ -26,11 +27,13 @@ def report(error: BaseException, command: Any) -> int:
     """Print ``error`` and return the exit code; raise unexpected errors again.
 
     Args:
-        error: What ended the command.
-        command: The command, which words the advice that depends on it.
+        error: Error that ended the command.
+        command: The command. Its ``continuation``, if any, says how to continue its run.
     """
+    continuation = getattr(command, "continuation", None)
     if isinstance(error, Interrupted):
-        _tell(str(error))
+        place = f" in '{error.run_dir}'; continue with {continuation}"
+        _tell(f"stopped after iteration {error.iteration}{place}" if continuation else str(error))
         return _BY_SIGNAL + (error.signal or signal.SIGINT)
     if isinstance(error, KeyboardInterrupt):  # while something is compiled, read or drawn
         _tell("stopped; all files written so far are complete")
@@ -38,47 +41,42 @@ def report(error: BaseException, command: Any) -> int:
     trace = user_code.traceback_of(error)
     if trace is not None:
         print(trace, file=sys.stderr, end="")
-        _tell(_saved(command))
+        _tell(f"error: your code raised the exception above; {_saved(command, continuation)}")
         return _USER_CODE_FAILED
-    if not isinstance(error, _EXPECTED):
+    is_broken_import = isinstance(error, ImportError) and error.name is not None
+    if is_broken_import or not isinstance(error, _EXPECTED):
         raise error
-    _tell(_worded(error, command), label="error:", style="red")
+    message = " ".join([str(error), *getattr(error, "__notes__", [])])
+    if isinstance(error, RunExistsError):  # its advice is for Python
+        continuation = continuation or f"`gloam resume {error.run_dir}`"
+        message = (
+            f"'{error.run_dir}' already holds a run. Continue it with {continuation}, or choose "
+            "another folder with --out."
+        )
+    _tell(message, label="error:", style="red")
     return _FAILED
 
 
-def _worded(error: BaseException, command: Any) -> str:
-    """The message of an error, with the remedy of the command line."""
-    if isinstance(error, RunExistsError):  # it advises an argument of Python
-        folder = error.run_dir
-        continuation = getattr(command, "continuation", f"`gloam resume {folder}`")
-        return (
-            f"'{folder}' already holds a run. Continue it with {continuation}, or choose another "
-            "folder by --out."
-        )
-    return " ".join([str(error), *getattr(error, "__notes__", [])])
-
-
-def _saved(command: Any) -> str:
-    """Where the work of a run is that ended by an error in the user's code."""
-    out, continuation = getattr(command, "out", None), getattr(command, "continuation", None)
-    folder = None if out is None else RunFolder(out)
-    if folder is None or continuation is None or not folder.holds_checkpoint:
-        return "error: your code raised the exception above; no run was saved"
+def _saved(command: Any, continuation: str | None) -> str:
+    """Return what was saved of a run that ended by an error in the user's code."""
+    out = getattr(command, "out", None)
+    if out is None or continuation is None or not RunFolder(out).holds_checkpoint:
+        return "no run was saved"
     return (
-        f"error: your code raised the exception above; the run was saved in '{out}' after "
-        f"iteration {folder.read_checkpoint_iteration()}, continue it with {continuation}"
+        f"the run was saved in '{out}' after iteration "
+        f"{RunFolder(out).read_checkpoint_iteration()}, continue it with {continuation}"
     )
 
 
 def _tell(text: str, *, label: str = "", style: str = "") -> None:
-    line = Text.assemble((label, style), " ", text) if label else terminal.plain(text)
-    terminal.error_console().print(line, highlight=False, soft_wrap=True)
+    line = Text.assemble((label, style), " ", text) if label else Text(text)
+    error_console().print(line, highlight=False, soft_wrap=True)
 
 
 @contextmanager
 def warnings_as_lines() -> Iterator[None]:
-    """Print warnings of gloam as one line each, without the place in the source."""
-    ours = Path(__file__).parents[1]
+    """Print warnings of gloam on one line each, without their source location."""
+    source = Path(__file__).parents[1]
     with warnings.catch_warnings():
         usual = warnings.showwarning
 
@@ -90,10 +88,10 @@ def warnings_as_lines() -> Iterator[None]:
             file: TextIO | None = None,
             line: str | None = None,
         ) -> None:
-            if ours in Path(filename).parents:
+            if source in Path(filename).parents:
                 text = " ".join(str(message).split())
                 _tell(text, label="warning:", style="yellow")
-            else:  # a place in the user's own code helps
+            else:  # the location helps in the user's own code
                 usual(message, category, filename, lineno, file, line)
 
         warnings.showwarning = show

@@ -1,7 +1,4 @@
-"""`gloam new`: an example file for `gloam fill`.
-
-`gloam fill`: search for the best match to every item of a dataset.
-"""
+"""Commands for a problem and a dataset of your own: new, fill and datasets."""
 
 import dataclasses
 import math
@@ -17,19 +14,21 @@ from gloam.archives.faiss_index import IndexName
 from gloam.cli import user_code
 from gloam.cli.choices import restart_rule
 from gloam.cli.look import Gallery
-from gloam.cli.outputs import print_matches, write_new
-from gloam.cli.run import FollowOptions
+from gloam.cli.run import FollowOptions, SavingOptions, print_matches
 from gloam.datasets import Dataset, Matches
 from gloam.datasets.images import SUFFIXES
 from gloam.evaluators import Processes
 from gloam.files import read_array
 from gloam.formats import RunFolder
-from gloam.runs import Interrupted, optimize
+from gloam.runs import optimize
 
 
 @dataclasses.dataclass(frozen=True)
 class New:
-    """Write an example Python file for `gloam fill`, with a function and a start."""
+    """Write an example Python file for `gloam fill`, with a function and a first solution.
+
+    Example: gloam new my_problem.py --size 32 32 --mode RGB
+    """
 
     file: Annotated[Path, tyro.conf.Positional] = Path("my_problem.py")
     """Name of the new file."""
@@ -47,17 +46,21 @@ class New:
         dataset = "digits" if (height, width, channels) == (8, 8, 1) else "pictures/"
         text = Path(__file__).with_name("template.py").read_text(encoding="utf-8")
         text = text.replace("FILE --dataset digits", f"{self.file} --dataset {dataset}")
-        text = text.replace(
-            "WIDTH, CHANNELS = 8, 8, 1", f"WIDTH, CHANNELS = {height}, {width}, {channels}"
-        )
-        write_new(self.file, text)
+        sizes = f"WIDTH, CHANNELS = {height}, {width}, {channels}"
+        text = text.replace("WIDTH, CHANNELS = 8, 8, 1", sizes)
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(self.file, "x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError:
+            checks.expect(False, "file", "a new name", f"'{self.file}', which exists")
         print(f"{self.file}\nTo run it: gloam fill {self.file} --dataset {dataset}")
         if dataset == "digits":
             print(f"With a folder of your images: gloam fill {self.file} --dataset FOLDER")
 
 
 @dataclasses.dataclass(frozen=True)
-class Fill(FollowOptions):
+class Fill:
     """Search for the best match to every item of a dataset, with Discount Model Search.
 
     Your function maps a batch of solutions (rows of numbers) to measures in the form of the
@@ -79,8 +82,7 @@ class Fill(FollowOptions):
     iterations: int = 1000
     """Number of iterations."""
     size: tuple[int, int] | None = None
-    """Height and width to which the images of a folder are resized. Default: those of the images
-    that your function returns."""
+    """Height and width of the images of a folder. Default: those of your function's images."""
     mode: Literal["L", "RGB"] | None = None
     """Greyscale (L) or colour (RGB), for the images of a folder. Default: as your function's."""
     items: int | None = None
@@ -88,8 +90,7 @@ class Fill(FollowOptions):
     metric: Literal["euclidean", "cosine"] = "euclidean"
     """Distance between measures and items; cosine is for embeddings."""
     index: IndexName = "auto"
-    """Search for the nearest item: exact, or a FAISS index. auto uses FAISS for large datasets
-    on a CPU."""
+    """Search for the nearest item. auto is exact, or uses FAISS for large datasets on a CPU."""
     alpha: float = 0.01
     """Archive learning rate: 1 explores only, 0 optimises only."""
     emitters: int = 4
@@ -97,29 +98,20 @@ class Fill(FollowOptions):
     batch_size: int = 30
     """Number of solutions per emitter and iteration."""
     restart: str = "idle"
-    """When emitters restart: idle (nothing improved for long), basic, no-improvement, or a number
-    of iterations."""
+    """When emitters restart: idle, basic, no-improvement, or a number of iterations."""
     seed: int = 0
     """Seed of the search."""
-    log_every: int = 50
-    """Number of iterations between two rows of metrics."""
-    checkpoint_seconds: float = 60.0
-    """Number of seconds between two checkpoints; more if they would take over 3% of the time."""
-    checkpoint_every: int | None = None
-    """Number of iterations between two checkpoints, in addition to --checkpoint-seconds."""
-    keep_checkpoints: int = 2
-    """Number of checkpoints to keep. If the newest is damaged, the one before it is used."""
     workers: int = 0
     """Number of worker processes that evaluate. 0: evaluate in this process."""
     timeout: float | None = None
     """Maximum number of seconds for one solution, with --workers."""
     resume: bool = False
     """Continue the run in the run folder."""
-    quiet: bool = False
-    """Show no progress bar."""
+    saving: SavingOptions = dataclasses.field(default_factory=SavingOptions)
+    follow: FollowOptions = dataclasses.field(default_factory=FollowOptions)
 
     continuation: ClassVar[str] = "the same command and --resume"
-    """How a run is continued; `gloam resume` cannot know the function."""
+    """How to continue a run, for messages; a run folder does not contain the function."""
 
     def __call__(self) -> None:
         """Run the search and write the gallery."""
@@ -127,27 +119,20 @@ class Fill(FollowOptions):
             RunFolder(self.out).check_new()
         module, evaluate = user_code.load(self.function, "evaluate")
         evaluator = self._evaluator()
-        if evaluator is None:
-            evaluate = user_code.guarded(evaluate)
-        else:  # workers import the function itself
+        if evaluator is not None:
             evaluator.check(evaluate)
         start = _start(self.x0 or getattr(module, "x0", None), self.seed)
         sigma0 = getattr(module, "sigma0", None) if self.sigma0 is None else self.sigma0
-        checks.expect(
-            sigma0 is not None,
-            "sigma0",
-            "a number",
-            "none",
-            f"Give --sigma0, or set it in {self.function}.",
-        )
+        fix = f"Give --sigma0, or set it in {self.function}."
+        checks.expect(sigma0 is not None, "sigma0", "a number", "none", fix)
         assert sigma0 is not None
-        found = _measures_shape(evaluate, start)
-        size, mode = _picture_form(found)
+        shape = _measures_shape(evaluate, start)
+        size, mode = _picture_form(shape)
         data = read_dataset(self.dataset, self.size or size, self.mode or mode)
         if self.items is not None:
             data = data.subsample(self.items, self.seed)
         print(data)
-        _check_measures(found, data, can_follow=bool(self.size or self.mode))
+        _check_measures(shape, data, has_form=bool(self.size or self.mode))
         archive = data.archive(self.metric, index=self.index)
         if archive.index is not None:
             print(archive.index)
@@ -160,28 +145,18 @@ class Fill(FollowOptions):
             alpha=self.alpha,
             restart=restart_rule(self.restart),
         )
-        try:
-            result = optimize(
-                evaluate,
-                algorithm,
-                self.iterations,
-                seeds=[self.seed],
-                evaluator=evaluator,
-                run_dir=self.out,
-                dataset=data,
-                resume=self.resume,
-                progress=not self.quiet,
-                log_every=self.log_every,
-                checkpoint_every=self.checkpoint_every,
-                keep_checkpoints=self.keep_checkpoints,
-                checkpoint_seconds=self.checkpoint_seconds,
-                callbacks=self.callbacks(),
-            )
-        except Interrupted as stopped:
-            advice = f"continue with {self.continuation}"
-            raise Interrupted(
-                stopped.run_dir, stopped.iteration, advice, signal=stopped.signal
-            ) from None
+        result = optimize(
+            evaluate,
+            algorithm,
+            self.iterations,
+            seeds=[self.seed],
+            evaluator=evaluator,
+            run_dir=self.out,
+            dataset=data,
+            resume=self.resume,
+            **dataclasses.asdict(self.saving),
+            **self.follow.arguments(),
+        )
         if result.stopped:
             print(f"Stopped early: {result.stopped}")
         print_matches(Matches(RunFolder(self.out).read_archive(), data))
@@ -189,14 +164,35 @@ class Fill(FollowOptions):
 
     def _evaluator(self) -> Processes | None:
         checks.integer("workers", self.workers, minimum=0)
-        fix = "Give --workers as well: only a process can be ended."
-        has_workers = self.workers > 0
-        checks.expect(has_workers or self.timeout is None, "timeout", "workers", "none", fix)
-        return Processes(self.workers, timeout=self.timeout) if has_workers else None
+        if self.workers > 0:
+            return Processes(self.workers, timeout=self.timeout)
+        fix = "Give --workers as well: only a process can be terminated."
+        checks.expect(self.timeout is None, "timeout", "workers", "none", fix)
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Datasets:
+    """Download a public dataset.
+
+    Example: gloam datasets fetch mnist
+    """
+
+    verb: Annotated[Literal["fetch"], tyro.conf.Positional]
+    """Action: fetch downloads the dataset."""
+    name: Annotated[Literal["mnist", "fashion-mnist"], tyro.conf.Positional]
+    """Name of the dataset."""
+    folder: Path | None = None
+    """Folder for the files. Default: gloam's cache folder."""
+
+    def __call__(self) -> None:
+        """Download the dataset and print the paths of its files."""
+        for path in datasets.fetch(self.name, self.folder).values():
+            print(path)
 
 
 def read_dataset(where: str, size: tuple[int, int], mode: Literal["L", "RGB"]) -> Dataset:
-    """The dataset that the option --dataset names."""
+    """Read the dataset that the option --dataset names."""
     if where == "digits":
         return datasets.digits()
     path = Path(where)
@@ -205,7 +201,7 @@ def read_dataset(where: str, size: tuple[int, int], mode: Literal["L", "RGB"]) -
     expected = "an existing folder of images, an existing file, or digits"
     checks.expect(path.is_file(), "dataset", expected, f"'{where}'", "Check the path.")
     is_picture = path.suffix.lower() in SUFFIXES
-    fix = "Give the folder that the images are in."
+    fix = "Give the folder that contains the images."
     checks.expect(not is_picture, "dataset", "a folder of images", f"the file '{where}'", fix)
     # MNIST's files have no suffix of their own: train-images-idx3-ubyte, or with .gz.
     if path.name.removesuffix(".gz").endswith("-ubyte"):
@@ -214,47 +210,47 @@ def read_dataset(where: str, size: tuple[int, int], mode: Literal["L", "RGB"]) -
 
 
 def _start(x0: Any, seed: int) -> np.ndarray:
-    """The starting point, from an array or from text."""
+    """Return the first solution, from an array or from the text of --x0."""
     fix = "Give --x0 FILE.npy, zeros:N or uniform:N, or set x0 in your file."
-    if isinstance(x0, str):
-        kind, _, number = x0.partition(":")
-        if kind in ("zeros", "uniform"):
-            checks.expect(number.isdigit() and int(number) > 0, "x0", f"{kind}:N", repr(x0), fix)
-            size = int(number)
-            random = np.random.default_rng(seed)
-            return np.zeros(size) if kind == "zeros" else random.uniform(0, 1, size)
-        return read_array(checks.existing_file("x0", x0, fix), "x0")
     checks.expect(x0 is not None, "x0", "a starting solution", "none", fix)
-    return np.asarray(x0)
+    if not isinstance(x0, str):
+        return np.asarray(x0)
+    kind, _, number = x0.partition(":")
+    if kind not in ("zeros", "uniform"):
+        return read_array(checks.existing_file("x0", x0, fix), "x0")
+    checks.expect(number.isdigit() and int(number) > 0, "x0", f"{kind}:N", repr(x0), fix)
+    size = int(number)
+    return np.zeros(size) if kind == "zeros" else np.random.default_rng(seed).uniform(0, 1, size)
 
 
 def _measures_shape(evaluate: Any, start: np.ndarray) -> tuple[int, ...]:
-    """Shape of the measures of a batch of two, from one call of the function."""
+    """Return the shape of the measures of a batch of two, from one call of the function."""
     checks.expect(callable(evaluate), "function", "a function", type(evaluate).__name__)
     _, measures, _ = checks.evaluation_parts(evaluate(np.stack([start, start]).astype(np.float32)))
     return np.shape(measures)
 
 
 def _picture_form(shape: tuple[int, ...]) -> tuple[tuple[int, int], Literal["L", "RGB"]]:
-    """Size and mode of the images that measures of this shape are; 28 x 28 if they are none."""
+    """Return size and mode of the images in measures of a shape; 28 x 28 if there are none."""
     if len(shape) == 3 or (len(shape) == 4 and shape[3] == 3):
         return (shape[1], shape[2]), "RGB" if len(shape) == 4 else "L"
     return (28, 28), "L"
 
 
-def _check_measures(found: tuple[int, ...], data: Dataset, *, can_follow: bool) -> None:
-    """Report measures of a wrong size before the search."""
-    shapes = checks.measure_shapes(2, data.shape)
-    told = checks.one_of([f"(batch, {str(shape[1:]).strip('(,)')})" for shape in shapes])
+def _check_measures(shape: tuple[int, ...], data: Dataset, *, has_form: bool) -> None:
+    """Check the shape of the measures of a batch of two before the search.
+
+    Args:
+        shape: The shape.
+        data: The dataset.
+        has_form: Whether --size or --mode was given.
+    """
+    allowed = checks.measure_shapes(2, data.shape)
+    expected = checks.one_of([f"(batch, {str(one[1:]).strip('(,)')})" for one in allowed])
     fix = "Return measures in the form of the items"
-    if can_follow:
-        fix += ", or leave out --size and --mode: the images are then read as your function's"
-    elif math.prod(found) == math.prod(shapes[0]):
+    if has_form:
+        fix += ", or leave out --size and --mode: the images are then read in your function's form"
+    elif math.prod(shape) == math.prod(allowed[0]):
         fix += ": measures.reshape(len(measures), -1)"
-    checks.expect(
-        found in shapes,
-        "measures",
-        f"shape {told}, as the items have",
-        f"shape {found} for a batch of 2",
-        f"{fix}.",
-    )
+    got = f"shape {shape} for a batch of 2"
+    checks.expect(shape in allowed, "measures", f"shape {expected}, like the items", got, f"{fix}.")

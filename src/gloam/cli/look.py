@@ -1,11 +1,4 @@
-"""`gloam plot`: figures of a run.
-
-`gloam gallery`: the matches of a run with its dataset.
-
-`gloam report`: a run or a study as one HTML file, and the tables and figures of a study.
-
-`gloam explore`: run folders in the browser.
-"""
+"""Commands that look at finished or running searches: plot, gallery, report and explore."""
 
 import dataclasses
 from pathlib import Path
@@ -18,7 +11,10 @@ from gloam.experiments.report import write_report
 
 @dataclasses.dataclass(frozen=True)
 class Plot:
-    """Draw the metrics, the archive and the discount function of a run."""
+    """Draw the metrics, the archive and the discount function of a run.
+
+    Example: gloam plot runs/x --pdf
+    """
 
     run: Annotated[Path, tyro.conf.Positional]
     """Run folder."""
@@ -35,9 +31,11 @@ class Plot:
 
 @dataclasses.dataclass(frozen=True)
 class Gallery:
-    """Show pairs of solution and item of a run, as an image, an HTML page and a table.
+    """Show the solutions of a run beside their items, as an image, an HTML page and a table.
 
     A dataset without images gets the page and the table only.
+
+    Example: gloam gallery runs/fill --by label
     """
 
     run: Annotated[Path, tyro.conf.Positional]
@@ -59,9 +57,11 @@ class Gallery:
 class Report:
     """Write a report of a run or of a study.
 
-    The report is one HTML file with the views of `gloam explore`. It opens from a disk, loads
-    nothing and is smaller than 10 MB. For a study, the folder report/ also gets the comparison with
-    the paper, statistics (Markdown, CSV, LaTeX) and figures.
+    The report is one self-contained HTML file of at most 10 MB, with the views of `gloam explore`.
+    For a study, the folder report/ also gets the comparison with the paper, statistics (Markdown,
+    CSV, LaTeX) and figures.
+
+    Example: gloam report runs/paper --no-pdf
     """
 
     run_or_study: Annotated[Path, tyro.conf.Positional]
@@ -89,16 +89,18 @@ class Report:
 class Explore:
     """Show runs and studies in the browser, live while they run.
 
-    The explorer reads the folder and changes nothing in it. It needs `pip install
-    'gloam[explorer]'`. On another machine, forward a port: ssh -L 8400:localhost:8400 MACHINE
+    The explorer only reads the folder. It needs `pip install 'gloam[explorer]'`. To explore runs on
+    another machine, forward a port: ssh -L 8400:localhost:8400 MACHINE
+
+    Example: gloam explore runs/ --port 8500
     """
 
     runs: Annotated[Path, tyro.conf.Positional] = Path("runs")
-    """Folder with runs and studies in it, or the folder of one."""
+    """Folder that contains runs and studies, or the folder of one."""
     port: int | None = None
     """Port of the server. Default: the first free port from 8400."""
     host: str = "127.0.0.1"
-    """Address to listen on. Everyone who can reach it can read the runs."""
+    """Address to listen on. Anyone who can reach it can read the runs."""
     browser: bool = True
     """Open the browser."""
 

@@ -1,57 +1,71 @@
-"""Options by which a run is stopped early or logged, for the commands that search.
-
-`gloam run`: search with one algorithm on one domain.
-
-`gloam resume`: continue a run.
-"""
+"""`gloam run`, `gloam resume` and `gloam demo`, and the options that all searches share."""
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
+import numpy as np
 import tyro
 
+from gloam.algorithms import DMS
 from gloam.callbacks import Callback, CsvLogger, StopAt, StopOnPlateau
 from gloam.cli.choices import AlgorithmChoice, build_algorithm
-from gloam.cli.look import Gallery
-from gloam.cli.outputs import print_matches, print_metrics
-from gloam.datasets import Matches
+from gloam.cli.look import Gallery, Plot
+from gloam.datasets import Matches, digits
+from gloam.domains import LinearProjection, Triangles
+from gloam.experiments import preset_algorithm
 from gloam.formats import ForeignError, RunFolder
-from gloam.runs import resume, run
+from gloam.runs import Result, resume, run
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
+class SavingOptions:
+    """How often metrics and checkpoints are written to the run folder."""
+
+    log_every: int = 50
+    """Number of iterations between two rows of metrics."""
+    checkpoint_seconds: float = 60.0
+    """Number of seconds between two checkpoints; more if they would take over 3% of the time."""
+    checkpoint_every: int | None = None
+    """Number of iterations between two checkpoints, in addition to --checkpoint-seconds."""
+    keep_checkpoints: int = 2
+    """Number of checkpoints to keep. If the newest is damaged, the one before it is used."""
+
+
+@dataclasses.dataclass(frozen=True)
 class FollowOptions:
-    """Options for callbacks. A command inherits them, so that they are its own."""
+    """Early stopping, and output while the search runs."""
 
     stop_coverage: float | None = None
     """Stop when this share of the cells (0 to 1) is filled, in every seed."""
     stop_score: float | None = None
     """Stop when the QD score has reached this value, in every seed."""
     stop_plateau: int | None = None
-    """Stop when the QD score of no seed has grown for this number of iterations."""
+    """Stop when the QD score has not grown for this number of iterations, in any seed."""
     csv: Path | None = None
     """CSV file to which the rows of metrics are written as well."""
+    quiet: bool = False
+    """Show no progress bars."""
 
-    def callbacks(self) -> list[Callback]:
-        """The callbacks of the options that were given."""
-        found: list[Callback] = []
+    def arguments(self) -> dict[str, Any]:
+        """Return the options as arguments of `gloam.run`, `gloam.optimize` and `gloam.resume`."""
+        callbacks: list[Callback] = []
         if self.stop_coverage is not None:
-            found.append(StopAt("coverage", self.stop_coverage))
+            callbacks.append(StopAt("coverage", self.stop_coverage))
         if self.stop_score is not None:
-            found.append(StopAt("qd_score", self.stop_score))
+            callbacks.append(StopAt("qd_score", self.stop_score))
         if self.stop_plateau is not None:
-            found.append(StopOnPlateau("qd_score", self.stop_plateau))
+            callbacks.append(StopOnPlateau("qd_score", self.stop_plateau))
         if self.csv is not None:
-            found.append(CsvLogger(self.csv))
-        return found
+            callbacks.append(CsvLogger(self.csv))
+        return {"callbacks": callbacks, "progress": not self.quiet}
 
 
 @dataclasses.dataclass(frozen=True)
-class Run(FollowOptions):
+class Run:
     """Search with one algorithm on one domain, with all seeds at once.
 
-    Examples: gloam run dms lp --measures 10 --iterations 10000 --seeds 3 --out runs/x,
+    Examples: gloam run dms-default lp --measures 10 --iterations 10000 --seeds 3 --out runs/x,
     gloam run dms latent-digits --out runs/digits
     """
 
@@ -64,22 +78,14 @@ class Run(FollowOptions):
     """Number of seeds."""
     seed: int = 0
     """First seed; the others follow it."""
-    log_every: int = 50
-    """Number of iterations between two rows of metrics."""
-    checkpoint_seconds: float = 60.0
-    """Number of seconds between two checkpoints; more if they would take over 3% of the time."""
-    checkpoint_every: int | None = None
-    """Number of iterations between two checkpoints, in addition to --checkpoint-seconds."""
-    keep_checkpoints: int = 2
-    """Number of checkpoints to keep. If the newest is damaged, the one before it is used."""
     snapshots: tuple[int, ...] = ()
     """Iterations at which `gloam plot` shows the archive and the discount. Default: the last."""
-    quiet: bool = False
-    """Show no progress bar."""
+    saving: SavingOptions = dataclasses.field(default_factory=SavingOptions)
+    follow: FollowOptions = dataclasses.field(default_factory=FollowOptions)
 
     @property
     def continuation(self) -> str:
-        """How this run is continued."""
+        """How to continue this run, for messages."""
         return f"`gloam resume {self.out}`"
 
     def __call__(self) -> None:
@@ -91,17 +97,13 @@ class Run(FollowOptions):
         result = run(
             domain,
             build_algorithm(self.algorithm, domain),
+            iterations,
             seeds=range(self.seed, self.seed + self.seeds),
-            iterations=iterations,
             run_dir=self.out,
-            log_every=self.log_every,
-            checkpoint_seconds=self.checkpoint_seconds,
-            checkpoint_every=self.checkpoint_every,
-            keep_checkpoints=self.keep_checkpoints,
             snapshots=self.snapshots or (iterations,),
             dataset=data,
-            progress=not self.quiet,
-            callbacks=self.callbacks(),
+            **dataclasses.asdict(self.saving),
+            **self.follow.arguments(),
         )
         print_metrics(result)
         print(f"To draw figures: gloam plot {self.out}")
@@ -111,25 +113,22 @@ class Run(FollowOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class Resume(FollowOptions):
-    """Continue a run that was interrupted, with the same result as without the interruption."""
+class Resume:
+    """Continue a run that was interrupted, with the same result as without the interruption.
+
+    Example: gloam resume runs/x --iterations 20000
+    """
 
     run: Annotated[Path, tyro.conf.Positional]
     """Run folder."""
     iterations: int | None = None
     """New total number of iterations, to extend the run."""
-    quiet: bool = False
-    """Show no progress bar."""
+    follow: FollowOptions = dataclasses.field(default_factory=FollowOptions)
 
     def __call__(self) -> None:
         """Resume the run."""
         try:
-            result = resume(
-                self.run,
-                iterations=self.iterations,
-                progress=not self.quiet,
-                callbacks=self.callbacks(),
-            )
+            result = resume(self.run, iterations=self.iterations, **self.follow.arguments())
         except ForeignError as error:
             raise ValueError(
                 f"The run in '{self.run}' uses your own function or classes, which the run folder "
@@ -140,3 +139,83 @@ class Resume(FollowOptions):
         print_metrics(result)
         if RunFolder(self.run).read_config().dataset is not None:
             print(f"To show solutions beside their items: gloam gallery {self.run}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Demo:
+    """Approximate 1,797 handwritten digits by triangles, in about two minutes.
+
+    Discount Model Search on triangle arrangement: every digit of scikit-learn's dataset is a cell
+    of the archive. The result is a gallery. With --domain lp, the search runs on the paper's 2D
+    sphere instead, and the result is a figure of the discount function.
+    """
+
+    domain: Literal["triangles", "lp"] = "triangles"
+    """Domain of the search."""
+    out: Path = Path("runs/demo")
+    """Run folder. An earlier run in it is replaced."""
+    iterations: int | None = None
+    """Number of iterations. Default: 9,000 on triangles, 4,000 on lp."""
+    seed: int = 1
+    """Seed of the search."""
+
+    def __call__(self) -> None:
+        """Run the search and draw its figures."""
+        RunFolder(self.out).delete_run()
+        if self.domain == "triangles":
+            self._digits()
+        else:
+            self._sphere()
+
+    def _digits(self) -> None:
+        data = digits()
+        domain = Triangles(data.items, num_triangles=20, canvas=(8, 8), name="digits")
+        algorithm = DMS(domain.archive(), domain.x0, 0.2, batch_size=12)
+        iterations = self.iterations or 9000
+        result = run(
+            domain, algorithm, iterations, seeds=[self.seed], run_dir=self.out, dataset=data
+        )
+        print_matches(Matches(result.elites, data))
+        Gallery(self.out)()
+
+    def _sphere(self) -> None:
+        domain = LinearProjection(measure_dim=2)
+        algorithm = preset_algorithm("dms-default", domain)
+        iterations = self.iterations or 4000
+        stops = sorted({n for n in (20, 200, 1000) if n < iterations} | {iterations})
+        result = run(
+            domain, algorithm, iterations, seeds=[self.seed], run_dir=self.out, snapshots=stops
+        )
+        print_metrics(result)
+        Plot(self.out)()
+
+
+def print_metrics(result: Result) -> None:
+    """Print the last metrics of every seed, and the run folder."""
+    metrics = result.metrics
+    last: Any = metrics[metrics["iteration"] == metrics["iteration"].max()]
+    print(f"{'seed':>6} {'QD score':>12} {'coverage':>9} {'best':>9} {'restarts':>9}")
+    for row in last.itertuples():
+        print(
+            f"{row.seed:>6} {row.qd_score:>12,.2f} {row.coverage:>9.2%} "
+            f"{row.best_objective:>9.4f} {row.restarts:>9}"
+        )
+    if result.stopped:
+        print(f"Stopped early: {result.stopped}")
+    print(f"Run folder: {result.run_dir}")
+
+
+def print_matches(matches: Matches) -> None:
+    """Print how many items have an elite and how close the elites are, also by label."""
+    elites, data = matches.elites, matches.dataset
+    print(
+        f"{len(elites):,} of {len(data):,} items have an elite ({matches.coverage():.1%}), "
+        f"QD score {elites.qd_score:,.2f}, best {elites.best_objective:.4f}"
+    )
+    if len(elites):
+        median = float(np.median(matches.distances))
+        print(f"Median distance between elite and item: {median:.3g}")
+    if data.labels is not None and 1 < len(set(data.labels)) <= 30:
+        rows: Any = matches.coverage_by_label().itertuples()
+        for row in rows:
+            print(f"{row.label:>12} {row.filled:>6} of {row.items:<6} {row.coverage:>7.1%}")

@@ -1,8 +1,6 @@
-"""Where the files of the paper's latent space illumination come from, and under which licences.
+"""Latent space illumination (LSI) from files: official sources, readers, its domain and its cost.
 
-Latent space illumination from files: its models, its landscapes, its start, its domain.
-
-How long latent space illumination takes on this machine, from a few images and iterations.
+The paper's LSI needs StyleGAN3, CLIP and landscapes, which are not part of gloam.
 """
 
 import dataclasses
@@ -12,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +25,7 @@ from gloam.algorithms import DMS
 from gloam.datasets import Dataset, from_folder
 from gloam.domains import LatentIllumination
 from gloam.domains.latent_illumination import PAPER_PROMPT, image_embedding
-from gloam.experiments.presets import SETTINGS
+from gloam.experiments.presets import PAPER_SETTINGS
 from gloam.files import cache_folder
 from gloam.formats import DamagedFileError, RunFolder
 from gloam.formats.arrays import read_arrays, write_arrays
@@ -35,15 +34,27 @@ from gloam.formats.objects import encode
 from gloam.generators import CLIP, Embedder, Generator, StyleGAN3
 from gloam.runs.fused_driver import FusedDriver
 
+NUM_LANDSCAPES = 10_000
+"""Number of landscapes in the paper."""
+NUM_STARTS = 512
+"""Number of random latents from which the paper chooses the start."""
+IMAGES_AT_ONCE = 12
+"""Number of images that are generated at once, over all seeds."""
+# Pixels of LHQ-256, of the copies in run folders, and of the copies that only test readability.
+_SIZE, _STORED_SIZE, _CHECKED_SIZE = 256, 128, 32
+# Times are measured with a full batch of images if it is expected to take no longer than this.
+_MAX_BATCH_SECONDS = 10.0
+_TIMED_ITERATIONS, _TIMED_REPEATS = 5, 3
+
 
 class Source(NamedTuple):
     """An official release."""
 
     title: str
     files: str
-    """Which files, and what to do with them."""
+    """Files of the release, and how to prepare them."""
     place: str
-    """Where they are released."""
+    """Web address."""
     licence: str
 
 
@@ -70,22 +81,12 @@ SOURCES = {
         "CC BY 2.0 for the dataset; metadata.json names the licence of each photograph.",
     ),
 }
-"""Releases by the name of the option."""
-
-
-NUM_LANDSCAPES = 10_000
-"""Number of landscapes of the paper."""
-NUM_STARTS = 512
-"""Number of latents that the paper chooses the start from."""
-IMAGES_AT_ONCE = 12
-"""Images that are generated at once, of all seeds together."""
-# As LHQ-256 has them; in run folders, where galleries need no more; and to see if a file is whole.
-_SIZE, _SHOWN, _CHECKED = 256, 128, 32
+"""Official releases by the name of the command-line option."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LsiFiles:
-    """Where the models and the landscapes are.
+    """Paths of the models and the landscapes.
 
     Args:
         stylegan: StyleGAN3 as safetensors, from `gloam lsi convert`.
@@ -102,21 +103,28 @@ class LsiFiles:
             checks.instance(field.name, getattr(self, field.name), str)
 
 
+def check_files(files: LsiFiles, *, progress: bool = False) -> None:
+    """Read all files once, so that damage is reported before a study begins.
+
+    Raises:
+        ValueError: A file is missing, damaged or of another kind.
+    """
+    read_generator(files.stylegan)
+    read_embedder(files.clip)
+    check_landscapes(files.landscapes, progress=progress)
+
+
 def read_generator(path: str | os.PathLike, half: str | None = None) -> StyleGAN3:
-    """A StyleGAN3 that can be searched: of colour images, and without class labels.
+    """Read a StyleGAN3 for unconditional colour images.
 
     Args:
         path: The safetensors file.
         half: Precision of the layers of high resolution; see `StyleGAN3`.
     """
     file = checks.existing_file("stylegan", path, "Run: gloam lsi check.")
-    checks.expect(
-        file.suffix != ".pkl",
-        "stylegan",
-        "a safetensors file",
-        f"the pickle '{path}'",
-        f"Convert it: gloam lsi convert {path} {file.with_suffix('.safetensors')}",
-    )
+    fix = f"Convert it: gloam lsi convert {path} {file.with_suffix('.safetensors')}"
+    is_pickle, got = file.suffix == ".pkl", f"the pickle '{path}'"
+    checks.expect(not is_pickle, "stylegan", "a safetensors file", got, fix)
     generator = StyleGAN3.load(file, half=half)
     settings = generator.settings
     checks.expect(
@@ -129,18 +137,15 @@ def read_generator(path: str | os.PathLike, half: str | None = None) -> StyleGAN
 
 
 def read_embedder(folder: str | os.PathLike, half: str | None = None) -> CLIP:
-    """A CLIP from a folder in Hugging Face's layout.
+    """Read a CLIP from a folder in Hugging Face's layout.
 
     Args:
         folder: See `CLIP.load`.
         half: Precision of products; see `CLIP`.
     """
-    place = Path(folder)
-    needs_conversion = (place / "pytorch_model.bin").is_file() and not (
-        place / "model.safetensors"
-    ).exists()
+    has_pytorch = (Path(folder) / "pytorch_model.bin").is_file()
     checks.expect(
-        not needs_conversion,
+        not has_pytorch or (Path(folder) / "model.safetensors").exists(),
         "clip",
         "model.safetensors",
         f"pytorch_model.bin only, in '{folder}'",
@@ -157,21 +162,21 @@ def read_landscapes(
     *,
     progress: bool = False,
 ) -> Dataset:
-    """Pictures with their embeddings as items; they are kept at 128 x 128 pixels to be shown.
+    """Read pictures, with their embeddings as items and copies of 128 x 128 pixels for galleries.
 
-    Grey pictures become colour pictures with three equal channels. A file that cannot be read is
-    an error: the cells of the archive would be others than those asked for.
+    Grey pictures become colour pictures with three equal channels. An unreadable file is an error,
+    because the archive would have other cells than requested.
 
     Args:
-        folder: Folder of pictures. Embeddings are kept beside them; see `Dataset.embedded`.
-        embedder: Embeds them.
+        folder: Folder of pictures. Embeddings are stored beside them; see `Dataset.embedded`.
+        embedder: Computes the embeddings.
         max_items: Number of pictures, drawn at random from a larger folder.
-        progress: Whether to show bars.
+        progress: Whether to show progress bars.
     """
-    from PIL import Image  # lazily, as where pictures are read
+    from PIL import Image  # lazily, as in the datasets
 
     embed: Any = image_embedding(embedder)
-    # Kept embeddings are found by this name: those of another precision are others.
+    # Stored embeddings are found by this name, and depend on the precision.
     embed.__qualname__ += f".{embedder.vision.transformer.settings.half or 'float32'}"
     data = from_folder(
         folder,
@@ -183,7 +188,7 @@ def read_landscapes(
         progress=progress,
     ).normalized()
     assert data.images is not None
-    factor = _SIZE // _SHOWN
+    factor = _SIZE // _STORED_SIZE
     small = np.stack([np.asarray(Image.fromarray(image).reduce(factor)) for image in data.images])
     return dataclasses.replace(data, images=small)
 
@@ -191,31 +196,15 @@ def read_landscapes(
 def check_landscapes(
     folder: str | os.PathLike, max_items: int = NUM_LANDSCAPES, *, progress: bool = False
 ) -> Dataset:
-    """Read the same pictures as `read_landscapes`, small and without embeddings.
+    """Read the pictures of `read_landscapes`, small and without embeddings.
 
     Raises:
         ValueError: There are fewer than two different pictures, or one that cannot be read.
     """
-    size = (_CHECKED, _CHECKED)
+    size = (_CHECKED_SIZE, _CHECKED_SIZE)
     return from_folder(
         folder, size, "RGB", max_items=max_items, skip_broken=False, progress=progress
     )
-
-
-def check_files(files: LsiFiles, *, progress: bool = False) -> None:
-    """Read everything once, so that damaged files are reported before a study begins.
-
-    Raises:
-        ValueError: A file is missing, damaged or of another kind.
-    """
-    read_generator(files.stylegan)
-    read_embedder(files.clip)
-    check_landscapes(files.landscapes, progress=progress)
-
-
-def stored_start(folder: RunFolder) -> Float[np.ndarray, " sol"] | None:
-    """Where the run in a folder started, or ``None`` if there is none."""
-    return np.asarray(folder.read_part("algorithm").emitter.x0) if folder.holds_run else None
 
 
 def lsi_domain(
@@ -229,72 +218,72 @@ def lsi_domain(
     num_seeds: int = 1,
     progress: bool = False,
 ) -> LatentIllumination:
-    """The paper's domain. Its start is chosen once and kept in the cache folder.
+    """Build the paper's domain. Its start is chosen once and cached.
 
     Args:
         generator, embedder: The models.
         data: Embeddings, from `read_landscapes`.
-        prompt: What images should show.
-        x0: Where searches start, if that is known: see `stored_start`.
-        num_starts: Number of images to choose ``x0`` from.
-        num_seeds: Number of seeds that run at once; each generates fewer images at once.
+        prompt: Text that images should match.
+        x0: First solution, if it is known: see `stored_start`.
+        num_starts: Number of images from which ``x0`` is chosen.
+        num_seeds: Number of seeds that run at once; they share the images at once.
         progress: Whether to show a bar while ``x0`` is chosen.
     """
-    options: dict[str, Any] = {"chunk": max(1, IMAGES_AT_ONCE // num_seeds), "progress": progress}
+    chunk = max(1, IMAGES_AT_ONCE // num_seeds)
+    models = (generator, embedder, prompt, data)
+    build = partial(LatentIllumination, *models, chunk=chunk, progress=progress)
     if x0 is not None:
-        return LatentIllumination(generator, embedder, prompt, data, x0=x0, **options)
+        return build(x0=x0)
     chosen_by = [encode(part, {}) for part in (generator, embedder, prompt, num_starts)]
     path = cache_folder() / "lsi-starts" / f"{content_digest(chosen_by)[:32]}.npz"
-    x0 = _read_start(path)
+    x0 = _cached_start(path)
     if x0 is not None:
-        return LatentIllumination(generator, embedder, prompt, data, x0=x0, **options)
-    domain = LatentIllumination(generator, embedder, prompt, data, num_starts=num_starts, **options)
+        return build(x0=x0)
+    domain = build(num_starts=num_starts)
     try:
         write_arrays(path, {"x0": np.asarray(domain.x0)}, kind="lsi start")
-    except OSError as error:  # a full disk must not cost the start as well
-        warnings.warn(f"the start could not be kept in '{path}': {error}", stacklevel=2)
+    except OSError as error:  # for example, the disk is full: the run can still begin
+        warnings.warn(f"the start could not be stored in '{path}': {error}", stacklevel=2)
     return domain
+
+
+def _cached_start(path: Path) -> np.ndarray | None:
+    if not path.is_file():
+        return None
+    try:
+        return read_arrays(path, kind="lsi start", fix="Delete it.")[0].get("x0")
+    except DamagedFileError:  # the start is chosen and stored again
+        return None
+
+
+def stored_start(folder: RunFolder) -> Float[np.ndarray, " sol"] | None:
+    """Return the start of the run in a folder, or ``None`` if there is no run."""
+    return np.asarray(folder.read_part("algorithm").emitter.x0) if folder.holds_run else None
 
 
 @contextmanager
 def low_objectives_expected() -> Iterator[None]:
-    """No warning of objectives below ``f_min`` while the block runs.
+    """Suppress the warning of objectives below ``f_min`` while the block runs.
 
-    In the paper's setting the start lies beyond the norm that is free of penalty. Its objective is
-    far below zero, and the search has to find its way back.
+    In the paper's setting the norm of the start is penalized, so that its objective is far below
+    zero.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="objectives: expected values at or above")
         yield
 
 
-def _read_start(path: Path) -> np.ndarray | None:
-    if not path.is_file():
-        return None
-    try:
-        return read_arrays(path, kind="lsi start", fix="Delete it.")[0].get("x0")
-    except DamagedFileError:  # it is chosen and written anew
-        return None
-
-
-# A whole group of images is timed if it is expected to take no longer than this.
-_GROUP_SECONDS = 10.0
-_ITERATIONS = 5
-_REPEATS = 3
-_MIN_CELLS = 2
-
-
 class LsiTimes(NamedTuple):
-    """Seconds, without compilation."""
+    """Times in seconds, without compilation."""
 
     image: float
     """One image and its embedding."""
     embedding: float
     """One embedding of a landscape."""
     search: float
-    """One iteration of DMS besides its images."""
+    """One iteration of DMS without its images."""
     batch_size: int
-    """Number of images in an iteration."""
+    """Number of images per iteration."""
 
     @property
     def iteration(self) -> float:
@@ -307,7 +296,7 @@ class LsiTimes(NamedTuple):
         return NUM_STARTS * self.image
 
     def run(self, iterations: int, num_landscapes: int) -> float:
-        """A run of one seed from beginning to end."""
+        """Return the time of a whole run of one seed."""
         return self.start + num_landscapes * self.embedding + iterations * self.iteration
 
 
@@ -320,28 +309,20 @@ def measure_times(generator: Generator, embedder: Embedder, num_landscapes: int)
     """
     _, height, width = generator.image_shape
     picture = np.full((1, height, width, 3), 128, np.uint8)
-    embedding = median_seconds(_embeddings, embedder, picture)
+    embed = eqx.filter_jit(lambda embedder, pictures: embedder.embed_images(pictures))
+    generate = eqx.filter_jit(lambda models, w: models[1].embed_images(models[0].images(w)))
+    embedding = median_seconds(embed, embedder, picture)
     w = jnp.broadcast_to(generator.w_avg, (IMAGES_AT_ONCE, generator.w_dim))
-    image = median_seconds(_image_embeddings, generator, embedder, w[:1])
-    if IMAGES_AT_ONCE * image < _GROUP_SECONDS:  # a GPU makes several in the time of one
-        image = median_seconds(_image_embeddings, generator, embedder, w) / IMAGES_AT_ONCE
-    driver = _search(generator.w_dim, embedder.embedding_dim, max(num_landscapes, _MIN_CELLS))
-    search = median_seconds(lambda: driver.advance(_ITERATIONS)) / _ITERATIONS
+    image = median_seconds(generate, (generator, embedder), w[:1])
+    if IMAGES_AT_ONCE * image < _MAX_BATCH_SECONDS:  # a GPU makes several in the time of one
+        image = median_seconds(generate, (generator, embedder), w) / IMAGES_AT_ONCE
+    driver = _search(generator.w_dim, embedder.embedding_dim, num_landscapes)
+    search = median_seconds(lambda: driver.advance(_TIMED_ITERATIONS)) / _TIMED_ITERATIONS
     return LsiTimes(image, embedding, search, driver.batch)
 
 
-@eqx.filter_jit
-def _embeddings(embedder: Embedder, pictures: Array) -> Array:
-    return embedder.embed_images(pictures)
-
-
-@eqx.filter_jit
-def _image_embeddings(generator: Generator, embedder: Embedder, w: Array) -> Array:
-    return embedder.embed_images(generator.images(w))
-
-
 def _search(solution_dim: int, measure_dim: int, num_cells: int) -> FusedDriver:
-    """DMS with the sizes of the search, on embeddings that cost nothing."""
+    """Start DMS with the sizes of the search, but with an evaluation that costs nothing."""
     rng = np.random.default_rng(0)
     items = rng.normal(size=(num_cells, measure_dim)).astype(np.float32)
     archive = Dataset(items).normalized().archive("cosine", index="exact")
@@ -352,18 +333,18 @@ def _search(solution_dim: int, measure_dim: int, num_cells: int) -> FusedDriver:
         objectives = jnp.exp(-jnp.sum(jnp.square(solutions), axis=1))
         return objectives, rows / jnp.linalg.norm(rows, axis=1, keepdims=True)
 
-    algorithm = DMS.paper(archive, np.zeros(solution_dim), **SETTINGS["dms"]["lsi"])
+    algorithm = DMS.paper(archive, np.zeros(solution_dim), **PAPER_SETTINGS["dms"]["lsi"])
     driver = FusedDriver(evaluate, algorithm, [0])
     driver.start()
     return driver
 
 
 def median_seconds(function: Callable[..., Any], *arguments: Any) -> float:
-    """Median seconds of a call, after one that compiles."""
+    """Return the median time of a call, after a first call that compiles."""
     jax.block_until_ready(function(*arguments))
-    found = []
-    for _ in range(_REPEATS):
-        began = time.perf_counter()
+    times = []
+    for _ in range(_TIMED_REPEATS):
+        start = time.perf_counter()
         jax.block_until_ready(function(*arguments))
-        found.append(time.perf_counter() - began)
-    return statistics.median(found)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)

@@ -1,13 +1,14 @@
-"""The paper's settings, as data: hyperparameters by algorithm and domain.
+"""Presets: the paper's settings by domain, and gloam's own for its default and for latent digits.
 
-The printed table (appendix C) and the released experiment differ in three places. The released
-experiment made the published figures, so it decides:
+`PAPER_SETTINGS` are hyperparameters by algorithm and column of the paper's table (appendix C). The
+printed table and the released experiment differ in three places. The released experiment produced
+the published figures, so its values are used:
 
 * MAP-Elites on the arm: sigma (and sigma_1 of the line form) is 0.1, printed 0.5.
 * DDS: restart rule *basic*, printed *no improvement*.
 * DDS: selection *mu*, printed *filter*.
 
-gloam's own settings for domains that the paper does not have.
+`DEFAULT_SETTINGS` and `LATENT_DIGITS_SETTINGS` are not from the paper.
 """
 
 from collections.abc import Callable
@@ -18,36 +19,24 @@ from gloam.algorithms import CMAMAE, DDS, DMS, Algorithm, MAPElites, MAPElitesLi
 from gloam.domains import Arm, Domain, LatentDigits, LatentIllumination, LinearProjection, Triangles
 from gloam.emitters import RestartEvery
 
+Settings = dict[str, Any]
+"""Arguments of a constructor besides the archive and ``x0``."""
+
+_LP = ("2d-lp", "10d-lp", "20d-lp", "50d-lp")
+_TA = ("ta-mnist", "ta-fashion-mnist")
 _TRIANGLES = {"sigma0": 0.1, "num_emitters": 5, "restart": RestartEvery(50)}
 
-# By algorithm, then by column of the table: what the constructor takes besides archive and x0.
-SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
-    # Not of the paper: the defaults of `gloam.DMS` in the paper's units and with its batches.
-    "dms-default": {
-        "2d-lp": {"sigma0": 0.5},
-        "10d-lp": {"sigma0": 0.5},
-        "20d-lp": {"sigma0": 0.5},
-        "50d-lp": {"sigma0": 0.5},
-        "arm": {"sigma0": 0.2},
-        "ta-mnist": {"sigma0": 0.1, "batch_size": 12},
-        "ta-fashion-mnist": {"sigma0": 0.1, "batch_size": 12},
-        "lsi": {"sigma0": 0.02, "num_emitters": 1, "batch_size": 22},
-    },
+PAPER_SETTINGS: dict[str, dict[str, Settings]] = {
     "dms": {
         "2d-lp": {"sigma0": 0.5, "alpha": 0.1},
-        "10d-lp": {"sigma0": 0.5, "alpha": 0.1, "restart": RestartEvery(100)},
-        "20d-lp": {"sigma0": 0.5, "alpha": 0.1, "restart": RestartEvery(100)},
-        "50d-lp": {"sigma0": 0.5, "alpha": 0.1, "restart": RestartEvery(100)},
+        **{name: {"sigma0": 0.5, "alpha": 0.1, "restart": RestartEvery(100)} for name in _LP[1:]},
         "arm": {"sigma0": 0.2, "alpha": 0.001},
         "ta-mnist": {**_TRIANGLES, "alpha": 0.001},
         "ta-fashion-mnist": {**_TRIANGLES, "alpha": 0.1},
         "lsi": {"sigma0": 0.02, "num_emitters": 1, "alpha": 1.0},
     },
     "cma-mae": {
-        "2d-lp": {"sigma0": 0.5, "alpha": 0.01},
-        "10d-lp": {"sigma0": 0.5, "alpha": 0.01},
-        "20d-lp": {"sigma0": 0.5, "alpha": 0.01},
-        "50d-lp": {"sigma0": 0.5, "alpha": 0.01},
+        **{name: {"sigma0": 0.5, "alpha": 0.01} for name in _LP},
         "arm": {"sigma0": 0.2, "alpha": 0.01},
         "ta-mnist": {**_TRIANGLES, "alpha": 0.001},
         "ta-fashion-mnist": {**_TRIANGLES, "alpha": 0.1},
@@ -61,26 +50,39 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "arm": {"sigma0": 0.5, "bandwidth": 10.0},
     },
     "map-elites-line": {
-        "2d-lp": {"sigma": 0.5, "line_sigma": 0.2},
-        "10d-lp": {"sigma": 0.5, "line_sigma": 0.2},
-        "20d-lp": {"sigma": 0.5, "line_sigma": 0.2},
-        "50d-lp": {"sigma": 0.5, "line_sigma": 0.2},
+        **{name: {"sigma": 0.5, "line_sigma": 0.2} for name in _LP},
         "arm": {"sigma": 0.1, "line_sigma": 0.2},
-        "ta-mnist": {"sigma": 0.1, "line_sigma": 0.2, "batch_size": 180},
-        "ta-fashion-mnist": {"sigma": 0.1, "line_sigma": 0.2, "batch_size": 180},
+        **{name: {"sigma": 0.1, "line_sigma": 0.2, "batch_size": 180} for name in _TA},
         "lsi": {"sigma": 0.1, "line_sigma": 0.2, "batch_size": 36},
     },
     "map-elites": {
-        "2d-lp": {"sigma": 0.5},
-        "10d-lp": {"sigma": 0.5},
-        "20d-lp": {"sigma": 0.5},
-        "50d-lp": {"sigma": 0.5},
+        **{name: {"sigma": 0.5} for name in _LP},
         "arm": {"sigma": 0.1},
-        "ta-mnist": {"sigma": 0.1, "batch_size": 180},
-        "ta-fashion-mnist": {"sigma": 0.1, "batch_size": 180},
+        **{name: {"sigma": 0.1, "batch_size": 180} for name in _TA},
         "lsi": {"sigma": 0.1, "batch_size": 36},
     },
 }
+"""The paper's settings by algorithm and column."""
+
+DEFAULT_SETTINGS: dict[str, Settings] = {
+    **{name: {"sigma0": 0.5} for name in _LP},
+    "arm": {"sigma0": 0.2},
+    **{name: {"sigma0": 0.1, "batch_size": 12} for name in _TA},
+    "lsi": {"sigma0": 0.02, "num_emitters": 1, "batch_size": 22},
+}
+"""Settings of ``dms-default`` by column: the paper's step size and number of evaluations per
+iteration, otherwise the defaults of `gloam.DMS`."""
+
+_CMA = {"num_emitters": 5, "restart": RestartEvery(25)}
+LATENT_DIGITS_SETTINGS: dict[str, Settings] = {
+    "dms-default": {"sigma0": 0.5, "batch_size": 12},
+    "dms": {**_CMA, "sigma0": 0.5, "alpha": 0.01},
+    "cma-mae": {**_CMA, "sigma0": 1.0, "alpha": 0.1},
+    "map-elites-line": {"sigma": 0.1, "line_sigma": 0.5, "batch_size": 180},
+    "map-elites": {"sigma": 0.3, "batch_size": 180},
+}
+"""gloam's settings for `LatentDigits` by algorithm; `docs/results/README.md` says how they were
+chosen."""
 
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "dms-default": DMS,
@@ -90,36 +92,39 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "map-elites-line": MAPElitesLine,
     "map-elites": MAPElites,
 }
+"""Constructors by name: ``dms-default`` is gloam's default, the others are the paper's."""
 
 
-def column(domain: Domain) -> str:
-    """The column of the paper's table that a domain belongs to.
+def preset_algorithm(name: str, domain: Domain, **changes: Any) -> Algorithm:
+    """Build an algorithm with its preset for a domain.
 
-    >>> column(LinearProjection(measure_dim=20))
-    '20d-lp'
+    Args:
+        name: A key of `gloam.experiments.presets.ALGORITHMS`.
+        domain: The domain.
+        changes: Constructor arguments that differ from the preset.
+
+    Example:
+        >>> preset_algorithm("map-elites", LatentDigits(), batch_size=36).emitter.batch_size
+        36
     """
-    if isinstance(domain, LinearProjection):
-        # Sizes that the paper has not take the settings of the nearest one it has.
-        nearest = min((2, 10, 20, 50), key=lambda k: abs(k - domain.measure_dim))
-        return f"{nearest}d-lp"
-    if isinstance(domain, Arm):
-        return "arm"
-    named = isinstance(domain, (Triangles, LatentIllumination))
-    if named and domain.name in SETTINGS["dms"]:
-        return domain.name
-    raise ValueError(
-        "domain: expected LinearProjection, Arm, Triangles named ta-mnist or ta-fashion-mnist, "
-        f"or LatentIllumination named lsi, got {type(domain).__name__}. "
-        "The paper has no settings for it: build the algorithm yourself."
-    )
+    if isinstance(domain, LatentDigits):
+        expected = f"one of {', '.join(LATENT_DIGITS_SETTINGS)} for {domain.name}"
+        fix = "Build the algorithm yourself."
+        checks.expect(name in LATENT_DIGITS_SETTINGS, "algorithm", expected, repr(name), fix)
+        settings = LATENT_DIGITS_SETTINGS[name]
+    elif name == "dms-default":
+        settings = DEFAULT_SETTINGS[column(domain)]
+    else:
+        return paper_algorithm(name, domain, **changes)
+    return ALGORITHMS[name](domain.archive(), domain.x0, **settings | changes)
 
 
 def paper_algorithm(name: str, domain: Domain, **changes: Any) -> Algorithm:
-    """An algorithm with the paper's settings for a domain, and the changes named.
+    """Build an algorithm with the paper's settings for a domain.
 
     Args:
-        name: A key of `ALGORITHMS`.
-        domain: Where it will run.
+        name: A key of `gloam.experiments.presets.PAPER_SETTINGS`.
+        domain: The domain.
         changes: Constructor arguments that differ from the paper's.
 
     Example:
@@ -127,48 +132,31 @@ def paper_algorithm(name: str, domain: Domain, **changes: Any) -> Algorithm:
         >>> paper_algorithm("dms", domain, num_empty_points=10).discount.num_empty_points
         10
     """
-    if name not in ALGORITHMS:
-        raise ValueError(f"algorithm: expected one of {', '.join(ALGORITHMS)}, got {name!r}.")
-    place = column(domain)
-    if place not in SETTINGS[name]:
-        raise ValueError(
-            f"algorithm: expected one that the paper ran on {place}, got {name!r}. "
-            "Build the algorithm yourself."
-        )
-    settings = SETTINGS[name][place] | changes
+    known, place = f"one of {', '.join(PAPER_SETTINGS)}", column(domain)
+    checks.expect(name in PAPER_SETTINGS, "algorithm", known, repr(name))
+    is_known, fix = place in PAPER_SETTINGS[name], "Build the algorithm yourself."
+    checks.expect(is_known, "algorithm", f"one that the paper ran on {place}", repr(name), fix)
+    settings = PAPER_SETTINGS[name][place] | changes
     return ALGORITHMS[name](domain.archive(), domain.x0, **settings)
 
 
-_CMA = {"num_emitters": 5, "restart": RestartEvery(25)}
+def column(domain: Domain) -> str:
+    """Return the column of the paper's table to which a domain belongs.
 
-# By algorithm: what the constructor takes besides archive and x0. How they were chosen:
-# docs/results/README.md.
-LATENT_DIGITS: dict[str, dict[str, Any]] = {
-    "dms-default": {"sigma0": 0.5, "batch_size": 12},
-    "dms": {**_CMA, "sigma0": 0.5, "alpha": 0.01},
-    "cma-mae": {**_CMA, "sigma0": 1.0, "alpha": 0.1},
-    "map-elites-line": {"sigma": 0.1, "line_sigma": 0.5, "batch_size": 180},
-    "map-elites": {"sigma": 0.3, "batch_size": 180},
-}
-
-
-def preset_algorithm(name: str, domain: Domain, **changes: Any) -> Algorithm:
-    """An algorithm with the settings that gloam has for a domain, and the changes named.
-
-    They are the paper's (`paper_algorithm`), or gloam's own for `LatentDigits`.
-
-    Args:
-        name: A key of `gloam.experiments.presets.ALGORITHMS`.
-        domain: Where it will run.
-        changes: Constructor arguments that differ.
-
-    Example:
-        >>> preset_algorithm("map-elites", LatentDigits(), batch_size=36).emitter.batch_size
-        36
+    >>> column(LinearProjection(measure_dim=20))
+    '20d-lp'
     """
-    if not isinstance(domain, LatentDigits):
-        return paper_algorithm(name, domain, **changes)
-    expected = f"one of {', '.join(LATENT_DIGITS)} for {domain.name}"
-    fix = "Build the algorithm yourself."
-    checks.expect(name in LATENT_DIGITS, "algorithm", expected, repr(name), fix)
-    return ALGORITHMS[name](domain.archive(), domain.x0, **LATENT_DIGITS[name] | changes)
+    if isinstance(domain, LinearProjection):
+        # Other numbers of measures use the nearest column.
+        nearest = min((2, 10, 20, 50), key=lambda k: abs(k - domain.measure_dim))
+        return f"{nearest}d-lp"
+    if isinstance(domain, Arm):
+        return "arm"
+    expected = (
+        "LinearProjection, Arm, Triangles named ta-mnist or ta-fashion-mnist, or "
+        "LatentIllumination named lsi"
+    )
+    is_named = isinstance(domain, (Triangles, LatentIllumination)) and domain.name in (*_TA, "lsi")
+    fix = "The paper has no settings for it: build the algorithm yourself."
+    checks.expect(is_named, "domain", expected, type(domain).__name__, fix)
+    return domain.name

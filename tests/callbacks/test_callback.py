@@ -106,7 +106,7 @@ def test_an_error_in_a_callback_does_not_end_the_run(method, tmp_path):
     at = 2 if method == "log" else 10
     assert str(warning.message) == (
         f"Raises.{method} raised OSError: the server is gone at iteration {at}. "
-        "The run goes on without this callback."
+        "The run continues without this callback."
     )
     assert wrong.calls == [1]
     assert recorder.told("end")[0].status == "finished"
@@ -135,7 +135,7 @@ def test_an_answer_that_is_no_reason_is_reported():
         def log(self, rows):
             return True
 
-    with pytest.warns(CallbackWarning, match="log: expected a text or None, got True"):
+    with pytest.warns(CallbackWarning, match="log: expected a string or None, got True"):
         result = search(callbacks=[Answers()])
     assert result.metrics["iteration"].max() == 10
 
@@ -169,5 +169,5 @@ def test_what_is_no_callback_is_refused():
     with refused("callbacks: expected a list of callbacks"):
         search(callbacks=Recorder())
     for wrong in (Recorder, print, 3):
-        with refused("callbacks: expected callbacks"):
+        with refused("callbacks: expected instances of Callback"):
             search(callbacks=[wrong])

@@ -1,4 +1,4 @@
-"""Progress on terminals, in log files and in notebooks; text of users is never markup."""
+"""Progress on terminals, in log files and in notebooks; titles are never markup."""
 
 import importlib.machinery
 import importlib.util
@@ -10,8 +10,7 @@ import pytest
 from rich.console import Console
 
 from gloam import progress
-from gloam import progress as terminal
-from gloam.progress import NotebookBar, work_bar
+from gloam.progress import NotebookBar, ProgressLines, work_bar
 
 
 class Terminal(io.StringIO):
@@ -23,7 +22,7 @@ class Terminal(io.StringIO):
 def on_terminal(monkeypatch):
     shown = Terminal()
     console = Console(file=shown, force_terminal=True, width=200)
-    monkeypatch.setattr(terminal, "error_console", lambda: console)
+    monkeypatch.setattr(progress, "error_console", lambda: console)
     return shown
 
 
@@ -32,10 +31,9 @@ TITLE = "DMS [/x] [red]f[faiss]"
 
 def test_titles_are_not_markup_on_a_terminal(on_terminal):
     with progress.run_display(TITLE, 10) as display:
-        assert isinstance(display, progress.Bar)
         display.update(5, 1.0, 0.5, 100.0)
-    with progress.StudyBar(TITLE, 2) as study:
-        study.begin(TITLE, 5).update(5, 1.0, 0.5, 100.0)
+    with progress.study_display(TITLE, 2) as study:
+        study.begin_run(TITLE, 5).update(5, 1.0, 0.5, 100.0)
         study.finish_run()
     with work_bar(TITLE, 3, show=True) as advance:
         advance(3)
@@ -50,8 +48,8 @@ def test_a_log_file_gets_plain_lines(capsys):
     assert len(lines) == 10
     assert lines[0] == f"{TITLE}: 20 of 200, QD 12 50.0% 100/s"
     assert lines[-1].startswith(f"{TITLE}: 200 of 200")
-    with progress.StudyBar("study", 2) as study:
-        study.begin(TITLE, 1).update(1, 1.0, 0.5, 100.0)
+    with progress.study_display("study", 2) as study:
+        study.begin_run(TITLE, 1).update(1, 1.0, 0.5, 100.0)
         study.finish_run()
     shown = capsys.readouterr().err
     assert f"{TITLE}: 1 of 1" in shown
@@ -64,15 +62,28 @@ def test_a_log_file_gets_plain_lines(capsys):
 
 def test_a_slow_run_prints_once_a_minute(capsys):
     now = [0.0]
-    lines = terminal.ProgressLines("slow", 1000, clock=lambda: now[0])
+    lines = ProgressLines("slow", 1000, clock=lambda: now[0])
     for done in range(1, 7):
         now[0] += 25.0
         lines.update(done)
     assert capsys.readouterr().err.splitlines() == ["slow: 3 of 1,000", "slow: 6 of 1,000"]
-    unknown = terminal.ProgressLines("download", None, clock=lambda: now[0])
+    unknown = ProgressLines("reading", None, clock=lambda: now[0])
     now[0] += 61
-    unknown.update(4096, "bytes")
-    assert capsys.readouterr().err == "download: 4,096, bytes\n"
+    unknown.update(4096, "note")
+    assert capsys.readouterr().err == "reading: 4,096, note\n"
+
+
+def test_sizes_in_bytes_have_units(capsys, on_terminal):
+    with work_bar("download", 5000, show=True, size_in_bytes=True, done=1000) as advance:
+        advance(4000)
+    assert "5.0/5.0 kB" in on_terminal.getvalue()
+
+
+def test_a_resumed_download_starts_where_it_was(capsys):
+    with work_bar("download", 5000, show=True, size_in_bytes=True, done=1000) as advance:
+        advance(4000)
+    lines = ["download: 1.0 kB of 5.0 kB", "download: 5.0 kB of 5.0 kB"]
+    assert capsys.readouterr().err.splitlines() == lines
 
 
 @pytest.fixture
@@ -95,7 +106,7 @@ def in_notebook(monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     console = Console(force_jupyter=True)
-    monkeypatch.setattr(terminal, "error_console", lambda: console)
+    monkeypatch.setattr(progress, "error_console", lambda: console)
     return shown
 
 
@@ -118,9 +129,9 @@ def test_a_notebook_gets_one_bar_that_moves(in_notebook, capsys):
 
 
 def test_the_runs_of_a_study_share_a_bar_in_a_notebook(in_notebook):
-    with progress.StudyBar("study", 2) as study:
+    with progress.study_display("study", 2) as study:
         for name in ("first", "second"):
-            with study.begin(name, 5) as display:
+            with study.begin_run(name, 5) as display:
                 display.update(5, 1.0, 0.5, 100.0)
             study.finish_run()
     whole, runs = in_notebook
@@ -141,12 +152,12 @@ def test_a_bar_in_a_notebook_tells_the_time_left(in_notebook):
     assert "25/100 · note · 1:30 left" in in_notebook[0][-1]
     now[0] = 100.0
     moving.update(100)
-    assert "1:40 in all" in in_notebook[0][-1]
+    assert "1:40 in total" in in_notebook[0][-1]
 
 
 def test_jupyter_without_ipython_gets_lines(monkeypatch, capsys):
     console = Console(force_jupyter=True)
-    monkeypatch.setattr(terminal, "error_console", lambda: console)
+    monkeypatch.setattr(progress, "error_console", lambda: console)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with progress.run_display("notebook", 2) as display:
         display.update(2, 1.0, 0.5, 100.0)

@@ -1,0 +1,183 @@
+"""`gloam paper`, which runs the paper's study, and `gloam bench`, which compares speed."""
+
+import dataclasses
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import pandas as pd
+
+from gloam import checks
+from gloam.cli.look import Report
+from gloam.experiments.comparison import BackgroundLoad, Comparison, compare, environment
+from gloam.experiments.contenders import COMPARED_ALGORITHMS, Problem
+from gloam.experiments.lsi import LsiFiles, check_files
+from gloam.experiments.presets import ALGORITHMS
+from gloam.experiments.published import title
+from gloam.experiments.report import as_markdown, needs_files
+from gloam.experiments.study import ABLATIONS, DOMAINS, LSI, Study, run_cell
+from gloam.files import write_bytes
+from gloam.progress import study_display
+
+
+@dataclasses.dataclass(frozen=True)
+class Paper:
+    """Run the paper's study: every algorithm on every domain, then write the report.
+
+    After an interruption, repeat the command: finished pairs of algorithm and domain are kept, and
+    the others are continued. `gloam report STUDY` writes the report again.
+
+    The domain lsi needs three files. Without them the study runs the other domains, and its report
+    says how to check the files.
+
+    Example: gloam paper --domains 2d-lp-flat arm --algorithms dms map-elites --seeds 5
+    """
+
+    out: Path = Path("runs/paper")
+    """Study folder."""
+    domains: tuple[str, ...] = (*DOMAINS, LSI)
+    """Domains to run, for example 10d-lp-sphere. ta-mnist, ta-fashion-mnist and lsi need files."""
+    algorithms: tuple[str, ...] = tuple(ALGORITHMS)
+    """Algorithms to run. dms-default has gloam's settings; -pyribs selects pyribs' CMA-ES."""
+    ablation: Literal["alpha", "empty", "restart"] | None = None
+    """Ablation of DMS to run instead of the algorithms."""
+    seeds: int = 20
+    """Number of seeds of every algorithm on every domain."""
+    iterations: int = 10_000
+    """Number of iterations of every seed."""
+    centroids_dir: Path | None = None
+    """Folder with lp_10d.npy, lp_20d.npy, lp_50d.npy. Default: computed once and cached."""
+    stylegan: Path | None = None
+    """Network of the domain lsi: a safetensors file that `gloam lsi convert` wrote."""
+    clip: Path | None = None
+    """Folder with the CLIP of the domain lsi: config.json, model.safetensors, tokenizer.json."""
+    landscapes: Path | None = None
+    """Folder with the landscapes of the domain lsi."""
+    figures: bool = True
+    """Draw the figures of the report."""
+
+    continuation: ClassVar[str] = "the same command"
+    """How to continue a study, for messages."""
+
+    def __call__(self) -> None:
+        """Run the missing pairs, then write the report."""
+        study = Study(
+            self.out,
+            tuple(self.domains),
+            tuple(ABLATIONS[self.ablation] if self.ablation else self.algorithms),
+            self.seeds,
+            self.iterations,
+            str(self.centroids_dir) if self.centroids_dir else None,
+            lsi=self._lsi(),
+        )
+        for domain in study.domains_without_files:
+            print(needs_files(domain))
+        if study.lsi is not None and LSI in study.domains:
+            check_files(study.lsi, progress=True)
+        study.write()
+        cells = list(study.cells())
+        with study_display("study", len(cells)) as display:
+            for cell in cells:
+                name = f"{title(cell.algorithm)} on {title(cell.domain)}"
+                run_cell(study, cell, display.begin_run(name, study.iterations))
+                display.finish_run()
+        Report(self.out, figures=self.figures)()
+
+    def _lsi(self) -> LsiFiles | None:
+        files = [str(path) for path in (self.stylegan, self.clip, self.landscapes) if path]
+        expected = "all of --stylegan, --clip and --landscapes, or none"
+        checks.expect(len(files) in (0, 3), "lsi", expected, f"{len(files)} of them")
+        return LsiFiles(*files) if files else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """Compare the speed of gloam, pyribs and QDax on the same problems, in one process.
+
+    After a warm-up, which also checks that all libraries do the same work, the libraries are timed
+    in turns. Use an otherwise idle machine. Libraries that are not installed are skipped: pip
+    install 'gloam[bench]' installs pyribs.
+
+    Example: gloam bench --measures 2 --algorithms dms --repeats 3
+    """
+
+    out: Path = Path("runs/bench")
+    """Folder for bench.md, bench.csv and bench.png."""
+    algorithms: tuple[str, ...] = COMPARED_ALGORITHMS
+    """Algorithms to compare: dms, cma-mae, map-elites-line."""
+    measures: tuple[int, ...] = (2, 10, 50)
+    """Numbers of measures of LP (Sphere). 2 uses a grid, others 10,000 centroids."""
+    centroids_dir: Path | None = None
+    """Folder with lp_10d.npy, lp_50d.npy. Default: computed once and cached."""
+    repeats: int = 5
+    """Number of timed periods of each library; the medians are compared."""
+    seconds: float = 2.0
+    """Length of a timed period in seconds."""
+    warm_up: int = 200
+    """Number of iterations of the warm-up, after which QD scores are compared."""
+    seed: int = 0
+    """Seed of every search."""
+
+    def __call__(self) -> None:
+        """Run the comparison, print it and write it."""
+        files = [self.out / f"bench.{suffix}" for suffix in ("md", "csv", "png")]
+        _check_own(files)
+        problems = [
+            Problem(name, k, self.centroids_dir) for name in self.algorithms for k in self.measures
+        ]
+        for problem in problems:
+            _ = problem.algorithm  # wrong arguments are reported before anything is timed
+        load = BackgroundLoad()
+        comparison = compare(
+            problems,
+            repeats=self.repeats,
+            seconds=self.seconds,
+            warm_up=self.warm_up,
+            seed=self.seed,
+            tell=lambda text: print(text, flush=True),
+        )
+        text = _bench_text(comparison, str(load))
+        print(f"\n{text}")
+        table = comparison.frame().assign(**environment(), others_cpu_share=load.share)
+        write_bytes(files[0], text.encode())
+        write_bytes(files[1], table.to_csv(index=False).encode())
+        from gloam.plots.run_figures import speed  # matplotlib takes a second to import
+        from gloam.plots.style import save
+
+        save(speed(comparison.frame()), files[2])
+        for path in files:
+            print(path)
+
+
+def _check_own(files: list[Path]) -> None:
+    """Refuse to replace files that an earlier `gloam bench` did not write."""
+    header = b"algorithm,measure_dim,contender,"
+    table = files[1]
+    if table.is_file():
+        with open(table, "rb") as file:
+            if file.read(len(header)) == header:
+                return
+    found = next((path for path in files if path.exists()), None)
+    expected = "a folder without files of other programs"
+    fix = "Choose another folder with --out, or move the file away."
+    checks.expect(found is None, "out", expected, f"'{found}'", fix)
+
+
+def _bench_text(comparison: Comparison, load: str) -> str:
+    """Return the table and its notes as Markdown."""
+    rows = comparison.frame()
+    table = pd.DataFrame(rows[["algorithm", "measure_dim", "contender"]])
+    table = table.rename(columns={"measure_dim": "measures"})
+    table["ms/iteration"] = rows["median_ms"].map("{:.2f}".format)
+    spread = zip(rows["min_ms"], rows["max_ms"], strict=True)
+    table["min - max"] = [f"{low:.2f} - {high:.2f}" for low, high in spread]
+    for peer in ("pyribs", "QDax"):
+        ratios = rows[f"times_{peer.lower()}"].to_list()
+        texts = ["" if pd.isna(ratio) else f"{ratio:.1f}" for ratio in ratios]
+        if any(texts):
+            table[f"x {peer}"] = texts
+    table["QD score"] = rows["qd_score"].map("{:.1f}".format)
+    versions = ", ".join(f"{name} {value}" for name, value in environment().items())
+    work = ["All libraries did the same work."]
+    if comparison.differences:
+        work = ["Not the same work:", *(f"- {line}" for line in comparison.differences)]
+    return as_markdown(table) + "\n".join(["", versions, *comparison.missing, *work, load, ""])
