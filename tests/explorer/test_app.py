@@ -195,7 +195,7 @@ def test_damaged_files_are_told_and_the_others_are_served(runs):
 def test_rows_of_a_run_reach_the_page_while_it_is_written(runs):
     folder = RunFolder(runs / "grid")
     rows = folder.read_metrics().to_dict("records")
-    (runs / "grid" / "metrics.parquet").unlink()
+    (runs / "grid" / "metrics.csv").unlink()
     with serving(runs) as address, locked(runs / "grid"):
         run = next(one for one in answer(address, "api/folder")["runs"] if one["name"] == "grid")
         assert (run["state"], run["rows"]) == ("running", 0)

@@ -13,9 +13,8 @@ from gloam.archives.store import Store
 from gloam.explorer import write_html
 from gloam.formats import RunFolder
 from gloam.formats.config import describe
-from gloam.formats.contents import dataset_arrays
 from gloam.formats.ownership import locked
-from gloam.formats.run_folder import dataset_digest
+from gloam.formats.run_folder import dataset_arrays, dataset_digest
 from tests.explorer.conftest import HOSTILE, serving
 from tests.explorer.page import Page, chromium
 
@@ -111,7 +110,7 @@ def test_a_run_is_watched_while_it_goes_on(page, runs):
     config = folder.read_config()
     object.__setattr__(config, "plan", dict(config.plan) | {"iterations": 12})
     folder.write_plan(config)
-    (runs / "grid" / "metrics.parquet").unlink()
+    (runs / "grid" / "metrics.csv").unlink()
     shutil.rmtree(runs / "grid" / "checkpoint")
     for seed in (3, 4):
         (runs / "grid" / f"archive-{seed}.npz").unlink()

@@ -463,7 +463,7 @@ def test_a_folder_without_a_run_is_refused(tmp_path, run_2d):
     with pytest.raises(ValueError, match=r"run folder: expected .* got"):
         discount_panels(gloam.RunFolder(tmp_path))
     started = copy_of(
-        run_2d, tmp_path / "started", without=["metrics.parquet", "snapshots", "checkpoint"]
+        run_2d, tmp_path / "started", without=["metrics.csv", "snapshots", "checkpoint"]
     )
     with pytest.raises(ValueError, match="metrics: expected at least one row, got none"):
         plot_run(started.path)

@@ -23,10 +23,11 @@ from gloam.explorer.opened_run import (
     settings_of,
     unreadable,
 )
+from gloam.files import stamp
 from gloam.formats import DamagedFileError, RunFolder
 from gloam.formats.config import RunConfig
 from gloam.formats.documents import is_document, read_document
-from gloam.formats.metrics import MetricsTail, stamp
+from gloam.formats.tables import MetricsFile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +48,7 @@ class _Known:
         self.config: RunConfig | None = None
         self.error: DamagedFileError | None = None
         self.config_stamp: object = ()
-        self.tail: MetricsTail | None = None
+        self.tail: MetricsFile | None = None
         self.settled: dict[str, Any] = {}
         """What only the configuration says."""
         self.scored: tuple[Any, dict[str, Any]] = (None, {})
@@ -65,7 +66,7 @@ class _Known:
             self.error, self.tail = error, None
         else:
             self.config = config
-            self.tail = MetricsTail(self.folder.path, config.identity)
+            self.tail = MetricsFile(self.folder.path)
             self.settled = {
                 "algorithm": algorithm_name(config),
                 "domain": domain_name(config),
@@ -101,12 +102,12 @@ class RunSummaries:
             if known.error is not None or known.config is None or known.tail is None:
                 error = known.error or DamagedFileError(folder, "it cannot be read", "")
                 return _told(unreadable(error))
-            table, errors = known.tail.read()
+            table, error = known.tail.read()
             state = self._states.of(folder, known.config)
             return (
                 known.settled
                 | _told(state)
-                | {"warnings": [f"{error.path.name}: {error.problem}." for error in errors]}
+                | {"warnings": [f"{error.path.name}: {error.problem}."] if error else []}
                 | _progress(table, state, known.config)
                 | known.scores(table)
             )

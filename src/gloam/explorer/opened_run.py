@@ -16,11 +16,11 @@ from jaxtyping import Float, Int
 
 from gloam.archives import Archive, CVTArchive, Elites, GridArchive
 from gloam.datasets import Dataset
+from gloam.files import stamp
 from gloam.formats import DamagedFileError, ForeignError, RunFolder, objects
 from gloam.formats.arrays import read_arrays
 from gloam.formats.checkpoints import Checkpoints
 from gloam.formats.config import RunConfig
-from gloam.formats.metrics import stamp
 from gloam.formats.ownership import ARCHIVE, NAME, holder
 from gloam.gallery.pairs import Pictures, elite_pictures, has_pictures
 

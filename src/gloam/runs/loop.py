@@ -73,15 +73,13 @@ class MetricRows:
         self._move(sync=True)
 
     def table(self) -> "pd.DataFrame":
-        """All rows. In a folder they become one file."""
+        """All rows."""
         import pandas as pd
 
         self._move(sync=False)
-        if self._folder is None:
-            return pd.concat(self._tables, ignore_index=True) if self._tables else pd.DataFrame()
-        table = self._folder.read_metrics()
-        self._folder.write_metrics(table)
-        return table
+        if self._folder is not None:
+            return self._folder.read_metrics()
+        return pd.concat(self._tables, ignore_index=True) if self._tables else pd.DataFrame()
 
     def _move(self, *, sync: bool) -> None:
         """Bring the waiting rows to where they are kept."""
@@ -356,31 +354,25 @@ def restored(driver: Restorable, folder: RunFolder, config: RunConfig) -> Earlie
         found = checkpoints[0]
     else:  # it was stopped before its first checkpoint
         driver.start()
-    metrics = _metrics_before(found, folder)
     if config.dataset is None:
         config = dataclasses.replace(config, dataset=stored.dataset)
     folder.write_plan(config)
-    folder.write_metrics(metrics)
-    return Earlier(found.seconds if found else 0.0, len(metrics))
+    return Earlier(found.seconds if found else 0.0, _restore_metrics(found, folder))
 
 
-def _metrics_before(checkpoint: Checkpoint | None, folder: RunFolder) -> "pd.DataFrame":
-    """The rows of metrics up to a checkpoint. Those past it are made again.
+def _restore_metrics(checkpoint: Checkpoint | None, folder: RunFolder) -> int:
+    """Drop the rows of metrics past a checkpoint, and return the number of the others.
 
-    Rows that cannot be read do not keep a run from going on: a warning says how many they are.
+    Rows that cannot be read do not keep a run from going on: a warning states their number.
     """
-    table, errors = folder.read_whole_metrics()
-    iteration = checkpoint.iteration if checkpoint else 0
-    if len(table):
-        table = table.loc[table["iteration"] <= iteration]
-    expected = checkpoint.num_rows if checkpoint else 0
-    num_lost = (1 if errors else 0) if expected is None else expected - len(table)
-    if num_lost > 0:
-        told = "Some" if expected is None else f"{num_lost} of the {expected}"
-        reasons = "; ".join(f"'{error.path}': {error.problem}" for error in errors)
+    iteration, expected = (checkpoint.iteration, checkpoint.num_rows) if checkpoint else (0, 0)
+    num_rows, error = folder.drop_metrics_after(iteration)
+    if num_rows < expected:
+        problem = error.problem if error else "it has fewer rows"
         warnings.warn(
-            f"metrics: {told} rows up to iteration {iteration} are lost ({reasons or 'missing'}). "
-            "The state of the search is whole, and the run goes on without them.",
+            f"metrics: {expected - num_rows} of the {expected} rows up to iteration {iteration} "
+            f"are lost ('{folder.path / 'metrics.csv'}': {problem}). The state of the search is "
+            "complete, and the run goes on without them.",
             stacklevel=4,
         )
-    return table
+    return num_rows

@@ -33,7 +33,7 @@ from gloam.formats import DamagedFileError
 from gloam.formats import RunExistsError
 from gloam.formats import RunFolder
 from gloam.formats.config import describe
-from gloam.formats.contents import dataset_arrays
+from gloam.formats.run_folder import dataset_arrays
 from gloam.formats.run_folder import dataset_digest
 
 
