@@ -8,12 +8,14 @@ import shutil
 import warnings
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
 
 import gloam
 from gloam.formats.arrays import read_arrays, write_arrays
+from gloam.formats.checkpoints import elites_from
 from gloam.formats.config import describe
 from gloam.runs.loop import restored
 
@@ -302,6 +304,37 @@ def test_elites_are_read_from_the_checkpoint_until_the_run_has_ended(tmp_path):
     assert not (folder.path / "archive.npz").exists()
     newer = folder.read_archive(archive=archive)
     np.testing.assert_array_equal(newer.store.objectives, state_at(6).store.objectives[0])
+
+
+GOOD = {
+    "cells": np.array([1, 5]),
+    "solutions": np.zeros((2, 3), np.float32),
+    "objectives": np.ones(2, np.float32),
+    "measures": np.zeros((2, 2), np.float32),
+    "fields['n']": np.ones((2, 4), np.int32),
+}
+BAD_ELITES = {
+    "cells out of order": ({"cells": GOOD["cells"][::-1]}, "ascending"),
+    "a cell that the archive lacks": ({"cells": np.array([1, 20])}, "outside of the archive's 20"),
+    "cells that are not integers": ({"cells": np.array([1.0, 5.0])}, "distinct integers"),
+    "no axis of solutions": ({"solutions": np.zeros(2, np.float32)}, r"float32\[2\] instead of"),
+    "fewer rows": ({"objectives": np.ones(1, np.float32)}, r"float32\[1\] instead of float32\[2\]"),
+    "another dtype": ({"measures": np.zeros((2, 2))}, "float64.* instead of float32"),
+    "text as a field": ({"fields['n']": np.full((2, 4), "a")}, "instead of int32"),
+    "an unknown array": ({"code": np.zeros(2)}, r"unknown arrays \['code'\]"),
+    "an infinite objective": ({"objectives": np.float32([1, np.inf])}, "not finite"),
+}
+
+
+@pytest.mark.parametrize(("changes", "problem"), BAD_ELITES.values(), ids=BAD_ELITES)
+def test_elites_that_do_not_fit_the_archive_are_refused(changes, problem):
+    fields = {"n": jax.ShapeDtypeStruct((4,), np.int32)}
+    archive = gloam.GridArchive((4, 5), 0.0, 1.0, fields=fields)
+    elites = elites_from(archive, GOOD)
+    assert elites.cells.tolist() == [1, 5]
+    assert elites.field("n").tolist() == [[1] * 4] * 2
+    with pytest.raises(ValueError, match=problem):
+        elites_from(archive, GOOD | changes)
 
 
 def test_a_disk_that_is_full_leaves_what_was_there(tmp_path):

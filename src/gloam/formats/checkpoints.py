@@ -7,7 +7,7 @@ iterations. If the newest file is damaged, the one before it is read, with a war
 import contextlib
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -163,61 +163,51 @@ def state_from(like: Any, arrays: dict[str, np.ndarray]) -> Any:
     Raises:
         ValueError: The arrays are of another structure.
     """
-    expected, structure = jax.tree_util.tree_flatten_with_path(like)
-    places = [jax.tree_util.keystr(path) for path, _ in expected]
-    if set(places) != set(arrays):
-        missing, unknown = sorted(set(places) - set(arrays)), sorted(set(arrays) - set(places))
+    places, structure = jax.tree_util.tree_flatten_with_path(like)
+    leaves = {jax.tree_util.keystr(path): leaf for path, leaf in places}
+    keys = {n for n, leaf in leaves.items() if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)}
+    raw = {name: jax.eval_shape(jax.random.key_data, leaves[name]) for name in keys}
+    _check(arrays, leaves | raw)
+    state = {name: jnp.asarray(arrays[name]) for name in leaves}
+    state |= {name: jax.random.wrap_key_data(state[name], impl=GENERATOR) for name in keys}
+    return jax.tree.unflatten(structure, list(state.values()))
+
+
+def _check(arrays: dict[str, np.ndarray], specs: Mapping[str, Any]) -> None:
+    """Check that arrays have the names, shapes and dtypes of ``specs``."""
+    if set(specs) != set(arrays):
+        missing, unknown = sorted(set(specs) - set(arrays)), sorted(set(arrays) - set(specs))
         raise ValueError(
             f"it was written for another algorithm: it lacks the arrays {missing[:3]} and has "
             f"the unknown arrays {unknown[:3]}"
         )
-    leaves = [
-        _leaf(place, shape, arrays[place])
-        for place, (_, shape) in zip(places, expected, strict=True)
-    ]
-    return jax.tree.unflatten(structure, leaves)
+    for name, spec in specs.items():
+        array = arrays[name]
+        if array.shape != spec.shape or array.dtype != spec.dtype:
+            raise ValueError(
+                f"it was written for another algorithm: its array '{name}' is "
+                f"{array.dtype}{list(array.shape)} instead of {spec.dtype}{list(spec.shape)}"
+            )
 
 
-def _leaf(place: str, like: Any, array: np.ndarray) -> jax.Array:
-    is_key = jnp.issubdtype(like.dtype, jax.dtypes.prng_key)
-    raw = jax.eval_shape(jax.random.key_data, like) if is_key else like
-    if array.shape != raw.shape or array.dtype != raw.dtype:
-        raise ValueError(
-            f"its array {place} is {array.dtype}{list(array.shape)} instead of "
-            f"{raw.dtype}{list(raw.shape)}: it was written for another algorithm"
-        )
-    leaf = jnp.asarray(array)
-    return jax.random.wrap_key_data(leaf, impl=GENERATOR) if is_key else leaf
+def elite_arrays(store: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the occupied cells and their elites, from the `state_arrays` of a store."""
+    occupied = np.isfinite(store[".objectives"])
+    rows = {name.removeprefix("."): array[occupied] for name, array in store.items()}
+    return {"cells": np.flatnonzero(occupied)} | rows
 
 
-def elite_arrays(elites: Elites) -> dict[str, np.ndarray]:
-    """Return the elites of an archive as arrays, one row for each occupied cell."""
-    arrays = {
-        "cell": elites.cells,
-        "solution": elites.solutions,
-        "objective": elites.objectives,
-        "measures": elites.flat_measures,
-    }
-    return arrays | {f"field_{name}": elites.field(name) for name in elites.store.fields}
-
-
-def stored_elite_arrays(store: dict[str, np.ndarray], place: int) -> dict[str, np.ndarray]:
-    """Return the `elite_arrays` of one seed from the store of all seeds.
-
-    Args:
-        store: The store, as `state_arrays` names its arrays.
-        place: Index of the seed among the seeds of the run.
+def store_of_seed(store: dict[str, np.ndarray], place: int) -> dict[str, np.ndarray]:
+    """Return the arrays of one seed from a store of several, where ``place`` is its index.
 
     Raises:
         ValueError: The arrays are not those of a store, or there are fewer seeds.
     """
-    names = {".solutions": "solution", ".objectives": "objective", ".measures": "measures"}
-    names |= {name: f"field_{name[9:-2]}" for name in store if name.startswith(".fields['")}
-    if set(names) != set(store) or any(len(array) <= place for array in store.values()):
+    sizes = {array.shape[:2] for array in store.values()}
+    is_store = ".objectives" in store and len(sizes) == 1 and len(min(sizes)) == 2
+    if not is_store or min(sizes)[0] <= place:
         raise ValueError(f"it does not have the elites of {place + 1} seeds")
-    occupied = np.isfinite(store[".objectives"][place])
-    rows = {new: store[old][place][occupied] for old, new in names.items()}
-    return {"cell": np.flatnonzero(occupied)} | rows
+    return {name: array[place] for name, array in store.items()}
 
 
 def elites_from(archive: Archive, arrays: dict[str, np.ndarray]) -> Elites:
@@ -226,47 +216,26 @@ def elites_from(archive: Archive, arrays: dict[str, np.ndarray]) -> Elites:
     Raises:
         ValueError: The arrays do not fit the archive or one another.
     """
-    cells = _checked_elites(archive, arrays)
-
-    def spread(values: np.ndarray, empty: float = 0.0) -> Any:
-        whole = np.full((archive.num_cells, *values.shape[1:]), empty, values.dtype)
-        whole[cells] = values
-        return whole
-
-    solutions, objectives = spread(arrays["solution"]), spread(arrays["objective"], -np.inf)
-    fields = {name: spread(arrays[f"field_{name}"]) for name in archive.fields}
-    parts = solutions, objectives, spread(arrays["measures"]), fields
-    sizes = archive.num_cells, solutions.shape[1], archive.measure_dim
-    # A store that is built by its constructor has its arrays on the device.
-    like = jax.eval_shape(lambda: empty_store(*sizes, archive.fields))
-    return Elites(archive, jax.tree.unflatten(jax.tree.structure(like), jax.tree.leaves(parts)))
-
-
-def _checked_elites(archive: Archive, arrays: dict[str, np.ndarray]) -> np.ndarray:
-    """Check the arrays of elites, and return their cells."""
-    names = {"cell", "solution", "objective", "measures"}
-    names |= {f"field_{name}" for name in archive.fields}
-    if set(arrays) != names:
-        raise ValueError(f"it has the arrays {sorted(arrays)} instead of {sorted(names)}")
-    cells, solutions = arrays["cell"], arrays["solution"]
-    if cells.dtype.kind != "i" or cells.ndim != 1 or (np.diff(cells) <= 0).any():
+    cells, solutions = arrays.get("cells"), arrays.get("solutions")
+    if cells is None or cells.dtype.kind != "i" or cells.ndim != 1 or (np.diff(cells) <= 0).any():
         raise ValueError("its cells are not distinct integers in ascending order")
     if len(cells) and not (cells[0] >= 0 and cells[-1] < archive.num_cells):
         raise ValueError(f"it has cells outside of the archive's {archive.num_cells}")
-    float32 = np.dtype(np.float32)
-    specs = {
-        "solution": (solutions.shape[1:2] or (1,), float32),
-        "objective": ((), float32),
-        "measures": ((archive.measure_dim,), float32),
-    }
-    specs |= {f"field_{name}": (spec.shape, spec.dtype) for name, spec in archive.fields.items()}
-    for name, (shape, dtype) in specs.items():
-        array, wanted = arrays[name], (len(cells), *shape)
-        if array.shape != wanted or array.dtype != dtype:
-            found = f"{array.dtype}{list(array.shape)}"
-            raise ValueError(f"its array '{name}' is {found} instead of {dtype}{list(wanted)}")
-    if not np.isfinite(arrays["objective"]).all():
+    solution_dim = 0 if solutions is None or solutions.ndim != 2 else solutions.shape[1]
+    sizes = archive.num_cells, solution_dim, archive.measure_dim
+    like = jax.eval_shape(lambda: empty_store(*sizes, archive.fields))
+    places, structure = jax.tree_util.tree_flatten_with_path(like)
+    specs = {jax.tree_util.keystr(path).removeprefix("."): spec for path, spec in places}
+    rows = {name: spec.update(shape=(len(cells), *spec.shape[1:])) for name, spec in specs.items()}
+    _check(arrays, {"cells": cells} | rows)
+    if not np.isfinite(arrays["objectives"]).all():
         raise ValueError("it has objectives that are not finite")
-    numbers_per_cell = sum(math.prod(shape) for shape, _ in specs.values()) + 1
-    checks.fits_memory("archive", 4 * archive.num_cells * numbers_per_cell)
-    return cells
+    needed = sum(math.prod(spec.shape) * spec.dtype.itemsize for spec in specs.values())
+    checks.fits_memory("archive", needed)
+    # NumPy arrays, because the whole archive may not fit on the device.
+    leaves = []
+    for name, spec in specs.items():
+        leaf = np.full(spec.shape, -np.inf if name == "objectives" else 0, spec.dtype)
+        leaf[cells] = arrays[name]
+        leaves.append(leaf)
+    return Elites(archive, jax.tree.unflatten(structure, leaves))

@@ -31,7 +31,7 @@ class Entry:
         cls: The class.
         names: Names of the values that a file keeps of an object.
         build: Builds the object from these values.
-        value_of: Functions that return the values which are not the field of the same name.
+        value_of: Functions for values that are not the attribute of the same name.
     """
 
     cls: type
@@ -50,10 +50,8 @@ class Entry:
 def _constructed(
     cls: type, value_of: Mapping[str, Callable[[Any], Any]] = {}, without: tuple[str, ...] = ()
 ) -> Entry:
-    """A class whose constructor takes values under the names of its fields, and checks them."""
-    known = {field.name for field in dataclasses.fields(cls)} | set(value_of)
-    parameters = inspect.signature(cls).parameters
-    names = [name for name in parameters if name in known - set(without)]
+    """A class whose constructor takes the values of its attributes, and checks them."""
+    names = [name for name in inspect.signature(cls).parameters if name not in without]
     return Entry(cls, tuple(names), cls, value_of)
 
 
@@ -72,10 +70,6 @@ def _assembled(cls: type) -> Entry:
     return Entry(cls, names, build)
 
 
-def _measure_names(archive: archives.Archive) -> tuple[str, ...]:
-    return archive.measure_names
-
-
 def _images_of(archive: archives.CVTArchive) -> Any:
     return archive.centroids.reshape(archive.num_cells, *archive.measure_shape)
 
@@ -90,6 +84,7 @@ _ALGORITHMS = (
 )
 _CONSTRUCTED = (
     archives.Faiss,
+    archives.GridArchive,
     emitters.CmaEmitters,
     emitters.Variation,
     emitters.Recombination,
@@ -122,13 +117,11 @@ _CONSTRUCTED = (
 _ASSEMBLED = (discounts.MLP, discounts.CNN, discounts.Frozen, *_ALGORITHMS)
 
 _SPECIAL = (
-    _constructed(archives.GridArchive, {"measure_names": _measure_names}),
     _constructed(
         archives.CVTArchive,
         {
             "centroids": _images_of,
             "index": lambda archive: archive.index_settings or "exact",
-            "measure_names": _measure_names,
         },
     ),
     _constructed(discounts.DiscountModel, {"shape": lambda model: model.row_shape}),
@@ -140,7 +133,6 @@ _SPECIAL = (
             "centroids": lambda domain: _images_of(domain.images),
             "x0": lambda domain: domain.start if domain.start_seed is None else None,
             "seed": lambda domain: domain.start_seed or 0,
-            "name": lambda domain: domain.name,
         },
     ),
     # With the weights of its generator, so that a run does not depend on those in the package.
@@ -149,7 +141,6 @@ _SPECIAL = (
         {
             "centroids": lambda domain: _images_of(domain.images),
             "x0": lambda domain: domain.start,
-            "name": lambda domain: domain.name,
         },
     ),
 )

@@ -32,7 +32,8 @@ from gloam.formats.checkpoints import (
     Checkpoints,
     elite_arrays,
     elites_from,
-    stored_elite_arrays,
+    state_arrays,
+    store_of_seed,
 )
 from gloam.formats.config import RunConfig
 from gloam.formats.documents import (
@@ -261,8 +262,8 @@ class RunFolder:
         """Write the elites of one seed, as they are at the newest checkpoint."""
         config = self.read_config()
         about = {"run": config.identity, "seed": seed}
-        path = self._archive_path(seed, config)
-        write_arrays(path, elite_arrays(elites), kind="archive", about=about)
+        path, arrays = self._archive_path(seed, config), elite_arrays(state_arrays(elites.store))
+        write_arrays(path, arrays, kind="archive", about=about)
 
     def read_archive(self, seed: int | None = None, *, archive: Archive | None = None) -> Elites:
         """Read the elites of one seed (by default the first) as of the newest checkpoint.
@@ -288,7 +289,7 @@ class RunFolder:
             path, fix = self._checkpoints.folder, _COPY
             store, _ = self._checkpoints.read_arrays(".store", run=config.identity)
             with content_of(path, fix):
-                arrays = stored_elite_arrays(store, config.seeds.index(seed))
+                arrays = elite_arrays(store_of_seed(store, config.seeds.index(seed)))
         with content_of(path, fix):
             return elites_from(archive, arrays)
 
@@ -342,21 +343,9 @@ def dataset_digest(arrays: dict[str, np.ndarray]) -> str:
 
 
 def _dataset_from(arrays: dict[str, np.ndarray]) -> Dataset:
-    """Return the dataset of `dataset_arrays`; arrays of anything else raise ``ValueError``."""
+    """Return the dataset of `dataset_arrays`, which checks its parts."""
     needed, optional = {"items", "names", "shape"}, {"labels", "images", "bounds"}
     if not needed <= set(arrays) <= needed | optional:
         raise ValueError(f"it has the arrays {sorted(arrays)}")
-    for name, kind in (("names", "U"), ("labels", "U"), ("shape", "i")):
-        if name in arrays and (arrays[name].dtype.kind != kind or arrays[name].ndim != 1):
-            raise ValueError(f"its array '{name}' has the wrong type")
-    bounds = arrays.get("bounds")
-    if bounds is not None and (bounds.shape != (2,) or bounds.dtype.kind not in "if"):
-        raise ValueError("its bounds are not two numbers")
-    return Dataset(
-        arrays["items"],
-        tuple(arrays["shape"].tolist()),
-        arrays["labels"].tolist() if "labels" in arrays else None,
-        arrays["names"].tolist(),
-        arrays.get("images"),
-        None if bounds is None else (float(bounds[0]), float(bounds[1])),
-    )
+    lists = {name: arrays[name].tolist() for name in set(arrays) - {"items", "images"}}
+    return Dataset(**(arrays | lists))
