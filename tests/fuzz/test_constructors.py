@@ -236,7 +236,7 @@ def sound(value):
             assert not np.isnan(np.asarray(leaf, np.float64)).any()
 
 
-SETTINGS = settings(max_examples=60, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=40, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("name", [*ARCHIVES, *OTHERS])

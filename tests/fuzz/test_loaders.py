@@ -28,7 +28,7 @@ from gloam.cli.fill import _start
 from gloam.domains import LinearProjection, Triangles
 
 LIMIT = 1 << 20
-EXAMPLES = 150
+EXAMPLES = 60
 ITEMS = np.random.default_rng(0).uniform(0, 1, (12, 4)).astype(np.float32)
 PICTURES = np.random.default_rng(1).integers(0, 256, (6, 5, 5)).astype(np.uint8)
 LABELS = [f"kind {row % 3}" for row in range(12)]

@@ -60,7 +60,7 @@ def search(request):
     return search_of(request.param)
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_tell(search, data):
     arguments = {
