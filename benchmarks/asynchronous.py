@@ -41,7 +41,7 @@ def synchronous(evaluate, algorithm: gloam.DMS, seed: int, iterations: int) -> l
     search, scores = gloam.Search(algorithm, seed), []
     for _ in range(iterations):
         search.tell(*map(np.asarray, evaluate(search.ask())[:2]))
-        scores.append(search.metrics["qd_score"])
+        scores.append(search.metrics()["qd_score"])
     return scores
 
 
@@ -60,7 +60,7 @@ def asynchronous(
         objectives, measures = evaluate(ticket.solution[None])[:2]
         search.tell(ticket, np.asarray(objectives)[0], np.asarray(measures)[0])
         if search.iteration > len(scores):
-            scores.append(search.metrics["qd_score"])
+            scores.append(search.metrics()["qd_score"])
     return scores
 
 

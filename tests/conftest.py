@@ -48,7 +48,6 @@ _CHECKED = (
     "emitters.sep_cma_es",
     "emitters.rules",
     "discounts.training",
-    "discounts.discount",
     "domains.triangles",
     "generators.clip_towers",
     "generators.stylegan3_layers",
@@ -94,12 +93,12 @@ def shared_data() -> Path:
     return folder
 
 
-# One of each kind of emitter, discount and archive; compiling all six would take a minute more.
-@pytest.fixture(params=["dms-grid", "dds", "map-elites-line"])
+# One of each kind of emitter, discount and archive.
+@pytest.fixture(params=["dms", "cma-mae", "dds", "map-elites-line"])
 def algorithm(request):
-    return problems.small_algorithms()[request.param]
+    return problems.small(request.param)
 
 
 @pytest.fixture
 def dms():
-    return problems.small_algorithms()["dms-grid"]
+    return problems.small("dms")

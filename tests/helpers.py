@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import gloam
+from gloam.discounts import DiscountModel
 from gloam.generators import Decoder
-from gloam.records import Feedback
+from gloam.records import Feedback, MeasureSpace
 
 
 def refused(message: str):
@@ -17,9 +18,9 @@ def refused(message: str):
     return pytest.raises(ValueError, match=f"^{re.escape(message)}")
 
 
-def feedback(improvements, improved, valid, iteration) -> Feedback:
+def feedback(improvements, accepted, valid, iteration) -> Feedback:
     """Feedback for emitters that do not look at filled cells: there are none."""
-    return Feedback(improvements, improved, jnp.zeros_like(improved), valid, iteration)
+    return Feedback(improvements, accepted, jnp.zeros_like(accepted), valid, iteration)
 
 
 def assert_same_bits(one, other) -> None:
@@ -49,3 +50,18 @@ def _arrays(tree) -> list:
 def _raw(leaf):
     is_key = jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
     return jax.random.key_data(leaf) if is_key else leaf
+
+
+def paper_model(lower, upper, *, shape: tuple[int, ...] = (), **options) -> DiscountModel:
+    """A discount model with the paper's settings, for measures within these bounds."""
+    low, high = (jnp.asarray(bound, jnp.float32) for bound in (lower, upper))
+    paper = {
+        "alpha": 0.1,
+        "first_visit": None,
+        "floor": 0.0,
+        "ceiling": 1.0,
+        "num_empty_points": 100,
+        "learning_rate": 1e-3,
+    }
+    space = MeasureSpace(low, high, shape or low.shape)
+    return DiscountModel(**(paper | {"space": space} | options))

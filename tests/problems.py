@@ -1,24 +1,40 @@
-"""Small problems that the tests of all rooms share."""
+"""Small problems that the tests of all rooms share, so that few programs are compiled."""
+
+from functools import cache
 
 import numpy as np
 
 import gloam
 
+BATCH = 30
+"""Solutions per iteration of all algorithms."""
 
-def small_algorithms() -> dict[str, gloam.algorithms.Algorithm]:
-    """Small algorithms, on a grid and a CVT archive."""
+
+@cache
+def small(name: str) -> gloam.Algorithm:
+    """A small algorithm: ``dms``, ``dms-paper``, ``cma-mae``, ``dds`` or ``map-elites-line``."""
     grid = gloam.GridArchive((8, 8), -2.0, 2.0)
-    centroids = np.random.default_rng(0).uniform(-2, 2, (50, 2))
-    cvt = gloam.CVTArchive(centroids, -2.0, 2.0)
-    x0 = np.zeros(5)
-    cma = {"num_emitters": 3, "batch_size": 8}
-    return {
-        "dms-grid": gloam.DMS.paper(grid, x0, 0.3, num_init_points=30, num_empty_points=10, **cma),
-        "dds": gloam.DDS(cvt, x0, 0.3, bandwidth=0.5, buffer_size=100, **cma),
-        "map-elites-line": gloam.MAPElitesLine(cvt, x0, 0.3, 0.2, batch_size=24),
+    cvt = gloam.CVTArchive(np.random.default_rng(0).uniform(-2, 2, (50, 2)), -2.0, 2.0)
+    x0, few = np.zeros(5), {"num_init_points": 30, "num_empty_points": 10}
+    cma = {"num_emitters": 3, "batch_size": 10}
+    builders = {
+        # 18 solutions by CMA-ES and 12 by moves between elites.
+        "dms": lambda: gloam.DMS(grid, x0, 0.3, num_emitters=3, batch_size=6, num_init_points=30),
+        "dms-paper": lambda: gloam.DMS.paper(grid, x0, 0.3, **few, **cma),
+        "cma-mae": lambda: gloam.CMAMAE(grid, x0, 0.3, **cma),
+        "dds": lambda: gloam.DDS(cvt, x0, 0.3, bandwidth=0.5, buffer_size=100, **cma),
+        "map-elites-line": lambda: gloam.MAPElitesLine(cvt, x0, 0.3, 0.2, batch_size=BATCH),
     }
+    return builders[name]()
 
 
 def evaluate(solutions):
-    """Works on NumPy and JAX arrays alike."""
+    """Work on NumPy and JAX arrays alike."""
     return 1.0 - (solutions**2).sum(axis=1) / 20.0, solutions[:, :2] * 1.5
+
+
+def advanced(search, iterations: int):
+    """A search after some more iterations."""
+    for _ in range(iterations):
+        search.tell(*evaluate(search.ask()))
+    return search

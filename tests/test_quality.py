@@ -36,7 +36,7 @@ def test_a_shifted_objective_reaches_the_coverage_of_the_plain_one():
             return objectives + shift, measures
 
         archive = gloam.GridArchive((40, 40), -domain.edge, domain.edge, f_min=shift)
-        settings = SETTINGS["dms"]["2d-lp"] | {"num_emitters": 5, "f_max": shift + 1.0}
+        settings = SETTINGS["dms"]["2d-lp"] | {"num_emitters": 5, "ceiling": shift + 1.0}
         algorithm = gloam.DMS.paper(archive, domain.x0, **settings)
         result = gloam.run(evaluate, algorithm, seeds=[0, 1], iterations=200, progress=False)
         return result.metrics["coverage"].iloc[-2:].mean()

@@ -20,7 +20,7 @@ archive = gloam.GridArchive((10, 10), -1, 1, f_min=-9)
 search = gloam.Search(gloam.DMS(archive, np.zeros(3), 0.2, num_emitters=2, batch_size=8), seed=1)
 solutions = search.ask()
 search.tell(objectives=-np.square(solutions).sum(axis=1), measures=solutions[:, :2])
-assert search.elites.coverage > 0
+assert search.elites().coverage > 0
 assert not {"torch", "sklearn", "faiss", "distributed", "ribs"} & set(sys.modules)
 print(gloam.__version__, gloam.__file__)
 """

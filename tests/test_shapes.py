@@ -113,7 +113,7 @@ def test_a_failed_image_is_left_out():
         return images
 
     search = told(dms(gloam.CVTArchive(IMAGES)), evaluate, iterations=2)
-    assert search.metrics["failed"] == 1
+    assert search.metrics()["failed"] == 1
     assert int(search.state.failed) == 2
 
 
@@ -244,8 +244,8 @@ def test_a_dataset_hands_its_shape_on():
         lambda images: images.reshape(len(images), -1)[:, :7] / 255.0, cache=False, progress=False
     ).archive().measure_shape == (7,)
     search = told(dms(archive), lambda x: pictures(x, (6, 5)))
-    matches = gloam.datasets.Matches(search.elites, data)
-    near = search.elites.measures - IMAGES[search.elites.cells]
+    matches = gloam.datasets.Matches(search.elites(), data)
+    near = search.elites().measures - IMAGES[search.elites().cells]
     np.testing.assert_allclose(
         matches.distances, np.sqrt(np.square(near).sum(axis=(1, 2))), rtol=1e-5
     )

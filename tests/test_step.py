@@ -179,15 +179,15 @@ def test_states_that_differ_in_their_iteration_alone_ask_differently(algorithm, 
     other = eqx.tree_at(lambda s: s.iteration, start, jnp.asarray(1, jnp.int32))
     first, second = ask_jit(algorithm, start), ask_jit(algorithm, other)
     # Not one number is drawn again.
-    assert not np.isin(first.memory, second.memory).any()
+    assert not np.isin(first.aux, second.aux).any()
 
 
 def test_draws_depend_on_the_root_key_and_the_iteration_alone(algorithm, start, later):
     moved = eqx.tree_at(lambda s: s.iteration, start, later.iteration)
-    identical(ask_jit(algorithm, moved).memory, ask_jit(algorithm, later).memory)
+    identical(ask_jit(algorithm, moved).aux, ask_jit(algorithm, later).aux)
     other_root = eqx.tree_at(lambda s: s.key, later, jax.random.key(12))
-    drawn = ask_jit(algorithm, other_root).memory
-    assert not np.isin(drawn, ask_jit(algorithm, later).memory).any()
+    drawn = ask_jit(algorithm, other_root).aux
+    assert not np.isin(drawn, ask_jit(algorithm, later).aux).any()
 
 
 def test_empty_cells_for_training_are_drawn_anew_in_each_iteration(algorithm, start):
@@ -254,8 +254,8 @@ def test_improvements_are_measured_by_the_model_before_the_iteration(algorithm, 
     # What improved the archive is judged by the archive before the batch.
     cells = np.asarray(index_of(algorithm.archive, measures))
     elites = np.asarray(later.store.objectives)[cells]
-    np.testing.assert_array_equal(told.improved, objectives > elites)
-    assert 0 < told.improved.sum() < BATCH
+    np.testing.assert_array_equal(told.accepted, objectives > elites)
+    assert 0 < told.accepted.sum() < BATCH
     assert told.valid.all()
     assert told.iteration == 4
 
@@ -448,7 +448,7 @@ def test_tracing_leaks_nothing(algorithm, start):
 def test_the_best_of_many_random_elites_are_varied():
     archive = GridArchive((8, 8), -1.0, 1.0)
     emitter = Variation(np.zeros(SOL), 0.1, batch_size=5, best_of=64)
-    algorithm = Algorithm(emitter, archive, Thresholds(archive.num_cells))
+    algorithm = Algorithm(emitter, archive, Thresholds())
     state = eqx.filter_jit(init)(algorithm, jax.random.key(0))
     solutions = np.arange(5.0)[:, None] * np.ones(SOL)
     objectives = jnp.asarray([1.0, 2.0, 9.0, 3.0, 4.0])

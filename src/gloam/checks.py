@@ -1,14 +1,16 @@
 """Checks of arguments and results, and the wording of all errors: expected, got, what to do."""
 
+import difflib
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 Bounds = float | Sequence[float] | np.ndarray
+SolutionBounds = tuple[Bounds | None, Bounds | None]
 
 
 def expect(condition: bool, name: str, expected: str, got: object, fix: str = "") -> None:
@@ -202,25 +204,25 @@ def _scalar_or_vector(name: str, value: Any, dimensions: int, fix: str) -> np.nd
     return array
 
 
-def solution_bounds(lower: Bounds | None, upper: Bounds | None, x0: np.ndarray):
-    """Box of the solution space as two float32 vectors (infinite where open), or ``None`` twice."""
-    if lower is None and upper is None:
-        return None, None
-    fix = "Give one bound for each number of a solution."
-    low = _scalar_or_vector("lower", -np.inf if lower is None else lower, x0.size, fix)
-    high = _scalar_or_vector("upper", np.inf if upper is None else upper, x0.size, fix)
+def solution_bounds(
+    bounds: SolutionBounds | None, x0: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the bounds of solutions as two float32 vectors, infinite where a side is open."""
+    if bounds is None:
+        return None
+    fix = "Give bounds=(lower, upper), each a number, one number per variable, or None."
+    is_pair = isinstance(bounds, (tuple, list, np.ndarray)) and len(bounds) == 2
+    expect(is_pair, "bounds", "a lower and an upper bound", short(bounds), fix)
+    lower, upper = bounds
+    low = _scalar_or_vector("bounds[0]", -np.inf if lower is None else lower, x0.size, fix)
+    high = _scalar_or_vector("bounds[1]", np.inf if upper is None else upper, x0.size, fix)
     low, high = np.broadcast_to(low, x0.shape), np.broadcast_to(high, x0.shape)
+    got = f"{short(lower)} and {short(upper)}"
+    expect(bool((low < high).all()), "bounds", "lower < upper in every dimension", got)
     expect(
-        bool((low < high).all()),
-        "solution bounds",
-        "lower < upper in every dimension",
-        f"{lower} and {upper}",
-    )
-    inside = bool(((low <= x0) & (x0 <= high)).all())
-    expect(
-        inside,
+        bool(((low <= x0) & (x0 <= high)).all()),
         "x0",
-        "a point inside the solution bounds",
+        "a point within the bounds of the solutions",
         f"{x0.min():g} to {x0.max():g}",
         "Move x0 or widen the bounds.",
     )
@@ -317,3 +319,43 @@ def some_valid(valid_rows: int, total: int) -> None:
             "in a cosine archive: check the evaluation function on x0, and that x0 and sigma0 keep "
             "solutions in its domain."
         )
+
+
+def evaluation_parts(answer: Any) -> tuple[Any, Any, dict[str, Any]]:
+    """Split the return value of an evaluation into objectives (or ``None``), measures and fields.
+
+    It may be measures alone, ``(measures, fields)``, ``(objectives, measures)`` or
+    ``(objectives, measures, fields)``.
+
+    >>> evaluation_parts(([1.0], [[2.0, 3.0]]))
+    ([1.0], [[2.0, 3.0]], {})
+    """
+    if hasattr(answer, "shape"):
+        return None, answer, {}
+    parts = len(answer) if isinstance(answer, (tuple, list)) else 0
+    expect(
+        parts in (2, 3),
+        "evaluate",
+        "measures, (objectives, measures) or (objectives, measures, fields)",
+        type(answer).__name__ if not parts else f"{parts} values",
+    )
+    if parts == 2 and isinstance(answer[1], dict):
+        return None, answer[0], answer[1]
+    objectives, measures, *fields = answer
+    return objectives, measures, fields[0] if fields else {}
+
+
+def unexpected_names(function: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise ``TypeError`` for keyword arguments that a function does not have.
+
+    >>> unexpected_names("optimize", ["seed"], ["seeds", "iterations"])
+    Traceback (most recent call last):
+    ...
+    TypeError: optimize() got an unexpected keyword argument 'seed'. Did you mean 'seeds'?
+    """
+    names = list(known)
+    for name in given:
+        if name not in names:
+            close = difflib.get_close_matches(name, names, n=1)
+            hint = f". Did you mean '{close[0]}'?" if close else ""
+            raise TypeError(f"{function}() got an unexpected keyword argument '{name}'{hint}")

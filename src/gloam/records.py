@@ -1,28 +1,58 @@
-"""What passes between the rooms of one iteration, as pytrees with shapes.
+"""Records that pass between the verbs of an iteration, as pytrees with shapes.
 
 Axis names used throughout gloam: ``batch`` solutions of one iteration (all emitters together),
 ``emitters`` and ``each`` the same solutions by emitter, ``sol`` numbers in a solution, ``meas``
 measures, ``cells`` archive cells.
 """
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 
+class MeasureSpace(eqx.Module):
+    """Bounds and shape of the measures of an archive."""
+
+    lower: Float[Array, " meas"]
+    upper: Float[Array, " meas"]
+    shape: tuple[int, ...] = eqx.field(static=True)
+    """Shape of the measures of one solution: (28, 28) for images, (10,) for ten numbers."""
+
+
+@runtime_checkable
+class Cells(Protocol):
+    """The part of an archive that discounts depend on."""
+
+    @property
+    def num_cells(self) -> int:
+        """Number of cells."""
+        ...
+
+    @property
+    def f_min(self) -> float:
+        """Lowest objective that the user expects."""
+        ...
+
+    @property
+    def measure_space(self) -> MeasureSpace:
+        """Bounds and shape of the measures."""
+        ...
+
+
 class Proposal(eqx.Module):
-    """ASK: solutions to evaluate, with what the emitter needs to learn from them later."""
+    """ASK: solutions to evaluate."""
 
     solutions: Float[Array, "batch sol"]
-    memory: Any
+    aux: Any
+    """Data that the emitter needs to adapt to the solutions, such as the noise they came from."""
 
 
 class Batch(eqx.Module):
     """EVALUATE: solutions with their objectives, measures and archive cells.
 
-    Rows with ``valid`` false failed (a NaN or infinite result): they carry zeros, are never
-    elites, never trained on, and rank last.
+    Rows with ``valid`` false failed (a NaN or infinite result). They contain zeros, never become
+    elites, are never trained on, and rank last.
     """
 
     solutions: Float[Array, "batch sol"]
@@ -34,85 +64,86 @@ class Batch(eqx.Module):
 
 
 class Scored(eqx.Module):
-    """SCORE: the discount at each solution's measures and its improvement over it."""
+    """SCORE: the discount at each solution's measures, and the improvement over it."""
 
     discounts: Float[Array, " batch"]
     improvements: Float[Array, " batch"]
 
 
 class Added(eqx.Module):
-    """ADD: what the archive made of each solution, judged against the archive before the batch."""
+    """ADD: how each solution compares with the archive before the batch."""
 
-    improved: Bool[Array, " batch"]
-    """True where the solution is better than the elite its cell held, or the cell was empty."""
+    accepted: Bool[Array, " batch"]
+    """True if the solution beats the elite of its cell, or the cell was empty."""
     filled: Bool[Array, " batch"]
-    """True where it became the elite of a cell that was empty before the batch."""
+    """True if it became the elite of a cell that was empty."""
     unique_cells: Int[Array, ""]
-    """Number of different cells the valid solutions landed in."""
+    """Number of different cells of the valid solutions."""
 
 
 class Feedback(eqx.Module):
-    """ADAPT: how the solutions of a proposal did."""
+    """ADAPT: how the solutions of a proposal ranked."""
 
     improvements: Float[Array, " batch"]
-    """The ranking values, larger is better."""
-    improved: Bool[Array, " batch"]
-    """True where the solution improved the archive."""
+    """Ranking values, larger is better."""
+    accepted: Bool[Array, " batch"]
+    """True if the solution beats the elite of its cell, or the cell was empty."""
     filled: Bool[Array, " batch"]
-    """True where it became the elite of a cell that was empty."""
+    """True if it became the elite of a cell that was empty."""
     valid: Bool[Array, " batch"]
-    """True where the evaluation succeeded."""
+    """True if the evaluation succeeded."""
     iteration: Int[Array, ""]
-    """Iterations finished, this one included."""
+    """Number of finished iterations, including this one."""
 
 
 class Fit(eqx.Module):
-    """TRAIN: what the discount learned from in this iteration, and how that went."""
+    """TRAIN: the training set of the discount, and how the training went."""
 
     loss: Float[Array, ""]
     epochs: Int[Array, ""]
     points: Float[Array, "rows meas"]
-    """Training inputs: the batch's measures, then the centres of empty cells."""
+    """Training inputs: the measures of the batch, then the centres of empty cells."""
     targets: Float[Array, " rows"]
     is_trained: Bool[Array, " rows"]
-    """False for rows that were masked and not trained on."""
+    """False for masked rows, which were not trained on."""
 
 
 class StepInfo(eqx.Module):
-    """What one iteration says of itself, cheap enough to make every time."""
+    """Diagnostics of one iteration, cheap enough to compute every time."""
 
     fit: Fit
     emitter: dict[str, Array]
-    """Restarts, and what else the emitter counts, since the start of the run."""
+    """Metrics of the emitter, counted since the start of the run."""
     unique_cells: Int[Array, ""]
     failed: Int[Array, ""]
-    """Failed evaluations of this iteration."""
+    """Number of failed evaluations."""
     below_f_min: Int[Array, ""]
-    """Valid solutions of this iteration with an objective below the archive's f_min."""
+    """Number of valid objectives below the archive's f_min."""
     outside_bounds: Int[Array, ""]
-    """Valid solutions of this iteration with a measure outside the archive's bounds."""
+    """Number of valid solutions with a measure outside the archive's bounds."""
 
 
 class LowObjectives(eqx.Module):
-    """What a search has seen below the archive's f_min; the drivers warn of it."""
+    """Objectives below the archive's f_min since the start of the run."""
 
     lowest: Float[Array, ""]
-    """Lowest valid objective since the start of the run, f_min while none is lower."""
+    """Lowest valid objective, or f_min if none is lower."""
     batches: Int[Array, ""]
-    """Batches with at least half of their valid objectives below f_min."""
+    """Number of batches with at least half of their valid objectives below f_min."""
 
 
 class SearchState(eqx.Module):
-    """All that changes during a search. A checkpoint is this and nothing more."""
+    """Everything that changes during a search. A checkpoint contains exactly this."""
 
     key: PRNGKeyArray
-    """The root key. It never changes: an iteration's randomness is ``fold_in(key, iteration)``."""
+    """Root key. It never changes: the key of an iteration is ``fold_in(key, iteration)``."""
     iteration: Int[Array, ""]
     failed: Int[Array, ""]
-    """Failed evaluations since the start of the run."""
+    """Number of failed evaluations since the start of the run."""
     emitter: Any
     store: Any
     discount: Any
     low: LowObjectives
     x0: Float[Array, " sol"]
-    """Where this seed started. It never changes, and stands for an elite while there is none."""
+    """Starting solution of this seed. It never changes, and stands in for elites while the archive
+    is empty."""

@@ -1,7 +1,20 @@
 """One iteration: ask, evaluate, add, score, adapt, train. The file to read first.
 
-All functions are pure. The drivers in `gloam.drivers` compile them: the fused driver all six verbs
-in one program, the ask-tell driver `ask` and `tell` around an evaluation in Python.
+All functions are pure and can be compiled, so they are also the functional interface of gloam, for
+loops of your own:
+
+    >>> import gloam, jax
+    >>> from gloam import step
+    >>> domain = gloam.domains.LinearProjection(measure_dim=2, solution_dim=10)
+    >>> algorithm = gloam.MAPElites(domain.archive(), domain.x0, sigma=0.5, batch_size=20)
+    >>> state = step.init(algorithm, jax.random.key(0))
+    >>> advance = jax.jit(lambda state: step.step(algorithm, domain, state))
+    >>> state, info = advance(state)
+    >>> int(state.iteration), int(info.failed)
+    (1, 0)
+
+`gloam.run` compiles `step` for many seeds, and `gloam.Search` compiles `ask` and `tell` around an
+evaluation in Python.
 """
 
 import dataclasses
@@ -11,20 +24,20 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import Archive
 from gloam.archives.store import (
     ArchiveMetrics,
-    add,
     archive_metrics,
     empty_store,
     random_elite_cells,
     random_elites,
     random_empty_cells,
 )
+from gloam.archives.store import add as add_to_store
 from gloam.discounts.discount import DiscountMetrics, discount_metrics
 from gloam.records import (
     Added,
@@ -38,12 +51,13 @@ from gloam.records import (
     StepInfo,
 )
 
-# Objectives, measures and fields. Without objectives, closeness to the cell's centre is maximised.
 Evaluation = tuple[Float[Array, " batch"] | None, Float[Array, "batch meas"], dict[str, Array]]
-Evaluate = Callable[[Float[Array, "batch sol"]], Evaluation]
+"""Objectives, measures and fields. Without objectives, closeness to the cell's centre is maximised.
+"""
 
 # TensorFloat-32 would halve the digits of distances and covariances on a GPU.
 _precise = jax.default_matmul_precision("float32")
+# Number of cells that metrics of the discount are computed from, in very large archives.
 _MEASURED_CELLS = 20_000
 
 
@@ -51,8 +65,8 @@ _MEASURED_CELLS = 20_000
 def init(
     algorithm: Algorithm, key: PRNGKeyArray, x0: Float[Array, " sol"] | None = None
 ) -> SearchState:
-    """State before the first iteration, at ``x0`` or else at the emitter's own."""
-    # The last number is no iteration, so no iteration shares its randomness with the start.
+    """Return the state before the first iteration, at ``x0`` or at the emitter's own."""
+    # No iteration has this number, so none shares its random numbers with the start.
     key_cells, key_discount = jax.random.split(jax.random.fold_in(key, 2**32 - 1))
     archive, discount, emitter = algorithm.archive, algorithm.discount, algorithm.emitter
     x0 = emitter.x0 if x0 is None else x0
@@ -64,39 +78,28 @@ def init(
     return SearchState(key, zero, zero, emitter.init(x0), store, learned, low, x0)
 
 
+def step(
+    algorithm: Algorithm, evaluate: Callable[[Array], Any], state: SearchState
+) -> tuple[SearchState, StepInfo]:
+    """Run one iteration, with an ``evaluate`` that JAX can trace."""
+    proposal = ask(algorithm, state)
+    return tell(algorithm, state, proposal, evaluation(evaluate(proposal.solutions)))
+
+
 @_precise
 def ask(algorithm: Algorithm, state: SearchState) -> Proposal:
-    """ASK: solutions to evaluate. Asking twice gives the same answer."""
+    """ASK: propose solutions to evaluate. Asking twice gives the same proposal."""
     keys = _keys(state)
     elites = _elites_to_ask(algorithm, state, key=keys.parents)
     return algorithm.emitter.ask(state.emitter, elites, key=keys.ask)
 
 
-def _elites_to_ask(
-    algorithm: Algorithm, state: SearchState, *, key: PRNGKeyArray
-) -> Float[Array, "n sol"]:
-    """The elites that the emitter wants, one draw after another."""
-    draws = algorithm.emitter.elites_to_ask
-    keys = [key] if len(draws) == 1 else jax.random.split(key, len(draws))
-    found = [jnp.zeros((0, *state.x0.shape), state.x0.dtype)]
-    for draw, own in zip(draws, keys, strict=True):
-        cells, is_elite = random_elite_cells(state.store, draw.number * draw.best_of, key=own)
-        if draw.best_of > 1:
-            worth = _improvements(algorithm, state, cells).reshape(-1, draw.best_of)
-            best = jnp.argmax(worth, axis=1, keepdims=True)
-            cells = jnp.take_along_axis(cells.reshape(-1, draw.best_of), best, axis=1)[:, 0]
-        found.append(jnp.where(is_elite, state.store.solutions[cells], state.x0))
-    return jnp.concatenate(found)
-
-
-def _improvements(
-    algorithm: Algorithm, state: SearchState, cells: Int[Array, " n"]
-) -> Float[Array, " n"]:
-    """How far the elites of cells lie above the discount."""
-    store, number = state.store, cells.shape[0]
-    nothing, valid = jnp.zeros((number, 0)), jnp.ones(number, bool)
-    elites = Batch(nothing, store.objectives[cells], store.measures[cells], cells, valid, {})
-    return score(algorithm, state, elites)[1].improvements
+def evaluation(answer: Any) -> Evaluation:
+    """EVALUATE: return the result of a traced evaluation as float32, with flat rows of measures."""
+    objectives, measures, fields = checks.evaluation_parts(answer)
+    if objectives is not None:
+        objectives = objectives.astype(jnp.float32)
+    return objectives, measures.reshape(measures.shape[0], -1).astype(jnp.float32), fields
 
 
 @_precise
@@ -109,37 +112,29 @@ def tell(
 ) -> tuple[SearchState, StepInfo]:
     """ADD, SCORE, ADAPT, TRAIN: learn from the evaluation of a proposal.
 
-    ``cells`` may be given when they were found outside the compiled program.
+    ``cells`` may be given if they were found outside the compiled program.
     """
-    batch = evaluated(algorithm, proposal.solutions, evaluation, cells)
-    state, added = put(algorithm, state, batch)
+    batch = masked_batch(algorithm, proposal.solutions, evaluation, cells)
+    state, added = add(algorithm, state, batch)
     seen, scored = score(algorithm, state, batch)
-    adapted = adapt(algorithm, state, proposal, batch, scored, added.improved, added.filled)
+    adapted = adapt(algorithm, state, proposal, batch, scored, added)
     learned, fit = train(algorithm, state, seen, scored)
 
-    failed = jnp.sum(~batch.valid, dtype=jnp.int32)
-    below, low = below_f_min(state.low, batch, algorithm.archive.f_min)
-    outside = outside_bounds(algorithm.archive, seen)
-    counts = algorithm.emitter.metrics(adapted)
-    info = StepInfo(fit, counts, added.unique_cells, failed, below, outside)
-    finished, failures = state.iteration + 1, state.failed + failed
+    info, low = diagnostics(algorithm, state, adapted, batch, seen, fit, added.unique_cells)
+    finished, failed = state.iteration + 1, state.failed + info.failed
     store, x0 = state.store, state.x0
-    return SearchState(state.key, finished, failures, adapted, store, learned, low, x0), info
+    return SearchState(state.key, finished, failed, adapted, store, learned, low, x0), info
 
 
 @_precise
-def evaluated(
+def masked_batch(
     algorithm: Algorithm,
     solutions: Float[Array, "batch sol"],
     evaluation: Evaluation,
     cells: Int[Array, " batch"] | None,
 ) -> Batch:
-    """The evaluated batch, its failed rows masked and set to zero."""
+    """Return the evaluated batch, with failed rows masked and set to zero."""
     objectives, measures, fields = evaluation
-    # An evaluation may be in integers, in half precision or, with x64 enabled, in float64.
-    measures = measures.astype(jnp.float32)
-    if objectives is not None:
-        objectives = objectives.astype(jnp.float32)
     valid = jnp.asarray(algorithm.archive.accepts(measures))
     if objectives is not None:
         valid &= jnp.abs(objectives) <= checks.LARGEST
@@ -154,16 +149,16 @@ def evaluated(
 
 
 @_precise
-def put(algorithm: Algorithm, state: SearchState, batch: Batch) -> tuple[SearchState, Added]:
-    """ADD: the batch in the store, and the discount in the units of its objectives."""
-    store, added = add(state.store, batch)
-    discount = algorithm.discount.in_units_of(state.discount, store.objectives)
+def add(algorithm: Algorithm, state: SearchState, batch: Batch) -> tuple[SearchState, Added]:
+    """ADD: put the batch into the store, and rescale the discount to its objectives."""
+    store, added = add_to_store(state.store, batch)
+    discount = algorithm.discount.rescaled(state.discount, store.objectives)
     return dataclasses.replace(state, store=store, discount=discount), added
 
 
 @_precise
 def score(algorithm: Algorithm, state: SearchState, batch: Batch) -> tuple[Batch, Scored]:
-    """SCORE: the batch as the discount sees it, and the improvement of each solution."""
+    """SCORE: return the batch as the discount sees it, and the improvement of each solution."""
     # The archive keeps measures as evaluated. The discount sees them in the space of the centres.
     measures = algorithm.archive.discount_space(batch.measures)
     seen = eqx.tree_at(lambda b: b.measures, batch, measures)
@@ -177,21 +172,21 @@ def adapt(
     proposal: Proposal,
     batch: Batch,
     scored: Scored,
-    improved: Bool[Array, " batch"],
-    filled: Bool[Array, " batch"],
+    added: Added,
 ) -> Any:
-    """ADAPT: the emitter after a proposal, whose results are in the store already."""
+    """ADAPT: return the emitter's state after a proposal whose results are in the store."""
     emitter = algorithm.emitter
     elites = random_elites(
         state.store, emitter.num_elites_to_adapt, state.x0, key=_keys(state).restarts
     )
-    feedback = Feedback(scored.improvements, improved, filled, batch.valid, state.iteration + 1)
+    iteration = state.iteration + 1
+    feedback = Feedback(scored.improvements, added.accepted, added.filled, batch.valid, iteration)
     return emitter.adapt(state.emitter, proposal, feedback, elites)
 
 
 @_precise
 def train(algorithm: Algorithm, state: SearchState, seen: Batch, scored: Scored) -> tuple[Any, Fit]:
-    """TRAIN: the discount after a batch that it scored, and the report of its training."""
+    """TRAIN: return the discount's state after a scored batch, and a report of the training."""
     keys, discount = _keys(state), algorithm.discount
     empty_cells, is_real = random_empty_cells(
         state.store, discount.num_empty_centers, key=keys.empty_cells
@@ -200,40 +195,66 @@ def train(algorithm: Algorithm, state: SearchState, seen: Batch, scored: Scored)
     return discount.train(state.discount, seen, scored, centers, is_real, key=keys.train)
 
 
-def step(
-    algorithm: Algorithm, evaluate: Evaluate, state: SearchState
-) -> tuple[SearchState, StepInfo]:
-    """One whole iteration, for an ``evaluate`` that JAX can trace."""
-    proposal = ask(algorithm, state)
-    return tell(algorithm, state, proposal, evaluate(proposal.solutions))
-
-
 class SearchMetrics(eqx.Module):
-    """What is logged of a state."""
+    """Metrics of a state."""
 
     archive: ArchiveMetrics
     discount: DiscountMetrics
     failed: Int[Array, ""]
-    """Failed evaluations since the start of the run."""
+    """Number of failed evaluations since the start of the run."""
 
 
 @_precise
 def metrics(algorithm: Algorithm, state: SearchState) -> SearchMetrics:
-    """QD score, coverage and best of the archive, and the health of the discount."""
+    """Return QD score, coverage and best objective, and metrics of the discount."""
     archive, store = algorithm.archive, state.store
-    # A few thousand cells say enough of a very large archive.
     cells = jnp.arange(
         0, archive.num_cells, -(-archive.num_cells // _MEASURED_CELLS), dtype=jnp.int32
     )
     discounts = algorithm.discount.at_cells(state.discount, cells, archive.centers_of(cells))
     objectives, occupied = store.objectives[cells], store.occupied[cells]
-    floor = algorithm.discount.floor(state.discount, archive.f_min)
-    health = discount_metrics(discounts, objectives, occupied, floor)
+    empty_value = algorithm.discount.empty_value(state.discount, archive.f_min)
+    health = discount_metrics(discounts, objectives, occupied, empty_value)
     return SearchMetrics(archive_metrics(store, archive.f_min), health, state.failed)
 
 
+def diagnostics(
+    algorithm: Algorithm,
+    state: SearchState,
+    adapted: Any,
+    batch: Batch,
+    seen: Batch,
+    fit: Fit,
+    unique_cells: Int[Array, ""],
+) -> tuple[StepInfo, LowObjectives]:
+    """Return the diagnostics of an iteration, and the updated record of low objectives."""
+    archive = algorithm.archive
+    failed = jnp.sum(~batch.valid, dtype=jnp.int32)
+    below, low = _below_f_min(state.low, batch, archive.f_min)
+    outside = _outside_bounds(archive, seen)
+    counts = algorithm.emitter.metrics(adapted)
+    return StepInfo(fit, counts, unique_cells, failed, below, outside), low
+
+
+def _outside_bounds(archive: Archive, seen: Batch) -> Int[Array, ""]:
+    is_outside = (seen.measures < archive.lower) | (seen.measures > archive.upper)
+    return jnp.sum(seen.valid & jnp.any(is_outside, axis=1), dtype=jnp.int32)
+
+
+def _below_f_min(
+    low: LowObjectives, batch: Batch, f_min: float | Float[Array, ""]
+) -> tuple[Int[Array, ""], LowObjectives]:
+    number_valid = jnp.sum(batch.valid, dtype=jnp.int32)
+    below = jnp.sum(batch.valid & (batch.objectives < f_min), dtype=jnp.int32)
+    lowest = jnp.min(jnp.where(batch.valid, batch.objectives, jnp.inf))
+    # A few low objectives are normal if solutions leave the domain; half of a batch is not.
+    is_low = (2 * below >= number_valid) & (below > 0)
+    batches = low.batches + is_low.astype(jnp.int32)
+    return below, LowObjectives(jnp.minimum(low.lowest, lowest), batches)
+
+
 class _Keys(NamedTuple):
-    """The randomness of one iteration, split once by name."""
+    """Random keys of one iteration, split once by name."""
 
     parents: PRNGKeyArray
     ask: PRNGKeyArray
@@ -246,20 +267,28 @@ def _keys(state: SearchState) -> _Keys:
     return _Keys(*jax.random.split(jax.random.fold_in(state.key, state.iteration), 5))
 
 
-def outside_bounds(archive: Archive, seen: Batch) -> Int[Array, ""]:
-    """How many valid solutions have a measure outside the bounds, in the space of the centres."""
-    is_outside = (seen.measures < archive.lower) | (seen.measures > archive.upper)
-    return jnp.sum(seen.valid & jnp.any(is_outside, axis=1), dtype=jnp.int32)
+def _elites_to_ask(
+    algorithm: Algorithm, state: SearchState, *, key: PRNGKeyArray
+) -> Float[Array, "n sol"]:
+    """Return the elites that the emitter asks for, one draw after another."""
+    draws = algorithm.emitter.elites_to_ask
+    keys = [key] if len(draws) == 1 else jax.random.split(key, len(draws))
+    found = [jnp.zeros((0, *state.x0.shape), state.x0.dtype)]
+    for draw, own in zip(draws, keys, strict=True):
+        cells, is_elite = random_elite_cells(state.store, draw.number * draw.best_of, key=own)
+        if draw.best_of > 1:
+            improvements = _improvements(algorithm, state, cells).reshape(-1, draw.best_of)
+            best = jnp.argmax(improvements, axis=1, keepdims=True)
+            cells = jnp.take_along_axis(cells.reshape(-1, draw.best_of), best, axis=1)[:, 0]
+        found.append(jnp.where(is_elite, state.store.solutions[cells], state.x0))
+    return jnp.concatenate(found)
 
 
-def below_f_min(
-    low: LowObjectives, batch: Batch, f_min: float | Float[Array, ""]
-) -> tuple[Int[Array, ""], LowObjectives]:
-    """How many valid objectives lie below ``f_min``, and the record of such batches."""
-    number_valid = jnp.sum(batch.valid, dtype=jnp.int32)
-    below = jnp.sum(batch.valid & (batch.objectives < f_min), dtype=jnp.int32)
-    lowest = jnp.min(jnp.where(batch.valid, batch.objectives, jnp.inf))
-    # A few low objectives are normal where solutions leave the domain. Half of a batch are not.
-    is_low = (2 * below >= number_valid) & (below > 0)
-    batches = low.batches + is_low.astype(jnp.int32)
-    return below, LowObjectives(jnp.minimum(low.lowest, lowest), batches)
+def _improvements(
+    algorithm: Algorithm, state: SearchState, cells: Int[Array, " n"]
+) -> Float[Array, " n"]:
+    """Return the improvements of the elites of cells over the discount."""
+    store, number = state.store, cells.shape[0]
+    nothing, valid = jnp.zeros((number, 0)), jnp.ones(number, bool)
+    elites = Batch(nothing, store.objectives[cells], store.measures[cells], cells, valid, {})
+    return score(algorithm, state, elites)[1].improvements

@@ -132,10 +132,10 @@ def test_a_row_without_a_direction_is_a_failed_row(with_cells, with_objectives):
     search = gloam.Search(algorithm, seed=2)
     solutions = search.ask()
     search.tell(objectives, rows, cells=cells)
-    assert search.metrics["failed"] == 4
+    assert search.metrics()["failed"] == 4
     bad = {row.tobytes() for row in solutions[5:9]}
-    assert not bad & {row.tobytes() for row in search.elites.solutions}
-    assert np.isfinite(search.elites.flat_measures).all()
+    assert not bad & {row.tobytes() for row in search.elites().solutions}
+    assert np.isfinite(search.elites().flat_measures).all()
 
 
 def test_both_drivers_and_faiss_fail_zero_rows():

@@ -54,7 +54,7 @@ def test_thresholds_follow_pyribs_batch_rule(data):
     theirs = RibsGrid(
         solution_dim=1, dims=(4,), ranges=[(0, 4)], learning_rate=alpha, threshold_min=0.0
     )
-    ours = Thresholds(4, alpha=alpha)
+    ours = Thresholds(num_cells=4, floor=0.0, alpha=alpha)
     state = fresh(ours, 1)
     for _ in range(3):
         cells = data.draw(st.lists(st.integers(0, 3), min_size=6, max_size=6))
@@ -68,7 +68,7 @@ def test_thresholds_follow_pyribs_batch_rule(data):
 
 
 def test_thresholds_by_hand():
-    ours = Thresholds(3, alpha=0.1, f_min=0.0)
+    ours = Thresholds(num_cells=3, alpha=0.1, floor=0.0)
     _, state = trained(ours, fresh(ours), batch_of([0.9, 0.5, 0.7], [1, 2, 2]))
     # Cell 1: 0.1 * 0.9. Cell 2: twice the mean 0.6, (1 - 0.9^2) * 0.6.
     np.testing.assert_allclose(state, [0.0, 0.09, 0.19 * 0.6], rtol=1e-6)
@@ -79,7 +79,7 @@ def test_thresholds_by_hand():
 def test_density_equals_scikit_learns():
     rng = np.random.default_rng(1)
     seen, points = rng.normal(size=(300, 3)), rng.normal(size=(40, 3)) * 2
-    ours = KernelDensity(3, bandwidth=0.7, buffer_size=500)
+    ours = KernelDensity(bandwidth=0.7, buffer_size=500)
     state = fresh(ours, 3)
     for part in np.split(seen, 3):
         _, state = trained(ours, state, batch_of(np.zeros(100), np.zeros(100), part))
@@ -92,12 +92,12 @@ def test_density_equals_scikit_learns():
 
 
 def test_an_empty_buffer_has_density_zero():
-    ours = KernelDensity(2, bandwidth=1.0)
+    ours = KernelDensity(bandwidth=1.0)
     assert (ours.density(fresh(ours), jnp.ones((3, 2))) == 0).all()
 
 
 def test_density_ranks_far_points_first():
-    ours = KernelDensity(2, bandwidth=1.0, buffer_size=10)
+    ours = KernelDensity(bandwidth=1.0, buffer_size=10)
     _, state = trained(ours, fresh(ours), batch_of([0.0], [0], [[0.0, 0.0]]))
     scored, _ = trained(ours, state, batch_of([0.0] * 2, [0] * 2, [[0.1, 0.0], [3.0, 0.0]]))
     assert scored.improvements[1] > scored.improvements[0]
@@ -105,7 +105,7 @@ def test_density_ranks_far_points_first():
 
 @pytest.mark.parametrize("policy", [KeepLast(), Reservoir()])
 def test_buffers_fill_up_in_order_and_skip_failed_rows(policy):
-    ours = KernelDensity(1, bandwidth=1.0, buffer_size=4, policy=policy)
+    ours = KernelDensity(bandwidth=1.0, buffer_size=4, policy=policy)
     rows = batch_of(np.zeros(4), np.zeros(4), [[1.0], [2.0], [9.0], [3.0]], [1, 1, 0, 1])
     _, state = trained(ours, fresh(ours, 1), rows)
     assert int(state.seen) == 3
@@ -113,7 +113,7 @@ def test_buffers_fill_up_in_order_and_skip_failed_rows(policy):
 
 
 def test_keep_last_keeps_the_last():
-    ours = KernelDensity(1, bandwidth=1.0, buffer_size=5, policy=KeepLast())
+    ours = KernelDensity(bandwidth=1.0, buffer_size=5, policy=KeepLast())
     state = fresh(ours, 1)
     for start in range(0, 21, 7):  # a batch longer than the buffer
         rows = np.arange(start, start + 7, dtype=float)[:, None]
@@ -123,7 +123,7 @@ def test_keep_last_keeps_the_last():
 
 def test_a_reservoir_is_a_uniform_sample():
     size, batches, each = 200, 40, 50
-    ours = KernelDensity(1, bandwidth=1.0, buffer_size=size)
+    ours = KernelDensity(bandwidth=1.0, buffer_size=size)
     state = fresh(ours, 1)
     step = jax.jit(
         lambda state, rows, key: trained(

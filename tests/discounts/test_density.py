@@ -20,7 +20,7 @@ def wide_log_density(buffer, points, bandwidth):
 
 
 def density_of(buffer, points, bandwidth):
-    density = KernelDensity(buffer.shape[1], bandwidth=bandwidth, buffer_size=len(buffer) + 20)
+    density = KernelDensity(bandwidth=bandwidth, buffer_size=len(buffer) + 20)
     padded = np.concatenate([buffer, np.zeros((20, buffer.shape[1]), np.float32)])
     state = DensityState(jnp.asarray(padded), jnp.asarray(len(buffer), jnp.int32))
     found = eqx.filter_jit(lambda d, s, p: d.density(s, p))(density, state, jnp.asarray(points))
@@ -57,7 +57,7 @@ def test_many_measures_neither_overflow_nor_lose_the_ranking(measures, bandwidth
 
 
 def test_an_empty_buffer_has_no_density_and_huge_measures_are_finite():
-    density = KernelDensity(3, bandwidth=0.5, buffer_size=4)
+    density = KernelDensity(bandwidth=0.5, buffer_size=4)
     empty = DensityState(jnp.zeros((4, 3)), jnp.zeros((), jnp.int32))
     points = jnp.asarray([[0.0, 0.0, 0.0], [3e38, -3e38, 3e38], [1e-40, 0.0, 1.0]])
     assert density.density(empty, points).tolist() == [0.0, 0.0, 0.0]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gloam.archives import GridArchive
-from gloam.discounts import CNN, MLP, DiscountModel, Frozen
+from gloam.discounts import CNN, MLP, Frozen
 from gloam.discounts.discount_model import targets
 from gloam.discounts.training import Trained, fit
 from gloam.records import Batch
@@ -135,14 +135,14 @@ def test_a_first_visit_raises_targets_and_none_above_its_objective(pairs, alpha,
 @pytest.mark.parametrize("f_min", [-3.0, None], ids=["given", "estimated"])
 def test_the_share_of_a_first_visit_counts_from_the_floor(f_min):
     f_max = None if f_min is None else 5.0
-    model = DiscountModel(
-        LOWER, UPPER, f_min=f_min, f_max=f_max, alpha=0.0, first_visit=0.25, network=MLP(2, (8,))
+    model = paper_model(
+        LOWER, UPPER, floor=f_min, ceiling=f_max, alpha=0.0, first_visit=0.25, network=MLP(2, (8,))
     )
     key = jax.random.key(3)
     state = model.init(random_points(10, seed=2), jnp.ones(10, bool), key=key)
     batch = batch_of(np.float32([1.0, 3.0]), random_points(2, seed=1), np.ones(2, bool))
-    state = model.in_units_of(state, batch.objectives)
-    floor = float(model.floor(state, 0.0)) if f_min is None else f_min
+    state = model.rescaled(state, batch.objectives)
+    floor = float(model.empty_value(state, 0.0)) if f_min is None else f_min
     scored = eqx.filter_jit(model.score)(state, batch)
     centers = random_points(1, seed=2), jnp.ones(1, bool)
     _, report = eqx.filter_jit(model.train)(state, batch, scored, *centers, key=key)
@@ -155,7 +155,7 @@ def test_the_share_of_a_first_visit_counts_from_the_floor(f_min):
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_the_bounds_of_each_measure_map_to_minus_one_and_one(index):
-    model = DiscountModel(LOWER, UPPER, network=Pick(index))
+    model = paper_model(LOWER, UPPER, network=Pick(index))
     points = jnp.stack([LOWER, UPPER, (LOWER + UPPER) / 2, 2 * UPPER - LOWER])
     seen = discount(model, as_built(model), points)
     # A point one extent beyond the bounds is not clipped. A compiler may round the quotient.
@@ -163,13 +163,13 @@ def test_the_bounds_of_each_measure_map_to_minus_one_and_one(index):
 
 
 def test_a_network_may_return_a_vector_of_one_number():
-    model = DiscountModel(LOWER[:1], UPPER[:1], network=Whole())
+    model = paper_model(LOWER[:1], UPPER[:1], network=Whole())
     seen = discount(model, as_built(model), jnp.array([[-2.0], [0.0], [6.0]]))
     np.testing.assert_allclose(seen, [-1.0, -0.5, 1.0], rtol=0, atol=1e-6)
 
 
 def test_improvement_is_the_objective_less_the_discount():
-    model = DiscountModel(LOWER, UPPER, network=Pick(1))
+    model = paper_model(LOWER, UPPER, network=Pick(1))
     measures = jnp.array([[0.0, 10.0], [0.0, 20.0], [0.0, 30.0]])
     batch = batch_of(jnp.array([0.5, 0.25, -1.0]), measures, np.ones(3, bool))
     scored = eqx.filter_jit(model.score)(as_built(model), batch)
@@ -179,7 +179,7 @@ def test_improvement_is_the_objective_less_the_discount():
 
 def test_training_fits_the_scaled_batch_and_f_min_at_empty_centres():
     network = MLP(2, (8,))
-    model = DiscountModel(LOWER, UPPER, f_min=-3, f_max=5, alpha=0.5, network=network, cutoff=0.2)
+    model = paper_model(LOWER, UPPER, floor=-3, ceiling=5, alpha=0.5, network=network, cutoff=0.2)
     state = as_built(model)
     key = jax.random.key(3)
     measures, centers = random_points(40, seed=1), random_points(10, seed=2)
@@ -228,7 +228,7 @@ def test_training_fits_the_scaled_batch_and_f_min_at_empty_centres():
 @pytest.mark.parametrize(("f_min", "f_max"), [(0.0, 1.0), (-3.0, 5.0)])
 def test_the_first_fit_brings_the_discount_near_f_min_at_random_cells(f_min, f_max):
     archive = GridArchive((40, 40), (-2.0, 10.0), (6.0, 30.0), f_min=f_min)
-    model = DiscountModel(archive.lower, archive.upper, f_min=f_min, f_max=f_max)
+    model = paper_model(archive.lower, archive.upper, floor=f_min, ceiling=f_max)
     rng = np.random.default_rng(7)
     cells = jnp.asarray(rng.permutation(archive.num_cells)[: model.num_initial_centers])
     centers = archive.centers_of(cells)
@@ -248,7 +248,7 @@ def test_the_first_fit_brings_the_discount_near_f_min_at_random_cells(f_min, f_m
 )
 def test_the_model_starts_at_f_min_whatever_its_scale(network, f_min, f_max):
     archive = GridArchive((30, 30), (-2.0, 10.0), (6.0, 30.0), f_min=f_min)
-    model = DiscountModel(archive.lower, archive.upper, f_min=f_min, f_max=f_max, network=network())
+    model = paper_model(archive.lower, archive.upper, floor=f_min, ceiling=f_max, network=network())
     centers = archive.centers_of(jnp.arange(archive.num_cells))
     state = initial(model, centers, jnp.asarray(np.ones(len(centers), bool)), jax.random.key(7))
     away = np.asarray(discount(model, state, centers), np.float64) - f_min
@@ -262,7 +262,7 @@ def test_a_shift_of_objective_and_f_min_changes_nothing_but_the_discount():
     empty, valid = jnp.asarray(np.ones(64, bool)), np.ones(32, bool)
     found = []
     for f_min in (0.0, -4.0):
-        model = DiscountModel(LOWER, UPPER, f_min=f_min, f_max=f_min + 1, network=MLP(2, (8,)))
+        model = paper_model(LOWER, UPPER, floor=f_min, ceiling=f_min + 1, network=MLP(2, (8,)))
         state = initial(model, centers, empty, jax.random.key(1))
         batch = batch_of(objectives + np.float32(f_min), measures, valid)
         scored = eqx.filter_jit(model.score)(state, batch)
@@ -283,7 +283,7 @@ def test_a_shift_of_objective_and_f_min_changes_nothing_but_the_discount():
 
 
 def test_padding_among_the_first_centres_is_not_fitted():
-    model = DiscountModel(LOWER, UPPER, f_min=2.0, f_max=3.0, network=MLP(2, (8,)), cutoff=0.0)
+    model = paper_model(LOWER, UPPER, floor=2.0, ceiling=3.0, network=MLP(2, (8,)), cutoff=0.0)
     centers, key = random_points(40, seed=1), jax.random.key(1)
     real = np.arange(40) % 5 < 3
 
@@ -303,8 +303,8 @@ def test_padding_among_the_first_centres_is_not_fitted():
 
 def equinox_model(out_size):
     network = eqx.nn.MLP(2, out_size, 16, 1, key=jax.random.key(5))
-    return DiscountModel(
-        LOWER, UPPER, f_min=4.0, f_max=5.0, network=network, learning_rate=0.05, cutoff=0.0
+    return paper_model(
+        LOWER, UPPER, floor=4.0, ceiling=5.0, network=network, learning_rate=0.05, cutoff=0.0
     )
 
 
@@ -330,7 +330,7 @@ def test_a_module_that_cannot_reinitialise_starts_with_its_own_weights():
 
 
 def test_an_mlp_gets_other_weights_for_every_seed_and_the_same_for_one():
-    model = DiscountModel(LOWER, UPPER, f_min=2.0, f_max=3.0, network=MLP(2, (8,)), cutoff=0.0)
+    model = paper_model(LOWER, UPPER, floor=2.0, ceiling=3.0, network=MLP(2, (8,)), cutoff=0.0)
     centers, none = random_points(40, seed=1), jnp.asarray(np.zeros(40, bool))
     first, second, again = (
         jax.tree.leaves(initial(model, centers, none, jax.random.key(seed)).params)
@@ -390,7 +390,7 @@ def test_the_mlp_is_linear_layers_with_relu_between_them():
 )
 def test_a_network_that_cannot_serve_is_refused(network):
     with pytest.raises(ValueError, match=r"network: expected .*, got .*must map one row"):
-        DiscountModel(LOWER, UPPER, network=network)
+        paper_model(LOWER, UPPER, network=network)
 
 
 @pytest.mark.parametrize(
@@ -401,11 +401,11 @@ def test_a_network_that_cannot_serve_is_refused(network):
         {"alpha": float("nan")},
         {"alpha": "0.1"},
         {"alpha": True},
-        {"f_min": float("-inf")},
+        {"floor": float("-inf")},
         {"first_visit": -0.1},
         {"first_visit": 1.1},
-        {"f_max": 0.0},
-        {"f_max": -1.0},
+        {"ceiling": 0.0},
+        {"ceiling": -1.0},
         {"num_empty_points": -1},
         {"num_empty_points": 1.5},
         {"num_init_points": 0},
@@ -422,7 +422,7 @@ def test_a_network_that_cannot_serve_is_refused(network):
 def test_bad_hyperparameters_are_refused_by_name(bad):
     (name,) = bad
     with pytest.raises(ValueError, match=rf"^{name}: expected .*, got "):
-        DiscountModel(LOWER, UPPER, network=MLP(2, (8,)), **bad)
+        paper_model(LOWER, UPPER, network=MLP(2, (8,)), **bad)
 
 
 @pytest.mark.parametrize(
@@ -430,5 +430,5 @@ def test_bad_hyperparameters_are_refused_by_name(bad):
 )
 def test_the_edges_of_the_hyperparameters_are_allowed(edge):
     (name,) = edge
-    model = DiscountModel(LOWER, UPPER, network=MLP(2, (8,)), **edge)
+    model = paper_model(LOWER, UPPER, network=MLP(2, (8,)), **edge)
     assert getattr(model, name) == edge[name]

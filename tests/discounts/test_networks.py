@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gloam.discounts import MLP, DiscountModel
+from gloam.discounts import MLP
 from gloam.discounts.from_torch import (
     Convolution,
     Flatten,
@@ -163,7 +163,7 @@ def stripes(number, seed, *, standing):
 
 def model_of(network):
     lower, upper = jnp.zeros(64), jnp.ones(64)
-    return DiscountModel(lower, upper, network=network, alpha=1.0, cutoff=0.0)
+    return paper_model(lower, upper, network=network, alpha=1.0, cutoff=0.0)
 
 
 @eqx.filter_jit

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import gloam
-from gloam.discounts import MLP, DiscountModel
+from gloam.discounts import MLP
 from gloam.discounts.units import Units, estimated_units, first_units, grown
 from gloam.records import Batch
 
@@ -33,8 +33,8 @@ def numbers(found):
 def test_known_answers():
     # Mean 3, mean deviation 1, highest 4.
     assert numbers(estimated_units(elites(2, 4))) == (-7.0, 11.0, True)
-    assert numbers(estimated_units(elites(2, 4), f_min=0.0)) == (0.0, 4.0, True)
-    assert numbers(estimated_units(elites(2, 4), f_max=11.0)) == (-7.0, 18.0, True)
+    assert numbers(estimated_units(elites(2, 4), floor=0.0)) == (0.0, 4.0, True)
+    assert numbers(estimated_units(elites(2, 4), ceiling=11.0)) == (-7.0, 18.0, True)
 
 
 @pytest.mark.parametrize(("objective", "low"), [(5, 0), (-5, -10), (0, -1)])
@@ -66,8 +66,8 @@ def test_the_first_range_is_taken_ten_times():
 
 def test_what_is_given_stays():
     for old in (first_units(), units(0, 4)):
-        assert numbers(grown(old, elites(2, 4), f_min=0.0)) == (0, 4, True)
-    low, scale, _ = numbers(grown(first_units(), elites(2, 4), f_max=10.0))
+        assert numbers(grown(old, elites(2, 4), floor=0.0)) == (0, 4, True)
+    low, scale, _ = numbers(grown(first_units(), elites(2, 4), ceiling=10.0))
     assert (low, low + scale) == (-106, 10)
 
 
@@ -89,10 +89,10 @@ def test_nothing_looks_better_covered_when_the_range_grows(found):
 
 
 def test_improvements_and_discounts_are_in_their_units():
-    model = DiscountModel([-1.0] * 2, [1.0] * 2, f_min=None, f_max=None, num_init_points=4)
+    model = paper_model([-1.0] * 2, [1.0] * 2, floor=None, ceiling=None, num_init_points=4)
     key = jax.random.key(0)
     state = model.init(jnp.zeros((4, 2)), jnp.ones(4, bool), key=key)
-    state = model.in_units_of(state, elites(100, 300))  # mean 200, deviation 100
+    state = model.rescaled(state, elites(100, 300))  # mean 200, deviation 100
     measures = jax.random.uniform(key, (3, 2))
     batch = Batch(jnp.zeros((3, 1)), jnp.full(3, 250.0), measures, jnp.zeros(3, int), None, {})
     scored = model.score(state, batch)
@@ -149,13 +149,13 @@ def test_powers_of_two_change_no_bit():
 def test_the_health_of_the_model_is_judged_in_its_units():
     plain, scaled = scores()[2].metrics, scores(factor=1024.0)[2].metrics
     np.testing.assert_array_equal(scaled["rank_correlation"], plain["rank_correlation"])
-    model = DiscountModel([-1.0] * 2, [1.0] * 2, f_min=None, f_max=None, num_init_points=4)
+    model = paper_model([-1.0] * 2, [1.0] * 2, floor=None, ceiling=None, num_init_points=4)
     state = model.init(jnp.zeros((4, 2)), jnp.ones(4, bool), key=jax.random.key(0))
-    state = model.in_units_of(state, elites(2, 4))
-    assert model.floor(state, 0.0) == state.units.low == -106
-    paper = DiscountModel([-1.0] * 2, [1.0] * 2, num_init_points=4)
+    state = model.rescaled(state, elites(2, 4))
+    assert model.empty_value(state, 0.0) == state.units.low == -106
+    paper = paper_model([-1.0] * 2, [1.0] * 2, num_init_points=4)
     state = paper.init(jnp.zeros((4, 2)), jnp.ones(4, bool), key=jax.random.key(0))
-    assert paper.floor(state, -7.0) == -7.0
+    assert paper.empty_value(state, -7.0) == -7.0
 
 
 # Means of three seeds, over six times three others, have a standard deviation of 0.0135 (coverage),
@@ -185,6 +185,6 @@ def test_emitters_alone_do_not_depend_on_units(changed):
 
 def test_given_units_do_not_follow_the_objective():
     """What the others do not do: the paper's units are those of one objective."""
-    paper = {"num_moves": 0, "f_min": 0.0, "f_max": 1.0}
+    paper = {"num_moves": 0, "floor": 0.0, "ceiling": 1.0}
     found, scaled = scores(**paper)[0], scores(factor=1000.0, **paper)[0]
     assert abs(np.mean(scaled) - np.mean(found)) > ALONE_BOUND

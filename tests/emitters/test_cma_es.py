@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from ribs.emitters.opt import CMAEvolutionStrategy
 
-from gloam.emitters import CMAES, CmaEmitters
+from gloam.emitters import CMAES, BasicRestart, CmaEmitters
 from gloam.emitters.cma_es import CmaState, constants
 from gloam.records import Proposal
 from tests.helpers import feedback
@@ -296,7 +296,7 @@ def long_run(emitter, noise, values, slope):
 def test_long_runs_stay_finite_and_positive_definite(randomness, slope):
     sol, updates = 6, 3000
     last, (gaussians, solutions) = long_run(
-        CmaEmitters(np.zeros(sol), 0.5, num_emitters=2, batch_size=8),
+        CmaEmitters(np.zeros(sol), 0.5, num_emitters=2, batch_size=8, restart=BasicRestart()),
         noise_of(updates, 2, 8, sol),
         randomness * noise_of(updates, 16),
         jnp.float32(slope),

@@ -42,21 +42,21 @@ def test_every_part_learns_from_its_own_rows():
     state = MIXTURE.init()
     proposal = MIXTURE.ask(state, ELITES, key=KEY)
     after = MIXTURE.adapt(state, proposal, told(), ELITES[:2])
-    own = Proposal(proposal.solutions[:12], proposal.memory[0])
+    own = Proposal(proposal.solutions[:12], proposal.aux[0])
     alone = CMA.adapt(CMA.init(), own, told(slice(12)), ELITES[:2])
-    assert_same_bits(after.parts[0], alone)
-    improved, filled = np.asarray(told().improved), np.asarray(told().filled)
-    assert after.improved.tolist() == [improved[:12].sum(), improved[12:].sum()]
+    assert_same_bits(after.emitters[0], alone)
+    improved, filled = np.asarray(told().accepted), np.asarray(told().filled)
+    assert after.accepted.tolist() == [improved[:12].sum(), improved[12:].sum()]
     assert after.filled.tolist() == [filled[:12].sum(), filled[12:].sum()]
     again = MIXTURE.adapt(after, proposal, told(), ELITES[:2])
-    assert again.improved.tolist() == [2 * n for n in after.improved.tolist()]
+    assert again.accepted.tolist() == [2 * n for n in after.accepted.tolist()]
 
 
 def search_of(discount) -> gloam.Algorithm:
     archive = gloam.GridArchive((8, 8), -1, 1)
     pieces = {
-        "model": gloam.discounts.DiscountModel(archive.lower, archive.upper, num_init_points=16),
-        "thresholds": gloam.discounts.Thresholds(archive.num_cells),
+        "model": gloam.discounts.DiscountModel(num_init_points=16),
+        "thresholds": gloam.discounts.Thresholds(),
         "none": gloam.discounts.NoDiscount(),
     }
     return gloam.Algorithm(MIXTURE, archive, pieces[discount])
@@ -70,12 +70,12 @@ def evaluate(x):
 def test_every_discount_searches_with_it(discount):
     result = gloam.run(evaluate, search_of(discount), 3, log_every=1, progress=False)
     rows = result.metrics
-    kinds = ["cmaemitters", "variation"]
-    filled = rows[[f"filled_{kind}" for kind in kinds]].sum(axis=1)
+    labels = ["cma_es", "variation"]
+    filled = rows[[f"{label}_filled" for label in labels]].sum(axis=1)
     np.testing.assert_allclose(filled, rows["coverage"] * 64)
-    improved = rows[[f"improved_{kind}" for kind in kinds]].sum(axis=1)
-    assert (improved >= filled).all()
-    assert (rows["restarts"] == rows["restarts_cmaemitters"]).all()
+    accepted = rows[[f"{label}_accepted" for label in labels]].sum(axis=1)
+    assert (accepted >= filled).all()
+    assert (rows["restarts"] == rows["cma_es_restarts"]).all()
 
 
 def test_a_run_is_resumed_to_the_same_bits(tmp_path):
@@ -91,23 +91,23 @@ def test_a_mixture_is_divided_where_all_its_emitters_are():
     line = Variation(np.zeros(4), 0.1, line_sigma=0.5, batch_size=6)
     mixture = Mixture([CMA, line])
     assert mixture.num_parts == CMA.num_emitters == 2
-    assert mixture.part().num_solutions * 2 == mixture.num_solutions
+    assert mixture.part(2).num_solutions * 2 == mixture.num_solutions
     state = mixture.init()
     part = mixture.part_state(state, jnp.asarray(1))
-    assert_same_bits(part.parts[0], CMA.part_state(state.parts[0], jnp.asarray(1)))
+    assert_same_bits(part.emitters[0], CMA.part_state(state.emitters[0], jnp.asarray(1)))
     assert_same_bits(mixture.with_part_state(state, jnp.asarray(1), part), state)
     assert MIXTURE.num_parts == 1  # five line moves cannot be halved
-    assert MIXTURE.part() is MIXTURE
+    assert MIXTURE.part(1) is MIXTURE
 
 
 def test_parts_of_one_kind_are_numbered():
-    assert Mixture([LINE, CMA, LINE]).names == ["variation_1", "cmaemitters", "variation_2"]
+    assert Mixture([LINE, CMA, LINE]).labels == ["variation_1", "cma_es", "variation_2"]
 
 
 def test_wrong_parts_are_refused():
-    with refused("parts: expected emitters"):
+    with refused("emitters: expected a list of emitters"):
         Mixture([])
-    with refused("parts: expected Emitter"):
+    with refused("emitters: expected Emitter"):
         Mixture([CMA, 3])
-    with refused("parts: expected emitters of solutions of one size, got sizes [4, 3]"):
+    with refused("emitters: expected emitters for solutions of one size, got sizes [4, 3]"):
         Mixture([CMA, Variation(np.zeros(3), 0.1)])

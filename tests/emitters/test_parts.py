@@ -40,16 +40,16 @@ def feedback(iteration: int, seed: int = 0) -> Feedback:
     "settings",
     [
         {"strategy": CMAES(), "restart": RestartEvery(2)},
-        {"strategy": CMAES(), "restart": RestartWhenIdle(1e-9, memory=1e30)},
+        {"strategy": CMAES(), "restart": RestartWhenIdle(1e-9, window=1e30)},
         {"strategy": SepCMAES(), "restart": RestartWithoutImprovement()},
-        {"strategy": LMMAES(), "selection": FilterSelection(), "lower": -3.0, "upper": 3.0},
+        {"strategy": LMMAES(), "selection": FilterSelection(), "bounds": (-3.0, 3.0)},
     ],
     ids=["cma-es", "idle", "sep-cma-es", "lm-ma-es"],
 )
 def test_parts_adapt_one_by_one_as_all_do_together(settings):
     batch_size = 2 if isinstance(settings["strategy"], LMMAES) else EACH
     emitter = CmaEmitters(X0, 0.5, num_emitters=PARTS, batch_size=batch_size, **settings)
-    part = emitter.part()
+    part = emitter.part(PARTS)
     assert emitter.num_parts * part.num_solutions == emitter.num_solutions
     ask, adapt = eqx.filter_jit(emitter.ask), eqx.filter_jit(emitter.adapt)
     adapt_part = eqx.filter_jit(part.adapt)
@@ -66,7 +66,7 @@ def test_parts_adapt_one_by_one_as_all_do_together(settings):
         together = adapt(together, proposal, told, elites)
         for index in (2, 0, 3, 1):
             rows = slice(index * size, (index + 1) * size)
-            own = Proposal(proposal.solutions[rows], proposal.memory[index : index + 1])
+            own = Proposal(proposal.solutions[rows], proposal.aux[index : index + 1])
             own_told = jax.tree.map(lambda leaf, r=rows: leaf[r] if leaf.ndim else leaf, told)
             state = emitter.part_state(one_by_one, jnp.asarray(index))
             adapted = adapt_part(state, own, own_told, elites[index : index + 1])
@@ -79,17 +79,17 @@ def test_parts_adapt_one_by_one_as_all_do_together(settings):
 
 
 def test_a_part_of_variation_is_variation_with_a_smaller_batch():
-    emitter = Variation(X0, 0.1, line_sigma=0.2, batch_size=540, lower=-3, upper=3)
-    part = emitter.part()
+    emitter = Variation(X0, 0.1, line_sigma=0.2, batch_size=540, bounds=(-3, 3))
+    part = emitter.part(15)
     assert (emitter.num_parts, part.num_solutions) == (15, 36)
-    same = Variation(X0, 0.1, line_sigma=0.2, batch_size=36, lower=-3, upper=3)
+    same = Variation(X0, 0.1, line_sigma=0.2, batch_size=36, bounds=(-3, 3))
     assert_same_bits(part, same)
     assert Variation(X0, 0.1, batch_size=37).num_parts == 37
     assert Variation(X0, 0.1, batch_size=20).num_parts == 1
 
 
 def test_the_box_of_a_part_is_that_of_the_emitter():
-    emitter = CmaEmitters(X0, 0.5, num_emitters=2, batch_size=EACH, lower=-1.0)
+    emitter = CmaEmitters(X0, 0.5, num_emitters=2, batch_size=EACH, bounds=(-1.0, None))
     assert_same_bits(
-        emitter.part(), CmaEmitters(X0, 0.5, num_emitters=1, batch_size=EACH, lower=-1.0)
+        emitter.part(2), CmaEmitters(X0, 0.5, num_emitters=1, batch_size=EACH, bounds=(-1.0, None))
     )

@@ -17,7 +17,7 @@ KEY = jax.random.key(5)
 
 
 def brought(tried=(100, 100), improved=(0, 0), filled=0) -> RecombinationState:
-    """What lines and differences, then swaps, brought."""
+    """Success counts of lines and differences, then of swaps."""
     arrays = (jnp.asarray(numbers, jnp.float32) for numbers in (tried, improved, filled))
     return RecombinationState(*arrays)
 
@@ -27,12 +27,12 @@ HALF = brought(improved=(50, 50))
 
 def moves(state: RecombinationState | None = None, **options):
     """The elites that moves start from and are drawn by, the moves, and which are swaps."""
-    emitter = Recombination(np.zeros(SOL), 1e-7, batch_size=NUMBER, **options)
+    emitter = Recombination(np.zeros(SOL), 1.0, sigma=1e-7, batch_size=NUMBER, **options)
     total = sum(draw.number for draw in emitter.elites_to_ask)
     elites = np.random.default_rng(1).normal(size=(total, SOL)).astype(np.float32)
     proposal = emitter.ask(state or emitter.init(), jnp.asarray(elites), key=KEY)
     moved = np.asarray(proposal.solutions) - elites[:NUMBER]
-    return elites, moved, np.asarray(proposal.memory)
+    return elites, moved, np.asarray(proposal.aux)
 
 
 def test_it_asks_for_two_elites_for_each_move_and_three_for_a_difference():
@@ -111,21 +111,21 @@ def feedback(filled: np.ndarray, improved: np.ndarray) -> Feedback:
 
 
 def test_moves_are_counted_by_kind_and_forgotten():
-    emitter = Recombination(np.zeros(2), 0.1, batch_size=4, memory=2.0)
+    emitter = Recombination(np.zeros(2), 0.1, batch_size=4, window=2.0)
     is_swap = jnp.asarray([True, False, True, False])
     told = feedback(np.array([True, False, False, False]), np.array([True, False, True, True]))
     before = brought((32, 64), (8, 32), 16)
     after = emitter.adapt(before, Proposal(jnp.zeros((4, 2)), is_swap), told, jnp.zeros((0, 2)))
     # Half is forgotten with each of the four moves. A swap filled a cell, which is not counted.
     assert after.tried.tolist() == [2 + 2, 4 + 2]
-    assert after.improved.tolist() == [0.5 + 1, 2 + 2]
+    assert after.accepted.tolist() == [0.5 + 1, 2 + 2]
     assert after.filled.item() == 1
 
 
 def test_parts_count_together():
     emitter = Recombination(np.zeros(2), 0.1, batch_size=72)
     part = emitter.part(3)
-    assert (part.num_solutions, part.memory) == (24, emitter.memory)
+    assert (part.num_solutions, part.window) == (24, emitter.window)
     random = np.random.default_rng(2)
     improved, is_swap = random.random((2, 72)) < 0.3
     nothing = np.zeros(72, bool)
@@ -151,7 +151,7 @@ def test_parts_count_together():
 
 
 def test_solutions_stay_in_the_box():
-    emitter = Recombination(np.zeros(2), 5.0, batch_size=100, lower=-1, upper=[1, 2])
+    emitter = Recombination(np.zeros(2), sigma=5.0, batch_size=100, bounds=(-1, [1, 2]))
     solutions = np.asarray(emitter.ask(emitter.init(), jnp.zeros((250, 2)), key=KEY).solutions)
     assert (solutions >= -1).all()
     assert (solutions <= [1, 2]).all()
@@ -165,10 +165,10 @@ def test_solutions_stay_in_the_box():
         ({"line_sigma": 0.0}, "line_sigma: expected a finite number > 0"),
         ({"batch_size": 0}, "batch_size: expected a whole number >= 1"),
         ({"best_of": 0}, "best_of: expected a whole number >= 1"),
-        ({"memory": 1.0}, "memory: expected a finite number > 1"),
-        ({"lower": 1.0}, "x0: expected a point inside"),
+        ({"window": 1.0}, "window: expected a finite number > 1"),
+        ({"bounds": (1.0, None)}, "x0: expected a point within"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments, message):
     with refused(message):
-        Recombination(np.zeros(2), **({"sigma": 0.1} | arguments))
+        Recombination(np.zeros(2), **({"sigma0": 0.1} | arguments))

@@ -36,7 +36,7 @@ def test_it_asks_for_the_elites_it_uses():
 
 
 def test_solutions_stay_in_the_box():
-    emitter = Variation(np.zeros(2), 5.0, batch_size=100, lower=-1, upper=[1, 2])
+    emitter = Variation(np.zeros(2), 5.0, batch_size=100, bounds=(-1, [1, 2]))
     solutions = np.asarray(emitter.ask(None, jnp.zeros((100, 2)), key=KEY).solutions)
     assert (solutions >= -1).all()
     assert (solutions <= [1, 2]).all()
@@ -49,7 +49,7 @@ def test_solutions_stay_in_the_box():
         ({"sigma": 0.0}, "sigma: expected a finite number > 0"),
         ({"line_sigma": -1.0}, "line_sigma: expected"),
         ({"batch_size": 0}, "batch_size: expected a whole number >= 1"),
-        ({"lower": 1.0}, "x0: expected a point inside"),
+        ({"bounds": (1.0, None)}, "x0: expected a point within"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments, message):

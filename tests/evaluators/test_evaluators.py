@@ -8,10 +8,10 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 import jax
 import numpy as np
 import pytest
+from gloam.evaluators.answers import Block, evaluated_blocks
 
 import gloam
 from gloam.evaluators import AnswerForm, as_evaluator
-from gloam.evaluators.answers import Block, evaluated_blocks
 from gloam.evaluators.row_queue import Pace, RowQueue
 
 from ..helpers import assert_same_bits, refused
@@ -256,7 +256,7 @@ def test_a_search_of_your_own_can_use_an_evaluator(evaluators):
         done = evaluators["processes"].evaluate(functions.batch, search.ask(), search.answer_form)
         search.tell(done.objectives, done.measures, **done.fields)
     whole = gloam.optimize(functions.batch, algorithm(), 3, seeds=[3], progress=False)
-    assert_same_bits(search.elites, whole.elites)
+    assert_same_bits(search.elites(), whole.elites)
 
 
 @pytest.mark.parametrize("per_solution", [False, True])

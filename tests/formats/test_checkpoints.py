@@ -17,7 +17,7 @@ import gloam
 from gloam.formats.arrays import read_arrays, write_arrays
 from gloam.formats.checkpoints import elites_from
 from gloam.formats.config import describe
-from gloam.runs.loop import restored
+from gloam.runs.loop import _restore
 
 from .conftest import damaged
 
@@ -160,7 +160,7 @@ def test_a_damaged_checkpoint_is_replaced_by_the_next(tmp_path):
 
 
 class Driver:
-    """What `restored` needs of a driver."""
+    """What restoring a run needs of a driver."""
 
     found: Any = None
 
@@ -178,11 +178,11 @@ def resumed(folder):
     """Continue a run as a driver does; the iteration that it goes on from."""
     driver = Driver()
     with folder.locked():
-        earlier = restored(driver, folder, folder.read_config())
+        _, num_rows = _restore(driver, folder, folder.read_config())
     iteration = int(driver.found.iteration)
     for one, other in zip(driver.found.store, state_at(iteration).store, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert earlier.num_rows == len(folder.read_metrics())
+    assert num_rows == len(folder.read_metrics())
     return iteration
 
 

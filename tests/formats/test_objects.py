@@ -51,7 +51,7 @@ EXAMPLES = [
     ),
     gloam.CVTArchive(IMAGES, metric="cosine"),
     gloam.CVTArchive(IMAGES, index="flat"),
-    gloam.DMS.paper(GRID, np.zeros(3), 0.5, lower=-1, restart=emitters.RestartEvery(5), **CMA),
+    gloam.DMS.paper(GRID, np.zeros(3), 0.5, bounds=(-1, None), restart=emitters.RestartEvery(5), **CMA),
     gloam.DMS.paper(
         gloam.CVTArchive(IMAGES),
         np.zeros(3),
@@ -73,7 +73,7 @@ EXAMPLES = [
     gloam.CMAMAE(GRID, np.zeros(3), 0.5, strategy=emitters.CMAES(pyribs_covariance=True), **CMA),
     gloam.DDS(GRID, np.zeros(3), 0.5, bandwidth=0.3, policy=discounts.KeepLast(), **CMA),
     gloam.DDS(GRID, np.zeros(3), 0.5, bandwidth=0.3, **CMA),
-    gloam.MAPElites(GRID, np.zeros(3), 0.5, lower=-1.0, upper=1.0),
+    gloam.MAPElites(GRID, np.zeros(3), 0.5, bounds=(-1.0, 1.0)),
     gloam.MAPElitesLine(GRID, np.zeros(3), 0.5),
     gloam.domains.Arm(7),
     gloam.domains.LinearProjection(10, "rastrigin", solution_dim=20),

@@ -79,9 +79,9 @@ def test_an_archive_of_a_search_goes_to_pyribs():
     search = gloam.Search(gloam.MAPElites(archive, np.zeros(3), 0.8, batch_size=30))
     x = search.ask()
     search.tell(-np.square(x).mean(axis=1), x[:, :2])
-    theirs = to_ribs(search.elites, seed=3)
-    assert theirs.stats.qd_score == pytest.approx(search.elites.qd_score, rel=1e-5)
-    assert theirs.stats.num_elites == len(search.elites)
+    theirs = to_ribs(search.elites(), seed=3)
+    assert theirs.stats.qd_score == pytest.approx(search.elites().qd_score, rel=1e-5)
+    assert theirs.stats.num_elites == len(search.elites())
     assert len(to_ribs(gloam.Search(search.algorithm).elites)) == 0
 
 

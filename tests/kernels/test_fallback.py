@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gloam.programs.search_programs import search_programs
 
 import gloam
 from gloam import kernels
 from gloam.programs.fused_program import fused_program
-from gloam.programs.search_programs import search_programs
 from gloam.runs.fused_driver import FusedDriver
 
 MODULES = ("cholesky", "minibatch", "nearest")
@@ -52,7 +52,7 @@ def asked_and_told():
     search = gloam.Search(pieces)
     for _ in range(3):
         search.tell(*map(np.asarray, domain(jnp.asarray(search.ask()))))
-    return search.elites
+    return search.elites()
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from gloam.programs import fused_program as compiling
+from gloam.programs import fused_program
 
 
 class Lowered:
@@ -22,28 +22,28 @@ class Lowered:
 
 @pytest.fixture
 def cuda(monkeypatch):
-    monkeypatch.setattr(compiling, "on_cuda", lambda: True)
+    monkeypatch.setattr(fused_program, "on_cuda", lambda: True)
 
 
 def test_a_cpu_gets_no_options():
     lowered = Lowered()
-    assert compiling.compiled(lowered, compiling.compiler_options()) == "program"
+    assert fused_program._compiled(lowered, fused_program._compiler_options()) == "program"
     assert lowered.calls == [{}]
 
 
 def test_a_gpu_gets_options(cuda):
     lowered = Lowered()
-    assert compiling.compiled(lowered, compiling.compiler_options()) == "program"
+    assert fused_program._compiled(lowered, fused_program._compiler_options()) == "program"
     assert [list(call) for call in lowered.calls] == [["compiler_options"]]
 
 
 def test_options_that_xla_does_not_know_are_done_without(cuda):
     lowered = Lowered("INVALID_ARGUMENT: No such compile option: 'xla_gpu_x'")
-    assert compiling.compiled(lowered, compiling.compiler_options()) == "program"
+    assert fused_program._compiled(lowered, fused_program._compiler_options()) == "program"
     assert lowered.calls[1:] == [{}]
 
 
 def test_other_faults_are_passed_on(cuda):
     lowered = Lowered("RESOURCE_EXHAUSTED: out of memory")
     with pytest.raises(jax.errors.JaxRuntimeError, match="out of memory"):
-        compiling.compiled(lowered, compiling.compiler_options())
+        fused_program._compiled(lowered, fused_program._compiler_options())

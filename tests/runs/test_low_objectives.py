@@ -44,7 +44,7 @@ def test_tell_warns_once_and_names_the_lowest_objective():
         search.tell(objectives, np.zeros((BATCH, 2)))
     assert "Set f_min=... of the archive" in messages(records)[0]
     assert records[0].filename == __file__
-    assert search.metrics["below_f_min"] == BATCH
+    assert search.metrics()["below_f_min"] == BATCH
     search.ask()
     search.tell(objectives, np.zeros((BATCH, 2)))  # a second warning would be an error
 
@@ -55,7 +55,7 @@ def test_a_minority_below_f_min_is_counted_without_a_warning():
     objectives = np.where(np.arange(BATCH) < 11, -1.0, 1.0)
     objectives[-1] = np.nan
     search.tell(objectives, np.zeros((BATCH, 2)))
-    assert search.metrics["below_f_min"] == 11
+    assert search.metrics()["below_f_min"] == 11
     assert float(search.state.low.lowest) == -1.0
     search.ask()
     # Failed rows are on neither side: 11 of 21 valid objectives are a majority.

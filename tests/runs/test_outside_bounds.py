@@ -15,8 +15,8 @@ def test_valid_rows_with_a_measure_outside_are_counted():
     search.ask()
     measures = [[0, -1], [1, 1], [1.5, 0], [-0.1, 2], [0.5, -1.01], [9, 9]]  # bounds are inside
     search.tell([1, 1, 1, 1, 1, np.nan], measures)
-    assert search.metrics["outside_bounds"] == 3
-    assert search.metrics["failed"] == 1
+    assert search.metrics()["outside_bounds"] == 3
+    assert search.metrics()["failed"] == 1
 
 
 def test_directions_are_compared_with_bounds_of_directions():
@@ -24,7 +24,7 @@ def test_directions_are_compared_with_bounds_of_directions():
     search = gloam.Search(map_elites(archive, batch=3), seed=1)
     search.ask()
     search.tell(np.ones(3), [[7.0, 1.0], [0.8, 0.6], [0.0, 5.0]])
-    assert search.metrics["outside_bounds"] == 1
+    assert search.metrics()["outside_bounds"] == 1
 
 
 def test_runs_on_the_device_and_in_python_count_alike(tmp_path):

@@ -129,8 +129,8 @@ def test_closeness_by_angle_is_the_cosine():
     search = gloam.Search(algorithm)
     search.ask()
     search.tell(None, np.array([[3.0, 4.0], [5.0, 0.0], [0.0, 0.0]]))
-    assert search.elites.objectives.tolist() == pytest.approx([1.0, 0.8])
-    assert search.metrics["failed"] == 1  # a row of zeros has no direction
+    assert search.elites().objectives.tolist() == pytest.approx([1.0, 0.8])
+    assert search.metrics()["failed"] == 1  # a row of zeros has no direction
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):

@@ -1,4 +1,4 @@
-"""Algorithms: which emitter, archive and discount meet."""
+"""Algorithms: combinations of an emitter, an archive and a discount."""
 
 from gloam.algorithms.algorithm import Algorithm as Algorithm
 from gloam.algorithms.baselines import CMAMAE as CMAMAE

@@ -1,28 +1,27 @@
-"""CMA-MAE (Fontaine and Nikolaidis, 2023): CMA-ES emitters and a threshold per cell.
-
-Density Descent Search (Lee et al., 2024), KDE form: CMA-ES emitters seek low density.
-
-MAP-Elites (Mouret and Clune, 2015), and with the iso+line operator (Vassiliades, 2018).
-"""
+"""The baselines: CMA-MAE, Density Descent Search, MAP-Elites and MAP-Elites (line)."""
 
 from typing import Any
 
 from gloam import checks
-from gloam.algorithms.algorithm import Algorithm, Piece, check_archive, composed_of, split_options
+from gloam.algorithms.algorithm import Algorithm, Piece, checked_archive, composed_of, split_options
 from gloam.archives import Archive
 from gloam.discounts import KernelDensity, NoDiscount, Thresholds
-from gloam.emitters import CmaEmitters, Variation
+from gloam.emitters import BasicRestart, CmaEmitters, RestartRule, Variation
 
-_PIECES = Piece(CmaEmitters), Piece(Thresholds, without=("num_cells", "f_min"))
+_CMA_MAE = Piece(CmaEmitters), Piece(Thresholds, without=("num_cells",))
+_DDS = Piece(CmaEmitters), Piece(KernelDensity)
+_VARIATION = Piece(Variation, without=("line_sigma",))
 
 
-@composed_of(*_PIECES)
+@composed_of(*_CMA_MAE)
 class CMAMAE(Algorithm):
-    """CMA-MAE; with ``alpha=1`` it is CMA-ME.
+    """CMA-MAE (Fontaine and Nikolaidis, 2023); with ``alpha=1`` it is CMA-ME.
 
     Args:
-        archive: The cells to fill. Its ``f_min`` is where thresholds start: set it at or below the
-            lowest objective that you expect.
+        archive: The cells to fill.
+        num_emitters: Number of CMA-ES instances.
+        restart: Decides when emitters restart from a random elite; `gloam.emitters.BasicRestart`
+            by default.
 
     Example:
         >>> import gloam, numpy as np
@@ -31,23 +30,34 @@ class CMAMAE(Algorithm):
         0.01
     """
 
-    def __init__(self, archive: Archive, x0: Any, sigma0: float | None = None, **options: Any):
-        emitter, discount = split_options("CMAMAE", options, *_PIECES)
-        check_archive(archive)
-        self.archive = archive
-        self.emitter = CmaEmitters(x0, sigma0, **emitter)
-        self.discount = Thresholds(archive.num_cells, f_min=archive.f_min, **discount)
+    def __init__(
+        self,
+        archive: Archive,
+        x0: Any,
+        sigma0: float | None = None,
+        *,
+        num_emitters: int = 15,
+        restart: RestartRule | None = None,
+        **options: Any,
+    ):
+        emitter, discount = split_options(CMAMAE, options, *_CMA_MAE)
+        restart = BasicRestart() if restart is None else restart
+        self.archive, self.name = checked_archive(archive), "CMA-MAE"
+        self.emitter = CmaEmitters(
+            x0, sigma0, num_emitters=num_emitters, restart=restart, **emitter
+        )
+        self.discount = Thresholds(**discount).for_archive(archive)
 
 
-_DDS_PIECES = Piece(CmaEmitters), Piece(KernelDensity, without=("measure_dim",))
-
-
-@composed_of(*_DDS_PIECES)
+@composed_of(*_DDS)
 class DDS(Algorithm):
-    """Density Descent Search. It ignores the objective while it searches.
+    """Density Descent Search (Lee et al., 2024), which ignores the objective while it searches.
 
     Args:
         archive: The cells to fill.
+        num_emitters: Number of CMA-ES instances.
+        restart: Decides when emitters restart from a random elite; `gloam.emitters.BasicRestart`
+            by default.
 
     Example:
         >>> import gloam, numpy as np
@@ -56,20 +66,28 @@ class DDS(Algorithm):
         10000
     """
 
-    def __init__(self, archive: Archive, x0: Any, sigma0: float | None = None, **options: Any):
-        emitter, discount = split_options("DDS", options, *_DDS_PIECES)
-        check_archive(archive)
-        self.archive = archive
-        self.emitter = CmaEmitters(x0, sigma0, **emitter)
-        self.discount = KernelDensity(archive.measure_dim, **discount)
+    def __init__(
+        self,
+        archive: Archive,
+        x0: Any,
+        sigma0: float | None = None,
+        *,
+        num_emitters: int = 15,
+        restart: RestartRule | None = None,
+        **options: Any,
+    ):
+        emitter, discount = split_options(DDS, options, *_DDS)
+        restart = BasicRestart() if restart is None else restart
+        self.archive, self.name = checked_archive(archive), "DDS"
+        self.emitter = CmaEmitters(
+            x0, sigma0, num_emitters=num_emitters, restart=restart, **emitter
+        )
+        self.discount = KernelDensity(**discount)
 
 
-_EMITTER = Piece(Variation, without=("line_sigma",))
-
-
-@composed_of(_EMITTER)
+@composed_of(_VARIATION)
 class MAPElites(Algorithm):
-    """MAP-Elites: Gaussian noise around random elites.
+    """MAP-Elites (Mouret and Clune, 2015): Gaussian noise around random elites.
 
     Args:
         archive: The cells to fill.
@@ -82,16 +100,15 @@ class MAPElites(Algorithm):
     """
 
     def __init__(self, archive: Archive, x0: Any, sigma: float, **options: Any):
-        (emitter,) = split_options("MAPElites", options, _EMITTER)
-        check_archive(archive)
-        self.archive = archive
+        (emitter,) = split_options(MAPElites, options, _VARIATION)
+        self.archive, self.name = checked_archive(archive), "MAP-Elites"
         self.emitter = Variation(x0, sigma, **emitter)
         self.discount = NoDiscount()
 
 
-@composed_of(_EMITTER)
+@composed_of(_VARIATION)
 class MAPElitesLine(Algorithm):
-    """MAP-Elites (line): noise around an elite, and along the line to another.
+    """MAP-Elites (line), with the iso+line operator (Vassiliades and Mouret, 2018).
 
     Args:
         archive: The cells to fill.
@@ -101,9 +118,8 @@ class MAPElitesLine(Algorithm):
     def __init__(
         self, archive: Archive, x0: Any, sigma: float, line_sigma: float = 0.2, **options: Any
     ):
-        (emitter,) = split_options("MAPElitesLine", options, _EMITTER)
-        check_archive(archive)
-        checks.number("line_sigma", line_sigma, above=0.0, fix="Without it, use MAPElites.")
-        self.archive = archive
+        (emitter,) = split_options(MAPElitesLine, options, _VARIATION)
+        checks.number("line_sigma", line_sigma, above=0.0, fix="Without lines, use MAPElites.")
+        self.archive, self.name = checked_archive(archive), "MAP-Elites (line)"
         self.emitter = Variation(x0, sigma, line_sigma=line_sigma, **emitter)
         self.discount = NoDiscount()

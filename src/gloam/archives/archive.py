@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gloam import checks
+from gloam.records import MeasureSpace
 
 FieldSpecs = Mapping[str, Any]
 # Arguments of `tell`, and columns of tables: fields of these names could not be told or stored.
@@ -186,6 +187,11 @@ class Archive(eqx.Module):
         Inside gloam measures are flat rows; only here and there they are shown in this shape.
         """
         return (self.measure_dim,)
+
+    @property
+    def measure_space(self) -> MeasureSpace:
+        """Bounds and shape of the measures."""
+        return MeasureSpace(self.lower, self.upper, self.measure_shape)
 
     @property
     def measure_names(self) -> tuple[str, ...]:

@@ -319,7 +319,7 @@ class Elites:
         The archives must have the same cells; `into` brings elites into other cells.
         """
         for other in others:
-            checks.instance("others", other, Elites, "Give result.elites or search.elites.")
+            checks.instance("others", other, Elites, "Give result.elites or search.elites().")
             archive = other.archive
             checks.expect(
                 same_cells(self.archive, archive) and archive.fields == self.archive.fields,

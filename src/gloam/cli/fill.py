@@ -230,10 +230,8 @@ def _start(x0: Any, seed: int) -> np.ndarray:
 
 def _measures_shape(evaluate: Any, start: np.ndarray) -> tuple[int, ...]:
     """Shape of the measures of a batch of two, from one call of the function."""
-    from gloam.searches.search import evaluation_parts
-
     checks.expect(callable(evaluate), "function", "a function", type(evaluate).__name__)
-    _, measures, _ = evaluation_parts(evaluate(np.stack([start, start]).astype(np.float32)))
+    _, measures, _ = checks.evaluation_parts(evaluate(np.stack([start, start]).astype(np.float32)))
     return np.shape(measures)
 
 

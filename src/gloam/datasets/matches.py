@@ -35,7 +35,7 @@ class Matches:
         >>> search = gloam.Search(gloam.MAPElites(data.archive(), np.zeros(2), 0.1, batch_size=2))
         >>> _ = search.ask()
         >>> search.tell(objectives=[1.0, 2.0], measures=[[0.0, 0.5], [1.0, 1.0]])
-        >>> matches = Matches(search.elites, data)
+        >>> matches = Matches(search.elites(), data)
         >>> matches.table()[["item", "label", "distance"]].values.tolist()
         [[1, 'a', 0.0], [0, 'a', 0.5]]
         >>> matches.coverage(within=0.1), matches.coverage()
@@ -43,7 +43,7 @@ class Matches:
     """
 
     def __init__(self, elites: Elites, dataset: Dataset):
-        checks.instance("elites", elites, Elites, "Give result.elites or search.elites.")
+        checks.instance("elites", elites, Elites, "Give result.elites or search.elites().")
         archive = elites.archive
         checks.instance("archive", archive, CVTArchive, "Use dataset.archive().")
         assert isinstance(archive, CVTArchive)

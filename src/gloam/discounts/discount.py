@@ -1,64 +1,72 @@
-"""What a discount is: it says how well each region of measure space is already covered.
-
-Is the discount healthy? Two figures that say so, cheap enough to log with the metrics.
-
-No discount: solutions are scored by their objective, and nothing is learned (MAP-Elites).
-"""
+"""The interface of discounts, the discount that does nothing, and metrics of a discount."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gloam.records import Batch, Fit, Scored
+from gloam.records import Batch, Cells, Fit, Scored
 
 
 class Discount(eqx.Module):
-    """Frozen settings of a discount. What it has learned is in its state."""
+    """Frozen settings of a discount, which says how well each region of measure space is covered.
 
-    def check(self, num_cells: int, measure_dim: int) -> None:
-        """Raise an error where the discount was made for an archive of other sizes."""
+    Everything that it learns is in its state.
+    """
+
+    def for_archive(self, archive: Cells) -> Self:
+        """Return the discount with the sizes and bounds of an archive, where it depends on them.
+
+        Raises:
+            ValueError: It was made for an archive of other sizes.
+        """
+        return self
 
     @property
-    @abstractmethod
     def num_initial_centers(self) -> int:
-        """Centres of random cells that `init` wants."""
+        """Number of centres of random cells that `init` receives."""
+        return 0
 
     @property
-    @abstractmethod
     def num_empty_centers(self) -> int:
-        """Centres of random empty cells that `train` wants in each iteration."""
+        """Number of centres of random empty cells that `train` receives in each iteration."""
+        return 0
+
+    @property
+    def has_fixed_floor(self) -> bool:
+        """True if objectives below the archive's ``f_min`` are not improvements."""
+        return True
 
     @abstractmethod
     def init(
         self, centers: Float[Array, "n meas"], is_real: Bool[Array, " n"], *, key: PRNGKeyArray
     ) -> Any:
-        """State before the first iteration; ``is_real`` is false for padding among the centres."""
+        """Return the state before the first iteration; ``is_real`` is false for padded centres."""
 
-    @property
-    def starts_at_f_min(self) -> bool:
-        """Whether objectives below the archive's ``f_min`` count as no improvement."""
-        return True
+    def rescaled(self, state: Any, objectives: Float[Array, " cells"]) -> Any:
+        """Return the state after the elites have changed.
 
-    def in_units_of(self, state: Any, objectives: Float[Array, " cells"]) -> Any:
-        """The state after the elites' objectives changed (minus infinity where a cell is empty)."""
+        Args:
+            state: The state.
+            objectives: Objectives of all cells, minus infinity for empty ones.
+        """
         return state
 
-    def floor(self, state: Any, f_min: float) -> float | Float[Array, ""]:
-        """The discount of what is empty; the archive's ``f_min`` where nothing else is known."""
+    def empty_value(self, state: Any, f_min: float) -> float | Float[Array, ""]:
+        """Return the discount that empty cells should have; ``f_min`` by default."""
         return f_min
 
     @abstractmethod
     def at_cells(
         self, state: Any, cells: Int[Array, " n"], centers: Float[Array, "n meas"]
     ) -> Float[Array, " n"]:
-        """The discount of some cells, for diagnosis and pictures; NaN where it has none."""
+        """Return the discount of cells, for metrics and figures; NaN if it is not defined there."""
 
     @abstractmethod
     def score(self, state: Any, batch: Batch) -> Scored:
-        """Discount and improvement of each solution, by the state before this iteration."""
+        """Return the discount and the improvement of each solution."""
 
     @abstractmethod
     def train(
@@ -73,87 +81,26 @@ class Discount(eqx.Module):
     ) -> tuple[Any, Fit]:
         """Learn from the batch and from the centres of empty cells.
 
-        ``is_real`` is false for padding among the centres.
+        ``is_real`` is false for padded centres.
         """
 
 
-def untrained(batch: Batch) -> Fit:
-    """The report of a discount that trains nothing."""
-    nothing = jnp.zeros((0, batch.measures.shape[1]), jnp.float32)
-    return Fit(
-        jnp.asarray(jnp.nan, jnp.float32),
-        jnp.zeros((), jnp.int32),
-        nothing,
-        nothing[:, 0],
-        jnp.zeros(0, bool),
-    )
-
-
-class DiscountMetrics(eqx.Module):
-    """How the discount stands to the archive."""
-
-    empty_discount: Float[Array, ""]
-    """Mean discount at the centres of empty cells; healthy near the floor. NaN without any."""
-    rank_correlation: Float[Array, ""]
-    """Spearman's correlation over cells between the discount at the centre and the cell's own
-    threshold: its elite's objective, the floor when it is empty. Healthy well above 0."""
-
-
-def discount_metrics(
-    discounts: Float[Array, " cells"],
-    objectives: Float[Array, " cells"],
-    occupied: Bool[Array, " cells"],
-    floor: float | Float[Array, ""],
-) -> DiscountMetrics:
-    """Compare the discount at cell centres with what the cells hold; empty ones the ``floor``."""
-    empty = ~occupied
-    number = jnp.sum(empty, dtype=jnp.int32)
-    mean = jnp.sum(jnp.where(empty, discounts, 0.0)) / number.astype(jnp.float32)
-    thresholds = jnp.where(occupied, objectives, floor)
-    return DiscountMetrics(mean, spearman(discounts, thresholds))
-
-
-def spearman(a: Float[Array, " n"], b: Float[Array, " n"]) -> Float[Array, ""]:
-    """Spearman's rank correlation; ties share their mean rank. NaN when one side is constant."""
-    x, y = _ranks(a), _ranks(b)
-    x, y = x - jnp.mean(x), y - jnp.mean(y)
-    return jnp.sum(x * y) / jnp.sqrt(jnp.sum(x * x) * jnp.sum(y * y))
-
-
-def _ranks(values: Float[Array, " n"]) -> Float[Array, " n"]:
-    ordered = jnp.sort(values)
-    below = jnp.searchsorted(ordered, values, side="left")
-    upto = jnp.searchsorted(ordered, values, side="right")
-    # Scaled to [0, 1], so that sums of squares stay small in float32.
-    return (below + upto).astype(jnp.float32) / (2 * values.shape[0])
-
-
 class NoDiscount(Discount):
-    """The discount that is zero everywhere and stays so."""
-
-    @property
-    def num_initial_centers(self) -> int:
-        """None."""
-        return 0
-
-    @property
-    def num_empty_centers(self) -> int:
-        """None."""
-        return 0
+    """The discount that is zero everywhere: solutions rank by their objective, as in MAP-Elites."""
 
     def init(
         self, centers: Float[Array, "n meas"], is_real: Bool[Array, " n"], *, key: PRNGKeyArray
     ) -> None:
-        """Nothing to remember."""
+        """Return ``None``: there is no state."""
 
     def at_cells(
         self, state: None, cells: Int[Array, " n"], centers: Float[Array, "n meas"]
     ) -> Float[Array, " n"]:
-        """It has none."""
+        """Return NaN."""
         return jnp.full(cells.shape, jnp.nan, jnp.float32)
 
     def score(self, state: None, batch: Batch) -> Scored:
-        """The objective itself."""
+        """Return the objectives as improvements."""
         return Scored(jnp.zeros_like(batch.objectives), batch.objectives)
 
     def train(
@@ -166,5 +113,57 @@ class NoDiscount(Discount):
         *,
         key: PRNGKeyArray,
     ) -> tuple[None, Fit]:
-        """Nothing to learn."""
+        """Do nothing."""
         return None, untrained(batch)
+
+
+def untrained(batch: Batch) -> Fit:
+    """Return the report of a discount without training."""
+    nothing = jnp.zeros((0, batch.measures.shape[1]), jnp.float32)
+    return Fit(
+        jnp.asarray(jnp.nan, jnp.float32),
+        jnp.zeros((), jnp.int32),
+        nothing,
+        nothing[:, 0],
+        jnp.zeros(0, bool),
+    )
+
+
+class DiscountMetrics(eqx.Module):
+    """How well the discount agrees with the archive."""
+
+    empty_discount: Float[Array, ""]
+    """Mean discount at the centres of empty cells, which should be near `Discount.empty_value`.
+    NaN if no cell is empty."""
+    rank_correlation: Float[Array, ""]
+    """Spearman's correlation over cells between the discount at the centre and the objective of
+    the elite (`Discount.empty_value` for empty cells). It should be well above 0."""
+
+
+def discount_metrics(
+    discounts: Float[Array, " cells"],
+    objectives: Float[Array, " cells"],
+    occupied: Bool[Array, " cells"],
+    empty_value: float | Float[Array, ""],
+) -> DiscountMetrics:
+    """Compare the discount at the centres of cells with the elites of the cells."""
+    empty = ~occupied
+    number = jnp.sum(empty, dtype=jnp.int32)
+    mean = jnp.sum(jnp.where(empty, discounts, 0.0)) / number.astype(jnp.float32)
+    thresholds = jnp.where(occupied, objectives, empty_value)
+    return DiscountMetrics(mean, spearman(discounts, thresholds))
+
+
+def spearman(a: Float[Array, " n"], b: Float[Array, " n"]) -> Float[Array, ""]:
+    """Return Spearman's rank correlation; ties get their mean rank. NaN if one side is constant."""
+    x, y = _ranks(a), _ranks(b)
+    x, y = x - jnp.mean(x), y - jnp.mean(y)
+    return jnp.sum(x * y) / jnp.sqrt(jnp.sum(x * x) * jnp.sum(y * y))
+
+
+def _ranks(values: Float[Array, " n"]) -> Float[Array, " n"]:
+    ordered = jnp.sort(values)
+    below = jnp.searchsorted(ordered, values, side="left")
+    upto = jnp.searchsorted(ordered, values, side="right")
+    # Scaled to [0, 1], so that sums of squares stay small in float32.
+    return (below + upto).astype(jnp.float32) / (2 * values.shape[0])

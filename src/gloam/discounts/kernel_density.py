@@ -1,4 +1,4 @@
-"""Density Descent Search's discount: a kernel density of the measures seen, lower is better."""
+"""The discount of Density Descent Search: a kernel density of the measures seen."""
 
 import math
 from abc import abstractmethod
@@ -17,39 +17,39 @@ _FARTHEST = 1e15  # bandwidths from the centre: squares of such numbers, and the
 
 
 class BufferPolicy(eqx.Module):
-    """Which measures a full buffer keeps."""
+    """Decides which measures a full buffer keeps."""
 
     @abstractmethod
     def slots(
         self, size: int, seen: Int[Array, ""], rank: Int[Array, " batch"], *, key: PRNGKeyArray
     ) -> Int[Array, " batch"]:
-        """Slot for each new row, ``size`` or more to leave it out.
+        """Return a slot for each new row, ``size`` or more to leave it out.
 
         Args:
-            size: Slots of the buffer.
-            seen: Rows seen before this batch.
-            rank: Number of the row in this batch, from 0, failed rows not counted.
-            key: Randomness.
+            size: Number of slots.
+            seen: Number of rows seen before this batch.
+            rank: Number of the row among the valid rows of this batch, from 0.
+            key: Random key.
         """
 
 
 class KeepLast(BufferPolicy):
-    """The last ``size`` measures: a ring."""
+    """Keeps the last ``size`` measures, in a ring buffer."""
 
     def slots(
         self, size: int, seen: Int[Array, ""], rank: Int[Array, " batch"], *, key: PRNGKeyArray
     ) -> Int[Array, " batch"]:
-        """Slots in turn; of a batch longer than the ring only the end is kept."""
+        """Return slots in turn; of a batch longer than the buffer only the end is kept."""
         return jnp.where(rank > jnp.max(rank) - size, (seen + rank) % size, size)
 
 
 class Reservoir(BufferPolicy):
-    """A uniform sample of all measures ever seen (algorithm R), as in pyribs' DDS."""
+    """Keeps a uniform sample of all measures seen (algorithm R), as DDS in pyribs does."""
 
     def slots(
         self, size: int, seen: Int[Array, ""], rank: Int[Array, " batch"], *, key: PRNGKeyArray
     ) -> Int[Array, " batch"]:
-        """Fill up first; then row number t enters a random slot with probability size / t."""
+        """Fill the buffer; then row number t enters a random slot with probability size / t."""
         number = seen + rank
         # Uniform in [0, number]; a draw below size is the slot to replace.
         share = uniforms(key, rank.shape[0])
@@ -58,7 +58,7 @@ class Reservoir(BufferPolicy):
 
 
 class DensityState(eqx.Module):
-    """The buffer of measures, and how many rows were seen in all."""
+    """The buffer of measures, and the number of rows seen."""
 
     buffer: Float[Array, "size meas"]
     seen: Int[Array, ""]
@@ -72,70 +72,49 @@ class KernelDensity(Discount):
     ten or more measures, with the paper's bandwidths, every density is that small, and emitters
     restart from random elites in every iteration (docs/results shows that this is the paper's DDS).
     Densities above ``e^80``, which small bandwidths in many measures give, are reported as
-    ``e^80 (1 + log density - 80)``: finite, and in the same order.
+    ``e^80 (1 + log density - 80)``, which is finite and keeps the order.
 
     Args:
-        measure_dim: Number of measures.
         bandwidth: Standard deviation ``h`` of the Gaussian kernel, in units of the measures (of
-            measures of length one in a cosine archive).
-        buffer_size: Number of measures that the density is made of.
-        policy: Which measures those are; `gloam.discounts.Reservoir` by default.
+            unit vectors in a cosine archive).
+        buffer_size: Number of measures in the buffer.
+        policy: Decides which measures are kept; `gloam.discounts.Reservoir` by default.
     """
 
-    measure_dim: int = eqx.field(static=True)
     bandwidth: float
     buffer_size: int = eqx.field(static=True)
     policy: BufferPolicy
 
     def __init__(
         self,
-        measure_dim: int,
         *,
         bandwidth: float,
         buffer_size: int = 10_000,
         policy: BufferPolicy | None = None,
     ):
-        self.measure_dim = checks.integer("measure_dim", measure_dim, minimum=1)
         self.bandwidth = checks.number("bandwidth", bandwidth, above=0.0)
         self.buffer_size = checks.integer("buffer_size", buffer_size, minimum=1)
         self.policy = Reservoir() if policy is None else policy
         checks.instance("policy", self.policy, BufferPolicy, "Use Reservoir() or KeepLast().")
 
-    def check(self, num_cells: int, measure_dim: int) -> None:
-        """Its buffer has rows of the archive's measures."""
-        expected, fix = f"{measure_dim}, as the archive has", "Give it archive.measure_dim."
-        same = self.measure_dim == measure_dim
-        checks.expect(same, "measure_dim of KernelDensity", expected, self.measure_dim, fix)
-
-    @property
-    def num_initial_centers(self) -> int:
-        """None."""
-        return 0
-
-    @property
-    def num_empty_centers(self) -> int:
-        """None."""
-        return 0
-
     def init(
         self, centers: Float[Array, "n meas"], is_real: Bool[Array, " n"], *, key: PRNGKeyArray
     ) -> DensityState:
-        """An empty buffer."""
-        return DensityState(
-            jnp.zeros((self.buffer_size, self.measure_dim), jnp.float32), jnp.zeros((), jnp.int32)
-        )
+        """Return an empty buffer."""
+        buffer = jnp.zeros((self.buffer_size, centers.shape[1]), jnp.float32)
+        return DensityState(buffer, jnp.zeros((), jnp.int32))
 
     def density(self, state: DensityState, points: Float[Array, "n meas"]) -> Float[Array, " n"]:
-        """The kernel density at any measures."""
+        """Return the kernel density at measures."""
         log_density = self._log_density(state, points)
-        # Beyond what float32 holds the logarithm goes on, so that large densities still rank.
+        # Beyond the range of float32, continue with the logarithm, which keeps the order.
         excess = jnp.maximum(log_density - _LARGEST_LOG, 0.0)
         return jnp.exp(jnp.minimum(log_density, _LARGEST_LOG)) * (1.0 + excess)
 
     def _log_density(
         self, state: DensityState, points: Float[Array, "n meas"]
     ) -> Float[Array, " n"]:
-        """Logarithm of the density; minus infinity while the buffer is empty."""
+        """Return the logarithm of the density; minus infinity while the buffer is empty."""
         is_filled = jnp.arange(self.buffer_size, dtype=jnp.int32) < state.seen
         center = _center(state.buffer, is_filled)
         # Centred and scaled before anything is squared: differences of large squares lose digits.
@@ -147,21 +126,21 @@ class KernelDensity(Discount):
             - 2 * points @ buffer.T
         )
         squared = jnp.where(is_filled, jnp.maximum(squared, 0.0), jnp.inf)
-        # Kernels by that of the nearest measures, which is 1: their sum cannot underflow.
+        # Relative to the kernel of the nearest measures, so that the sum cannot underflow.
         nearest = jnp.where(state.seen > 0, jnp.min(squared, axis=1), 0.0)
         total = jnp.sum(jnp.exp(-0.5 * (squared - nearest[:, None])), axis=1)
         number = jnp.clip(state.seen, 1, self.buffer_size).astype(jnp.float32)
-        log_peak = -self.measure_dim * (0.5 * math.log(2 * math.pi) + jnp.log(self.bandwidth))
+        log_peak = -points.shape[1] * (0.5 * math.log(2 * math.pi) + jnp.log(self.bandwidth))
         return log_peak - 0.5 * nearest + jnp.log(total / number)
 
     def at_cells(
         self, state: DensityState, cells: Int[Array, " n"], centers: Float[Array, "n meas"]
     ) -> Float[Array, " n"]:
-        """None: a density has no relation to objectives."""
+        """Return NaN: a density is not on the scale of objectives."""
         return jnp.full(cells.shape, jnp.nan, jnp.float32)
 
     def score(self, state: DensityState, batch: Batch) -> Scored:
-        """Density at each solution's measures; its negative is the improvement."""
+        """Return the density at each solution's measures, and its negative as improvement."""
         density = self.density(state, batch.measures)
         return Scored(density, -density)
 
@@ -175,7 +154,7 @@ class KernelDensity(Discount):
         *,
         key: PRNGKeyArray,
     ) -> tuple[DensityState, Fit]:
-        """Put the batch's measures into the buffer."""
+        """Add the measures of the batch to the buffer."""
         size = batch.valid.shape[0]
         rank = jnp.cumsum(batch.valid, dtype=jnp.int32) - 1
         slot = self.policy.slots(self.buffer_size, state.seen, rank, key=key)
@@ -191,7 +170,7 @@ class KernelDensity(Discount):
 def _center(
     buffer: Float[Array, "size meas"], is_filled: Bool[Array, " size"]
 ) -> Float[Array, " meas"]:
-    """The mean of the filled rows, by differences from the first: exact enough at any offset."""
+    """Return the mean of the filled rows, from differences to the first, at any offset."""
     number = jnp.maximum(jnp.sum(is_filled, dtype=jnp.float32), 1.0)
     # Divided before they are added up, so that the sum is finite.
     offsets = jnp.where(is_filled[:, None], (buffer - buffer[0]) / number, 0.0)

@@ -1,27 +1,18 @@
-"""The first weights of a network's layers, drawn as PyTorch draws them.
+"""Networks for the discount model: the paper's MLP, a CNN, and a frozen embedding with a head.
 
-Networks for the discount model.
+Any Equinox module that maps one row of measures to a number (shape ``()`` or ``(1,)``) can be used.
+A row has the shape of the archive's measures, ``(28, 28)`` for images; a network that does not
+accept it gets the flat row ``(784,)``. Which of the two is determined when the model is built.
 
-Any Equinox module that maps one row of measures to a number (shape ``()`` or ``(1,)``) can serve. A
-row has the archive's shape, ``(28, 28)`` for images; a network that does not take that is given the
-flat row ``(784,)``. Which of the two is found when the discount model is built.
-
-A network that has a method ``reinitialized(key=...)`` gets fresh weights for every seed; others
-start each seed with the weights they were built with. One that has a method ``of_batch(rows)`` is
+A network with a method ``reinitialized(key=...)`` gets new weights for every seed; others start
+each seed with the weights they were built with. A network with a method ``of_batch(rows)`` is
 called with many rows at once, ``(n, *shape)`` to ``(n,)``.
-
-A small convolutional network for measures that are images.
-
-A frozen embedding under a trained head: a network that knows something before it is trained.
-
-Whether a network takes rows of measures as images or flat, found by trying it on shapes.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from math import prod
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -36,101 +27,36 @@ from gloam.devices import runs_on_cpu
 Shapes = tuple[tuple[int, ...], ...]
 Layers = tuple[list[Float[Array, "..."]], list[Float[Array, "..."]]]
 
-
-def first_weights(shapes: Shapes, key: PRNGKeyArray | None) -> Layers:
-    """Weights of the given shapes, whose last axis is the output's, and a bias for each output.
-
-    All are uniform in ``+-1/sqrt(fan_in)``. Without a key they are always the same, and drawn by
-    NumPy: a model's template, which every seed draws anew, should not wait for a compiler.
-
-    >>> weights, biases = first_weights(((2, 8), (8, 1)), None)
-    >>> [array.shape for array in weights + biases]
-    [(2, 8), (8, 1), (8,), (1,)]
-    """
-    if key is not None:
-        return _drawn_by_jax(shapes, key)
-    draws = np.random.default_rng(0).uniform(-1.0, 1.0, _count(shapes)).astype(np.float32)
-    weights, biases = _cut(shapes, draws)
-    return [jnp.asarray(w) for w in weights], [jnp.asarray(b) for b in biases]
-
-
-# One program with one draw for all layers compiles in a fraction of the time of many small ones.
-@partial(jax.jit, static_argnums=0)
-def _drawn_by_jax(shapes: Shapes, key: PRNGKeyArray) -> Layers:
-    return _cut(shapes, jax.random.uniform(key, (_count(shapes),), jnp.float32, minval=-1.0))
-
-
-def _count(shapes: Shapes) -> int:
-    return sum(prod(shape) + shape[-1] for shape in shapes)
-
-
-def _cut(shapes: Shapes, draws: Array | np.ndarray) -> tuple[list, list]:
-    """Numbers in [-1, 1) as the weights and biases of one layer after another."""
-    weights, biases = [], []
-    for shape in shapes:
-        limit, end, outputs = prod(shape[:-1]) ** -0.5, prod(shape), shape[-1]
-        weights.append(limit * draws[:end].reshape(shape))
-        biases.append(limit * draws[end : end + outputs])
-        draws = draws[end + outputs :]
-    return weights, biases
-
-
-_MANY = 256  # points; a minibatch has fewer
+_MANY = 256  # points; minibatches are smaller
 
 
 @runtime_checkable
 class Reinitializable(Protocol):
-    """A network that can draw itself new weights."""
+    """A network that can draw new weights."""
 
     def reinitialized(self, *, key: PRNGKeyArray) -> Any:
-        """The same network with fresh weights."""
+        """Return the same network with new weights."""
         ...
 
 
 @runtime_checkable
 class TakesBatches(Protocol):
-    """A network that wants many rows at once."""
+    """A network that takes many rows at once."""
 
     def of_batch(self, rows: Float[Array, "n *shape"]) -> Float[Array, " n"]:
-        """The discount at each row."""
+        """Return the output for each row."""
         ...
 
 
-def outputs(network: Any, rows: Float[Array, "n *shape"]) -> Float[Array, " n"]:
-    """What a network says of each row.
-
-    >>> outputs(jnp.sum, jnp.ones((3, 2, 2))).tolist()
-    [4.0, 4.0, 4.0]
-    """
-    by_row = network.of_batch if isinstance(network, TakesBatches) else jax.vmap(network)
-    return jnp.reshape(by_row(rows), (-1,))
-
-
-def in_blocks(
-    function: Callable[[Array], Array], rows: Float[Array, "n meas"], size: int
-) -> Float[Array, " n"]:
-    """What a function of rows says of each, some rows at a time.
-
-    >>> in_blocks(lambda rows: rows.sum(axis=1), jnp.ones((5, 2)), size=2).tolist()
-    [2.0, 2.0, 2.0, 2.0, 2.0]
-    """
-    count = rows.shape[0]
-    if count <= size:
-        return function(rows)
-    # The last block is filled up with rows that were there before; their answers are left out.
-    places = jnp.minimum(jnp.arange(-(-count // size) * size), count - 1).reshape(-1, size)
-    return jax.lax.map(lambda some: function(rows[some]), places).reshape(-1)[:count]
-
-
 class MLP(eqx.Module):
-    """The paper's network: fully connected layers with ReLU between them.
+    """The paper's network: fully connected layers with ReLU in between.
 
     Weights and biases start uniform in ``+-1/sqrt(fan_in)``, which is PyTorch's default.
 
     Args:
-        measure_dim: Number of measures; a row with a shape is made flat.
+        measure_dim: Number of measures; rows with a shape are flattened.
         hidden: Sizes of the hidden layers.
-        key: Randomness of the weights.
+        key: Random key of the weights.
 
     Example:
         >>> network = MLP(10, key=jax.random.key(0))
@@ -153,18 +79,18 @@ class MLP(eqx.Module):
         self.weights, self.biases = first_weights(tuple(pairwise(sizes)), key)
 
     def __call__(self, measures: Float[Array, "*shape"]) -> Float[Array, ""]:
-        """The discount at one point of (normalised) measure space."""
+        """Return the output for one row of scaled measures."""
         x = jnp.ravel(measures)
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = jax.nn.relu(x @ weight + bias)
         return jnp.squeeze(x @ self.weights[-1] + self.biases[-1], axis=-1)
 
     def of_batch(self, rows: Float[Array, "n *shape"]) -> Float[Array, " n"]:
-        """The discount at many points."""
+        """Return the output for many rows."""
         if rows.shape[0] < _MANY or not runs_on_cpu():
             return jax.vmap(self)(rows)
         # With a row for each unit, XLA computes these products on all cores of a CPU; with a row
-        # for each point, on one (540 points in 0.42 ms instead of 0.64 on two cores).
+        # for each point, on one (0.42 ms instead of 0.64 for 540 points on two cores).
         units = jnp.reshape(rows, (rows.shape[0], -1)).T
         *hidden, last = zip(self.weights, self.biases, strict=True)
         for weight, bias in hidden:
@@ -172,24 +98,24 @@ class MLP(eqx.Module):
         return (last[0].T @ units)[0] + last[1]
 
     def reinitialized(self, *, key: PRNGKeyArray) -> "MLP":
-        """The same network with fresh weights."""
+        """Return the same network with new weights."""
         hidden = [weight.shape[1] for weight in self.weights[:-1]]
         return MLP(self.weights[0].shape[0], hidden, key=key)
 
 
 class CNN(eqx.Module):
-    """Convolutions of 3x3 pixels with stride 2, then two linear layers; ReLU between all of them.
+    """A CNN for images: 3x3 convolutions with stride 2, then two linear layers, with ReLU.
 
     Each convolution halves height and width (rounded up, one pixel of zeros around the image), as
     PyTorch's ``Conv2d(..., 3, stride=2, padding=1)``. Weights and biases start uniform in
     ``+-1/sqrt(fan_in)``, which is PyTorch's default.
 
     Args:
-        shape: Of an image: ``(height, width)``, or ``(height, width, colours)`` with the colours of
-            a pixel side by side, as NumPy and Pillow have them.
-        channels: Of each convolution.
+        shape: Shape of an image, ``(height, width)`` or ``(height, width, colours)``, as in NumPy
+            and Pillow.
+        channels: Number of channels of each convolution.
         hidden: Size of the layer between the convolutions and the output.
-        key: Randomness of the weights.
+        key: Random key of the weights.
 
     Example:
         >>> network = CNN((28, 28), key=jax.random.key(0))
@@ -227,13 +153,13 @@ class CNN(eqx.Module):
         self.weights, self.biases = first_weights(tuple(shapes), key)
 
     def __call__(self, measures: Float[Array, "*shape"]) -> Float[Array, ""]:
-        """The discount at one (normalised) image, in its shape or as a flat row."""
+        """Return the output for one scaled image, in its shape or as a flat row."""
         height, width, colours = self.shape
-        shapes = [self.shape, (prod(self.shape),)] + [(height, width)] * (colours == 1)
+        shapes = [self.shape, (math.prod(self.shape),)] + [(height, width)] * (colours == 1)
         checks.expect(
             measures.shape in shapes,
             "measures",
-            f"{prod(self.shape)} numbers, an image of {self.shape}",
+            f"{math.prod(self.shape)} numbers, an image of {self.shape}",
             f"shape {measures.shape}",
         )
         x = measures.reshape(self.shape)
@@ -244,7 +170,7 @@ class CNN(eqx.Module):
         return jnp.squeeze(x @ last[0] + last[1], axis=-1)
 
     def reinitialized(self, *, key: PRNGKeyArray) -> "CNN":
-        """The same network with fresh weights."""
+        """Return the same network with new weights."""
         *convolutions, hidden, _ = (weight.shape[-1] for weight in self.weights)
         return CNN(self.shape, channels=convolutions, hidden=hidden, key=key)
 
@@ -256,18 +182,17 @@ def _half(size: int) -> int:
 def _convolve(
     image: Float[Array, "height width before"], weight: Float[Array, "3 3 before after"]
 ) -> Float[Array, "rows columns after"]:
-    """A 3x3 convolution with stride 2 and padding 1, as one product of matrices.
+    """Compute a 3x3 convolution with stride 2 and padding 1 as one matrix product.
 
-    `jax.lax.conv_general_dilated` says the same. But with weights for every seed it becomes a
-    grouped convolution, and its gradient by the weights a convolution with a huge kernel; a fit on
-    the CPU takes 4 to 7 times as long with it, by its layout and the number of seeds.
+    `jax.lax.conv_general_dilated` with weights for every seed becomes a grouped convolution, and
+    its gradient a convolution with a huge kernel: a fit on the CPU takes 4 to 7 times as long.
     """
     height, width, before = image.shape
     rows, columns = _half(height), _half(width)
-    # To even sizes: pixels then stand in pairs, and a slice with stride 2 is a reshape.
+    # Padded to even sizes, so that a slice with stride 2 is a reshape of pixel pairs.
     padding = ((1, 2 * rows + 1 - height), (1, 2 * columns + 1 - width), (0, 0))
     x = jnp.pad(image, padding).reshape(rows + 1, 2, columns + 1, 2 * before)
-    # Three pixels side by side: a pair and the first of the next pair. Then three rows likewise.
+    # Three adjacent pixels are a pair and the first of the next pair; rows likewise.
     x = jnp.concatenate([x[:, :, :-1], x[:, :, 1:, :before]], axis=-1)
     patches = jnp.concatenate([x[:-1, 0], x[:-1, 1], x[1:, 0]], axis=-1)
     return patches @ weight.reshape(9 * before, -1)
@@ -289,18 +214,17 @@ def _image_shape(shape: Sequence[int]) -> tuple[int, ...]:
 class Frozen(eqx.Module):
     """``head(embed(m))``, where only ``head`` is trained.
 
-    The discount model embeds a point once for each fit, and the optimiser has no memory for the
-    embedding: it may be far larger than a network that could be trained as the search runs.
+    A point is embedded once for each fit, and the optimiser has no state for the embedding, so it
+    may be far larger than a network that is trained during the search.
 
     Args:
         embed: Maps one row of measures, in the shape ``measure_shape``, to an array of any shape:
-            an Equinox module, or a function. It sees measures scaled to [-1, 1], as every network
-            does. Prefer a module: a run folder can store it if it is made of gloam's own parts, as
-            `from_torch` makes them; and weights inside a function become
-            constants of the compiled program.
-        head: Maps the embedding, as a flat row, to a number; by default the paper's MLP.
+            an Equinox module, or a function. Measures are scaled to [-1, 1]. Prefer a module: run
+            folders can store one that consists of gloam's own parts, such as the result of
+            `from_torch`, and weights inside a function become constants of the compiled program.
+        head: Maps the flattened embedding to a number; by default the paper's MLP.
         measure_shape: Number of measures, ``784``, or its shape, ``(28, 28)``.
-        key: Randomness of the default head's weights.
+        key: Random key of the default head's weights.
 
     Example:
         >>> embed = eqx.nn.Linear(784, 50, key=jax.random.key(0))
@@ -328,7 +252,7 @@ class Frozen(eqx.Module):
         checks.expect(
             callable(embed), "embed", "an Equinox module or a function", type(embed).__name__
         )
-        # Weights in NumPy would travel to the device again with every call.
+        # NumPy weights would be transferred to the device with every call.
         self.embed = jax.tree.map(
             lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, embed
         )
@@ -346,23 +270,49 @@ class Frozen(eqx.Module):
         checks.expect(shape in ((), (1,)), "head", "one number", f"shape {shape}", fix)
 
     def features(self, measures: Float[Array, "*shape"]) -> Float[Array, " features"]:
-        """The embedding as a flat row: what the head sees."""
+        """Return the flattened embedding, the input of the head."""
         embedding = self.embed(jnp.reshape(measures, self.shape or (-1,)))
         return jax.lax.stop_gradient(jnp.ravel(embedding).astype(jnp.float32))
 
     def __call__(self, measures: Float[Array, "*shape"]) -> Float[Array, "..."]:
-        """The discount at one point of (normalised) measure space."""
+        """Return the output for one row of scaled measures."""
         return self.head(self.features(measures))  # pyright: ignore[reportCallIssue]
 
     def reinitialized(self, *, key: PRNGKeyArray) -> "Frozen":
-        """The same network with fresh weights in its head, if that can draw them."""
+        """Return the same network with new weights in its head, if that can draw them."""
         if not isinstance(self.head, Reinitializable):
             return self
         return eqx.tree_at(lambda network: network.head, self, self.head.reinitialized(key=key))
 
 
+def outputs(network: Any, rows: Float[Array, "n *shape"]) -> Float[Array, " n"]:
+    """Return the output of a network for each row.
+
+    >>> outputs(jnp.sum, jnp.ones((3, 2, 2))).tolist()
+    [4.0, 4.0, 4.0]
+    """
+    by_row = network.of_batch if isinstance(network, TakesBatches) else jax.vmap(network)
+    return jnp.reshape(by_row(rows), (-1,))
+
+
+def in_blocks(
+    function: Callable[[Array], Array], rows: Float[Array, "n meas"], size: int
+) -> Float[Array, " n"]:
+    """Apply a function of rows to blocks of ``size`` rows.
+
+    >>> in_blocks(lambda rows: rows.sum(axis=1), jnp.ones((5, 2)), size=2).tolist()
+    [2.0, 2.0, 2.0, 2.0, 2.0]
+    """
+    count = rows.shape[0]
+    if count <= size:
+        return function(rows)
+    # The last block is padded with repeated rows, whose results are dropped.
+    places = jnp.minimum(jnp.arange(-(-count // size) * size), count - 1).reshape(-1, size)
+    return jax.lax.map(lambda some: function(rows[some]), places).reshape(-1)[:count]
+
+
 def stages(network: eqx.Module) -> tuple[Callable[[Array], Array], eqx.Module]:
-    """A network as what is computed of a point once, and what training changes.
+    """Split a network into its fixed embedding and its trained part.
 
     >>> embed, head = stages(Frozen(jnp.tanh, measure_shape=3))
     >>> embed(jnp.zeros(3)).shape, type(head).__name__
@@ -374,21 +324,23 @@ def stages(network: eqx.Module) -> tuple[Callable[[Array], Array], eqx.Module]:
 
 
 def _output(name: str, part: Any, call: Any, sizes: tuple[int, ...]) -> jax.ShapeDtypeStruct:
-    """What ``part`` makes of a row of the given shape, found without running it."""
+    """Return the output shape of ``part`` for one row, without running it."""
     row = f"{sizes[0]} numbers" if len(sizes) == 1 else f"rows of shape {sizes}"
     try:
         return eqx.filter_eval_shape(call, jnp.zeros(sizes, jnp.float32))
     except Exception as error:
         raise ValueError(
             f"{name}: expected a network for {row} in operations that JAX can trace, got "
-            f"{getattr(part, '__name__', type(part).__name__)}, which fails on them ({error}). "
+            f"{getattr(part, '__name__', type(part).__name__)}, which raises an error ({error}). "
             "It is called with one row, not with a batch; gloam.discounts.from_torch converts "
             "networks of PyTorch."
         ) from error
 
 
-def row_shape_of(network: eqx.Module, measures: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape in which a network takes rows: ``shape``, or empty for flat ones."""
+def checked_row_shape(
+    network: eqx.Module, measures: int, shape: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return the shape in which a network takes rows: ``shape``, or empty for flat rows."""
     fix = "It must map one row of measures to one number, without state."
     checks.expect(
         isinstance(network, eqx.Module) and callable(network),
@@ -404,7 +356,7 @@ def row_shape_of(network: eqx.Module, measures: int, shape: tuple[int, ...]) -> 
         f"a shape of the {measures} measures",
         shape,
     )
-    # A frozen part gives its embedding its shape itself.
+    # A frozen embedding reshapes rows itself.
     shaped = len(shape) > 1 and not isinstance(network, Frozen)
     failures = []
     for row in [shape] * shaped + [(measures,)]:
@@ -417,8 +369,46 @@ def row_shape_of(network: eqx.Module, measures: int, shape: tuple[int, ...]) -> 
         if found in ((), (1,)):
             return row if len(row) > 1 else ()
         failures.append((row, f"gives shape {found}", None))
-    told = "; ".join(f"on a row of shape {row} it {what}" for row, what, _ in failures)
+    told = "; ".join(f"for a row of shape {row} it {what}" for row, what, _ in failures)
     raise ValueError(
-        f"network: expected a module that makes one number of {measures} measures, got "
+        f"network: expected a module that maps {measures} measures to one number, got "
         f"{type(network).__name__}: {told}. {fix}"
     ) from failures[-1][2]
+
+
+def first_weights(shapes: Shapes, key: PRNGKeyArray | None) -> Layers:
+    """Return weights of the given shapes, whose last axis is the output, and a bias per output.
+
+    All are uniform in ``+-1/sqrt(fan_in)``, which is PyTorch's default. Without a key they are
+    fixed and drawn by NumPy, so that building a model does not compile anything.
+
+    >>> weights, biases = first_weights(((2, 8), (8, 1)), None)
+    >>> [array.shape for array in weights + biases]
+    [(2, 8), (8, 1), (8,), (1,)]
+    """
+    if key is not None:
+        return _drawn_by_jax(shapes, key)
+    draws = np.random.default_rng(0).uniform(-1.0, 1.0, _count(shapes)).astype(np.float32)
+    weights, biases = _cut(shapes, draws)
+    return [jnp.asarray(w) for w in weights], [jnp.asarray(b) for b in biases]
+
+
+# One draw for all layers compiles much faster than one per layer.
+@partial(jax.jit, static_argnums=0)
+def _drawn_by_jax(shapes: Shapes, key: PRNGKeyArray) -> Layers:
+    return _cut(shapes, jax.random.uniform(key, (_count(shapes),), jnp.float32, minval=-1.0))
+
+
+def _count(shapes: Shapes) -> int:
+    return sum(math.prod(shape) + shape[-1] for shape in shapes)
+
+
+def _cut(shapes: Shapes, draws: Array | np.ndarray) -> tuple[list, list]:
+    """Split numbers in [-1, 1) into scaled weights and biases of the layers."""
+    weights, biases = [], []
+    for shape in shapes:
+        limit, end, outputs = math.prod(shape[:-1]) ** -0.5, math.prod(shape), shape[-1]
+        weights.append(limit * draws[:end].reshape(shape))
+        biases.append(limit * draws[end : end + outputs])
+        draws = draws[end + outputs :]
+    return weights, biases

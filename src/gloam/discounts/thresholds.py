@@ -1,4 +1,7 @@
-"""CMA-MAE's discount: one threshold per cell, rising towards the objectives found there."""
+"""The discount of CMA-MAE: one threshold per cell, which rises towards the objectives found."""
+
+import dataclasses
+from typing import Self
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -6,53 +9,53 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.discounts.discount import Discount, untrained
-from gloam.records import Batch, Fit, Scored
+from gloam.records import Batch, Cells, Fit, Scored
 
 
 class Thresholds(Discount):
-    """A table of thresholds ``t_e``, all ``f_min`` at the start.
+    """A table of thresholds ``t_e``, which start at ``floor``.
 
     A solution with ``f > t_e`` moves the threshold of its cell, ``t_e <- (1-alpha) t_e + alpha f``.
-    When ``n`` such solutions of one batch share a cell, pyribs' closed form applies: the update is
-    made ``n`` times with their mean, ``t_e <- (1-alpha)^n t_e + (1-(1-alpha)^n) mean(f)``, which
+    If ``n`` such solutions of one batch share a cell, the closed form of pyribs applies: the update
+    is made ``n`` times with their mean, ``t_e <- (1-alpha)^n t_e + (1-(1-alpha)^n) mean(f)``, which
     does not depend on their order.
 
     Args:
-        num_cells: Number of cells.
-        alpha: Archive learning rate: 1 explores only, as CMA-ME does, 0 optimises only.
-        f_min: Where thresholds start.
+        alpha: Archive learning rate: 1 only explores, as CMA-ME does, 0 only optimises.
+        floor: Initial threshold: at or below the lowest objective that you expect. By default the
+            archive's ``f_min``.
+        num_cells: Number of cells; by default that of the archive.
     """
 
-    num_cells: int = eqx.field(static=True)
     alpha: float
-    f_min: float
+    floor: float | None
+    num_cells: int | None = eqx.field(static=True)
 
-    def __init__(self, num_cells: int, *, alpha: float = 0.01, f_min: float = 0.0):
-        self.num_cells = checks.integer("num_cells", num_cells, minimum=1)
+    def __init__(
+        self, *, alpha: float = 0.01, floor: float | None = None, num_cells: int | None = None
+    ):
         self.alpha = checks.number("alpha", alpha, at_least=0.0, at_most=1.0)
-        self.f_min = checks.objective("f_min", f_min)
+        self.floor = None if floor is None else checks.objective("floor", floor)
+        if num_cells is not None:
+            checks.integer("num_cells", num_cells, minimum=1)
+        self.num_cells = num_cells
 
-    def check(self, num_cells: int, measure_dim: int) -> None:
-        """It has a threshold for each cell of the archive."""
-        expected, fix = f"{num_cells}, as the archive has", "Give it archive.num_cells."
-        same = self.num_cells == num_cells
-        checks.expect(same, "num_cells of Thresholds", expected, self.num_cells, fix)
-
-    @property
-    def num_initial_centers(self) -> int:
-        """None."""
-        return 0
-
-    @property
-    def num_empty_centers(self) -> int:
-        """None."""
-        return 0
+    def for_archive(self, archive: Cells) -> Self:
+        """Return the discount with a threshold for each cell of an archive."""
+        number = archive.num_cells
+        fits = self.num_cells in (None, number)
+        expected = f"{number}, as the archive has"
+        checks.expect(fits, "num_cells of Thresholds", expected, self.num_cells, "Leave it out.")
+        floor = archive.f_min if self.floor is None else self.floor
+        return dataclasses.replace(self, num_cells=number, floor=floor)
 
     def init(
         self, centers: Float[Array, "n meas"], is_real: Bool[Array, " n"], *, key: PRNGKeyArray
     ) -> Float[Array, " cells"]:
-        """``f_min`` everywhere."""
-        return jnp.full((self.num_cells,), self.f_min, jnp.float32)
+        """Return a table that is ``floor`` everywhere."""
+        assert self.num_cells is not None
+        assert self.floor is not None
+        return jnp.full((self.num_cells,), self.floor, jnp.float32)
 
     def at_cells(
         self,
@@ -60,11 +63,11 @@ class Thresholds(Discount):
         cells: Int[Array, " n"],
         centers: Float[Array, "n meas"],
     ) -> Float[Array, " n"]:
-        """The thresholds."""
+        """Return the thresholds of cells."""
         return state[cells]
 
     def score(self, state: Float[Array, " cells"], batch: Batch) -> Scored:
-        """Threshold of each solution's cell, and improvement over it."""
+        """Return the threshold of each solution's cell, and the improvement over it."""
         thresholds = state[batch.cells]
         return Scored(thresholds, batch.objectives - thresholds)
 
@@ -78,11 +81,12 @@ class Thresholds(Discount):
         *,
         key: PRNGKeyArray,
     ) -> tuple[Float[Array, " cells"], Fit]:
-        """Raise the thresholds of the cells that better solutions landed in."""
+        """Raise the thresholds of cells in which better solutions landed."""
+        cells = state.shape[0]
         better = batch.valid & (scored.improvements > 0)
-        cell = jnp.where(better, batch.cells, self.num_cells)
-        number = jnp.zeros(self.num_cells, jnp.float32).at[cell].add(1.0, mode="drop")
-        total = jnp.zeros(self.num_cells, jnp.float32).at[cell].add(batch.objectives, mode="drop")
+        cell = jnp.where(better, batch.cells, cells)
+        number = jnp.zeros(cells, jnp.float32).at[cell].add(1.0, mode="drop")
+        total = jnp.zeros(cells, jnp.float32).at[cell].add(batch.objectives, mode="drop")
         # 0 ** 0 is 1: cells without better solutions keep their threshold also for alpha = 1.
         kept = (1.0 - self.alpha) ** number
         return kept * state + (1 - kept) * total / jnp.maximum(number, 1.0), untrained(batch)

@@ -1,7 +1,4 @@
-"""The one training loop: shuffled minibatches of masked rows, epochs until a cutoff.
-
-The paper's network trained by a kernel of its own, where there is a GPU for it.
-"""
+"""The training loop of discount models, and its fast path for the paper's network on a GPU."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +17,7 @@ from gloam.discounts.units import Units
 from gloam.draws import uniforms
 
 Forward = Callable[[Any, Float[Array, "n meas"]], Float[Array, " n"]]
-# All minibatches of an epoch: the sum of the losses of its rows, and what was learned.
+# Trains on all minibatches of an epoch; returns the sum of the losses of its rows, and the result.
 Sweep = Callable[
     ["Trained", Float[Array, "n meas"], Float[Array, " n"], Int[Array, ""]],
     tuple[Float[Array, ""], "Trained"],
@@ -28,12 +25,12 @@ Sweep = Callable[
 
 
 class Trained(eqx.Module):
-    """Weights of a network and the memory of their optimiser."""
+    """Weights of a network and the state of their optimiser."""
 
     params: Any
     optimizer: optax.OptState
     units: Units | None = None
-    """Units of the network's outputs, where they are estimated."""
+    """Units of the network's outputs, if they are estimated."""
 
 
 def fit(
@@ -50,18 +47,28 @@ def fit(
     key: PRNGKeyArray,
     sweep: Sweep | None = None,
 ) -> tuple[Trained, Float[Array, ""], Int[Array, ""]]:
-    """Regress ``forward`` to ``targets`` by mean squared error.
+    """Regress ``forward`` to ``targets`` by mean squared error, in shuffled minibatches.
 
-    Trains until an epoch's mean loss (taken while it trains, as PyTorch users do) is at most
-    ``cutoff``, or for ``epochs`` epochs. Rows without ``is_trained`` change nothing: the result
-    is that of a data set without them. Without any row to train on nothing is trained.
+    Training stops when the mean loss of an epoch (computed while it trains) is at most ``cutoff``,
+    or after ``epochs`` epochs. Rows with ``is_trained`` false are masked: the result is that of a
+    data set without them. If all rows are masked, training is a no-op.
 
-    ``sweep`` is another way through the minibatches of an epoch, for the same result: see
-    `gloam.discounts.training`.
+    Args:
+        forward: Maps weights and inputs to outputs.
+        optimizer: The optimiser.
+        trained: Initial weights, with the state of the optimiser.
+        inputs: ``(n, meas)`` inputs.
+        targets: ``(n,)`` targets.
+        is_trained: ``(n,)`` mask of rows to train on.
+        batch_size: Number of rows in a minibatch.
+        epochs: Largest number of epochs.
+        cutoff: Loss at which training stops.
+        key: Random key of the shuffles.
+        sweep: Another implementation of an epoch with the same result, such as `fast_sweep`.
 
     Returns:
-        The trained weights with the optimiser's memory, the loss of the last epoch and the number
-        of epochs.
+        The trained weights with the state of the optimiser, the loss of the last epoch and the
+        number of epochs.
     """
     size = inputs.shape[0]
     padding = -size % batch_size
@@ -73,7 +80,7 @@ def fit(
 
     def epoch(carry: tuple[Array, Array, Trained]) -> tuple[Array, Array, Trained]:
         number, _, trained = carry
-        # Trained rows in random order first, the others last: the batches are those of the former.
+        # Trained rows come first, in random order, so that minibatches do not contain masked rows.
         ticket = uniforms(jax.random.fold_in(key, number), size)
         order = jnp.argsort(jnp.where(is_trained, ticket, 2.0))
         order = jnp.concatenate([order, jnp.full((padding,), order[-1])])
@@ -100,7 +107,7 @@ def _descend(
     y: Float[Array, " n"],
     total: Int[Array, ""],
 ) -> tuple[Float[Array, ""], Trained]:
-    """A sweep of any network by any optimiser."""
+    """Train any network by any optimiser for one epoch."""
 
     def loss_of(params: Any, x: Array, y: Array, weight: Array) -> Float[Array, ""]:
         error = jnp.square(forward(params, x) - y)
@@ -115,11 +122,11 @@ def _descend(
         some_y = jax.lax.dynamic_slice_in_dim(y, start, batch_size)
         weight = start + jnp.arange(batch_size, dtype=jnp.int32) < total
         loss, gradient = jax.value_and_grad(loss_of)(old.params, some_x, some_y, weight)
-        updates, memory = optimizer.update(gradient, old.optimizer, old.params)
-        new = Trained(optax.apply_updates(old.params, updates), memory)
+        updates, state = optimizer.update(gradient, old.optimizer, old.params)
+        new = Trained(optax.apply_updates(old.params, updates), state)
         return total_loss + loss * jnp.sum(weight, dtype=jnp.float32), new
 
-    # Minibatches of padding alone are left out: Adam's moments would decay in them.
+    # Minibatches of padding are skipped, because Adam's moments would decay.
     needed, most = -(-total // batch_size), y.shape[0] // batch_size
     return loop(needed, most, step, (jnp.zeros((), jnp.float32), trained))
 
@@ -132,7 +139,7 @@ def fast_sweep(
     decay: float,
     decay_of_squares: float,
 ) -> Sweep | None:
-    """A sweep for `fit` by Adam with these settings, or ``None`` where the plain one has to do."""
+    """Return a sweep for `fit` by the GPU kernel, or ``None`` if the kernel is not applicable."""
     if type(network) is not MLP or len(network.weights) != 3:
         return None
     kernel = kernels.load("minibatch")
@@ -152,22 +159,22 @@ def by_kernel(
     *,
     interpret: bool = False,
 ) -> tuple[Float[Array, ""], Trained]:
-    """A sweep of an MLP by `gloam.kernels.minibatch`."""
+    """Train an MLP for one epoch by `gloam.kernels.minibatch`."""
     from gloam.kernels.minibatch import sweep
 
     optimizer: Any = trained.optimizer  # of Optax's Adam
-    memory, *rest = optimizer
-    layers = _layers(trained.params), _layers(memory.mu), _layers(memory.nu)
+    moments, *rest = optimizer
+    layers = _layers(trained.params), _layers(moments.mu), _layers(moments.nu)
     loss, layers = sweep(
-        layers, x, y, total, memory.count, adam=adam, batch=batch_size, interpret=interpret
+        layers, x, y, total, moments.count, adam=adam, batch=batch_size, interpret=interpret
     )
-    params, mu, nu = map(_with_layers, (trained.params, memory.mu, memory.nu), layers)
-    count = memory.count + -(-total // batch_size)
-    return loss, Trained(params, (memory._replace(count=count, mu=mu, nu=nu), *rest))
+    params, mu, nu = map(_with_layers, (trained.params, moments.mu, moments.nu), layers)
+    count = moments.count + -(-total // batch_size)
+    return loss, Trained(params, (moments._replace(count=count, mu=mu, nu=nu), *rest))
 
 
 def _layers(network: MLP) -> Any:
-    """Weights by layer; the last ones without their axis of one output."""
+    """Return the weights by layer, the last ones without their axis of one output."""
     from gloam.kernels.minibatch import Layers
 
     (w1, w2, w3), (b1, b2, b3) = network.weights, network.biases

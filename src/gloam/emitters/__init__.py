@@ -1,8 +1,9 @@
-"""Emitters: they ask for evaluations and adapt to how the answers rank."""
+"""Emitters: they propose solutions and adapt to how these rank."""
 
 from gloam.emitters.cma_emitters import CmaEmitters as CmaEmitters
 from gloam.emitters.cma_es import CMAES as CMAES
 from gloam.emitters.cma_es import Strategy as Strategy
+from gloam.emitters.emitter import Divisible as Divisible
 from gloam.emitters.emitter import ElitesWanted as ElitesWanted
 from gloam.emitters.emitter import Emitter as Emitter
 from gloam.emitters.lm_ma_es import LMMAES as LMMAES

@@ -1,19 +1,11 @@
-"""What a strategy is: sampling and learning of one emitter's Gaussian.
+"""CMA-ES: the interface of strategies, what they share, and the canonical CMA-ES.
 
-What the CMA-ES strategies share: constants, the path of the step size, limits, idle updates.
-
-Equation numbers are those of Hansen's tutorial (arXiv:1604.00772). The number of parents may vary
-(filter selection, failed rows), so the constants that depend on it are tables with a row for every
-number.
-
-Canonical CMA-ES, one instance: sampling, one update, and the signs of convergence.
-
-Equation numbers are those of Hansen's tutorial (arXiv:1604.00772). Only the best solutions carry
-weight (no negative weights), as in pycma's `purecma`. One choice differs in form: sampling uses a
-Cholesky factor ``A A^T = C`` instead of an eigendecomposition, which is ten times cheaper. The path
-of sigma needs ``A^-1 (mean shift) / sigma``; that is the weighted sum of the sampled noise, so
-nothing is inverted. The path then lives in the factor's coordinates, where its expected length is
-the same.
+Equation numbers are those of Hansen's tutorial (arXiv:1604.00772). Only the best solutions have
+weights (no negative weights), as in pycma's `purecma`. Sampling uses a Cholesky factor
+``A A^T = C`` instead of an eigendecomposition, which is ten times cheaper. The path of sigma needs
+``A^-1 (mean shift) / sigma``, which is the weighted sum of the sampled noise, so no matrix is
+inverted. The path then lives in the coordinates of the factor, where its expected length is the
+same.
 """
 
 from abc import abstractmethod
@@ -30,19 +22,19 @@ from gloam import kernels
 
 
 class Strategy(eqx.Module):
-    """Frozen settings of a strategy.
+    """Frozen settings of a strategy, which samples and adapts one Gaussian.
 
-    What it learns is in its state, which has a ``mean``, a ``sigma`` and a ``generation``. One
-    state is one emitter: `gloam.emitters.CmaEmitters` runs many at once.
+    Its state has a ``mean``, a ``sigma`` and a ``generation``. `gloam.emitters.CmaEmitters` runs
+    one for each emitter.
     """
 
     @abstractmethod
     def start(self, mean: Float[Array, " sol"], sigma0: float | Float[Array, ""]) -> Any:
-        """An isotropic Gaussian around ``mean``."""
+        """Return an isotropic Gaussian around ``mean``."""
 
     @abstractmethod
     def steps(self, state: Any, noise: Float[Array, "each sol"]) -> Float[Array, "each sol"]:
-        """Standard normal noise as steps from the mean, in units of sigma."""
+        """Turn standard normal noise into steps from the mean, in units of sigma."""
 
     @abstractmethod
     def update(
@@ -53,34 +45,37 @@ class Strategy(eqx.Module):
         order: Int[Array, " each"],
         parents: int | Int[Array, ""],
     ) -> Any:
-        """Learn from ranked solutions.
+        """Adapt the Gaussian to ranked solutions.
 
         Args:
-            state: The Gaussian that the solutions were drawn from.
-            solutions: What was evaluated (inside the bounds, if there are any).
-            noise: The standard normal draws behind them.
+            state: The Gaussian that the solutions were sampled from.
+            solutions: The evaluated solutions, within the bounds.
+            noise: The standard normal noise of each solution.
             order: Row indices from best to worst.
-            parents: How many of the best carry weight; with none, nothing is learned.
+            parents: Number of the best solutions that have a weight; 0 changes nothing.
         """
 
     @abstractmethod
     def degenerate(self, state: Any) -> Bool[Array, ""]:
-        """True when the Gaussian can no longer be searched with."""
+        """Return true if the Gaussian has converged, diverged or is numerically broken."""
 
     def renew(self, state: Any) -> Any:
-        """The part of the update that is costly enough to be done only every `gap` iterations."""
+        """Do the expensive part of the update, which is due only every `gap` iterations."""
         return state
 
     def gap(self, sol: int, each: int) -> int:
-        """Iterations between two calls of `renew`; 0 for never."""
+        """Return the number of iterations between two calls of `renew`; 0 for never."""
         return 0
 
     def check(self, sol: int, each: int) -> None:
-        """Raise an error where the strategy cannot work with such sizes."""
+        """Raise an error if the strategy does not support these sizes."""
 
 
 class Constants(NamedTuple):
-    """Weights and learning rates, a row for each number of parents from 0 to ``each``."""
+    """Weights and learning rates, with a row for each number of parents from 0 to ``each``.
+
+    The number of parents varies with filter selection and failed rows.
+    """
 
     weights: np.ndarray
     mu_eff: np.ndarray
@@ -93,7 +88,7 @@ class Constants(NamedTuple):
 
 @lru_cache
 def constants(sol: int, each: int) -> Constants:
-    """The default strategy parameters (tutorial, table 1), in float64."""
+    """Return the default strategy parameters (tutorial, table 1), in float64."""
     parents = np.arange(each + 1)[:, None]
     rank = np.arange(1, each + 1)[None, :]
     raw = np.where(rank <= parents, np.log(parents + 0.5) - np.log(rank), 0.0)  # (49)
@@ -117,7 +112,7 @@ def step_size_path(
     mu_eff: Float[Array, ""],
     damping: Float[Array, ""],
 ) -> tuple[Float[Array, " sol"], Float[Array, ""], Float[Array, ""]]:
-    """Cumulative step-size adaptation: the new path, ``h_sigma``, and the factor sigma grows by."""
+    """Return the new step-size path, ``h_sigma`` and the growth factor of sigma."""
     sol = path.shape[0]
     path = (1 - c_sigma) * path + jnp.sqrt(c_sigma * (2 - c_sigma) * mu_eff) * mean_noise  # (43)
     squared_length = jnp.sum(jnp.square(path))
@@ -132,13 +127,13 @@ def step_size_path(
 def sound_extent(
     mean: Float[Array, " sol"], sigma: Float[Array, ""], variance: Float[Array, ""]
 ) -> Bool[Array, ""]:
-    """Whether the mean is finite and the Gaussian neither too narrow nor diverging; not for NaN."""
+    """Return whether the mean is finite and the extent within limits; false for NaN."""
     extent = sigma * jnp.sqrt(variance)
     return jnp.all(jnp.isfinite(mean)) & (extent > 1e-11) & (extent < 1e11)
 
 
 def unless_idle(new: Any, old: Any, parents: int | Int[Array, ""]) -> Any:
-    """The new state. Without parents nothing is learned, but the generation has passed."""
+    """Return the new state; without parents, the old one with the generation counted."""
     idle = eqx.tree_at(lambda s: s.generation, old, new.generation)
     return jax.tree.map(lambda a, b: jnp.where(parents > 0, a, b), new, idle)
 
@@ -158,25 +153,25 @@ class CmaState(eqx.Module):
 
 
 class CMAES(Strategy):
-    """Canonical CMA-ES with a full covariance: best up to some hundred numbers in a solution.
+    """Canonical CMA-ES with a full covariance, for solutions of up to a few hundred numbers.
 
     Args:
-        pyribs_covariance: Reproduce pyribs 0.12's covariance update, with which the paper's figures
-            were made: its rank-one term carries ``c_1`` twice, and its path is not divided by
-            sigma, so that the term has practically no effect.
+        pyribs_covariance: Use the covariance update of pyribs 0.12, with which the paper's results
+            were produced. Its rank-one term contains ``c_1`` twice and its path is not divided by
+            sigma, so the term has practically no effect.
     """
 
     pyribs_covariance: bool = eqx.field(static=True, default=False)
 
     def start(self, mean: Float[Array, " sol"], sigma0: float | Float[Array, ""]) -> CmaState:
-        """An isotropic Gaussian around ``mean``."""
+        """Return an isotropic Gaussian around ``mean``."""
         sol = mean.shape[0]
         unit, zero = jnp.eye(sol, dtype=jnp.float32), jnp.zeros(sol, jnp.float32)
         sigma, generation = jnp.asarray(sigma0, mean.dtype), jnp.zeros((), jnp.int32)
         return CmaState(mean, sigma, unit, unit, zero, zero, generation)
 
     def steps(self, state: CmaState, noise: Float[Array, "each sol"]) -> Float[Array, "each sol"]:
-        """The noise, turned and stretched by the Cholesky factor."""
+        """Multiply the noise by the Cholesky factor."""
         return noise @ state.factor.T
 
     def update(
@@ -187,9 +182,9 @@ class CMAES(Strategy):
         order: Int[Array, " each"],
         parents: int | Int[Array, ""],
     ) -> CmaState:
-        """One CMA-ES update from solutions ranked by ``order``, best first.
+        """Return the Gaussian after one CMA-ES update.
 
-        The ``factor`` of the new state is still the old one: `renew` makes a new one.
+        The new state still has the old ``factor``, which `renew` replaces.
         """
         each, sol = solutions.shape
         table = constants(sol, each)
@@ -229,7 +224,7 @@ class CMAES(Strategy):
         return unless_idle(new, state, parents)
 
     def degenerate(self, state: CmaState) -> Bool[Array, ""]:
-        """True when the Gaussian can no longer be searched with: too narrow, too flat or broken.
+        """Return true if the Gaussian has converged, diverged or is numerically broken.
 
         pycma's limits are a condition number over 1e14 and an extent under 1e-11. The factor's
         diagonal gives a lower bound of the condition number without eigenvalues. In float32 the
@@ -246,15 +241,11 @@ class CMAES(Strategy):
         return ~((condition < 1e14) & sound)
 
     def renew(self, state: CmaState) -> CmaState:
-        """A new Cholesky factor. It is NaN where the covariance is not positive definite."""
+        """Factorise the covariance. The factor is NaN if it is not positive definite."""
         return eqx.tree_at(lambda s: s.factor, state, _cholesky(state.covariance))
 
     def gap(self, sol: int, each: int) -> int:
-        """Iterations between two factorisations of C.
-
-        pycma's rule: C changes so little in one iteration that factorising it less often loses
-        nothing.
-        """
+        """Return the number of iterations between two factorisations of C, by pycma's rule."""
         table = constants(sol, each)
         rate = float(table.c_1[each // 2] + table.c_mu[each // 2])
         return int(0.5 / (sol * rate)) + 1

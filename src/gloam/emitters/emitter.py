@@ -1,52 +1,62 @@
-"""What an emitter is: it proposes solutions and learns from how they were ranked.
-
-What emitters share that make solutions of elites: a box, no restarts, and equal parts.
-"""
+"""The interface of emitters: they propose solutions and adapt to how these rank."""
 
 import dataclasses
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from gloam import checks
 from gloam.records import Feedback, Proposal
+
+Box = tuple[Float[Array, " sol"], Float[Array, " sol"]]
+"""Lower and upper bounds of solutions, infinite where a side is open."""
+
+# Largest number of solutions in a part of an `EliteEmitter`. The compiled call of a part takes
+# about as long as for one solution.
+_LARGEST_PART = 36
 
 
 class ElitesWanted(NamedTuple):
-    """A draw of elites."""
+    """A draw of random elites that an emitter asks for."""
 
     number: int
     best_of: int = 1
-    """Each is the one with the largest improvement over the discount of so many random elites."""
+    """Size of a tournament: each elite has the largest improvement of this many random ones."""
 
 
 class Emitter(eqx.Module):
-    """Frozen settings of an emitter. What it learns is in its state."""
+    """Frozen settings of an emitter. Everything that it learns is in its state."""
 
     x0: eqx.AbstractVar[Float[Array, " sol"]]
-    """Where searches start, but for seeds that have a start of their own."""
+    """Starting solution, unless a seed has its own."""
 
     @property
     @abstractmethod
     def num_solutions(self) -> int:
-        """Solutions proposed in each iteration."""
+        """Number of solutions proposed in each iteration."""
+
+    @property
+    def label(self) -> str:
+        """Prefix of the emitter's metrics when it is part of a `Mixture`."""
+        return "emitter"
 
     @property
     @abstractmethod
     def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
-        """Elites that `ask` wants; it is given them one draw after another."""
+        """Draws of elites that `ask` receives, one after the other."""
 
     @property
     @abstractmethod
     def num_elites_to_adapt(self) -> int:
-        """Random elites that `adapt` wants, for restarts."""
+        """Number of random elites that `adapt` receives, for restarts."""
 
     @abstractmethod
     def init(self, x0: Float[Array, " sol"] | None = None) -> Any:
-        """State before the first iteration, at ``x0`` or else at the emitter's own."""
+        """Return the state before the first iteration, at ``x0`` or at the emitter's own."""
 
     @abstractmethod
     def ask(self, state: Any, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
@@ -60,95 +70,117 @@ class Emitter(eqx.Module):
         feedback: Feedback,
         elites: Float[Array, "n sol"],
     ) -> Any:
-        """Learn from a proposal.
+        """Adapt to the evaluation of a proposal.
 
         Args:
-            state: The state that the proposal came from.
-            proposal: What was evaluated.
-            feedback: How its solutions did.
-            elites: Random elites, ``num_elites_to_adapt`` of them.
+            state: State that the proposal came from.
+            proposal: The evaluated proposal.
+            feedback: How its solutions ranked.
+            elites: ``num_elites_to_adapt`` random elites.
         """
 
-    @abstractmethod
-    def num_restarts(self, state: Any) -> Int[Array, ""]:
-        """Restarts since the start of the search."""
-
     def metrics(self, state: Any) -> dict[str, Array]:
-        """Numbers for the table of metrics, counted since the start of the search."""
-        return {"restarts": self.num_restarts(state)}
+        """Return numbers for the table of metrics, counted since the start of the search."""
+        return {"restarts": jnp.zeros((), jnp.int32)}
 
-    # An asynchronous search asks and adapts one part of the emitter at a time. An emitter that is
-    # not made of parts is one part, and adapts when the whole batch is evaluated.
+
+@runtime_checkable
+class Divisible(Protocol):
+    """An emitter that consists of equal parts, for asynchronous search.
+
+    Each part asks and adapts independently of the others. In the proposals of a part, arrays of
+    ``aux`` have a leading axis.
+    """
 
     @property
     def num_parts(self) -> int:
-        """Parts of equal size that ask and adapt independently of one another."""
-        return 1
+        """Preferred number of parts."""
+        ...
 
     def divides_into(self, num_parts: int) -> bool:
-        """Whether it has so many equal parts."""
-        return num_parts == 1
+        """Return whether there is an equal division into ``num_parts`` parts."""
+        ...
 
-    def part(self, num_parts: int | None = None) -> "Emitter":
-        """An emitter like one of ``num_parts`` parts, by default of `num_parts`.
-
-        Arrays in the memory of its proposals have a leading axis.
-        """
-        return self
+    def part(self, num_parts: int) -> Emitter:
+        """Return an emitter like one of ``num_parts`` parts."""
+        ...
 
     def part_state(self, state: Any, index: Int[Array, ""]) -> Any:
-        """The state of one part, as the emitter `part` has it."""
-        return state
+        """Return the state of one part."""
+        ...
 
     def with_part_state(self, state: Any, index: Int[Array, ""], part_state: Any) -> Any:
-        """The state of all parts with another state of one."""
-        return part_state
-
-
-# Solutions in a part: a compiled call for each part takes about as long as for one solution.
-_LARGEST_PART = 36
+        """Return the state of all parts after one of them has changed."""
+        ...
 
 
 class EliteEmitter(Emitter):
-    """Proposes ``batch_size`` solutions made of elites, and never restarts."""
+    """An emitter that proposes ``batch_size`` variations of elites and never restarts.
+
+    It divides into smaller batches, which share one state.
+    """
 
     batch_size: eqx.AbstractVar[int]
-    lower: eqx.AbstractVar[Float[Array, " sol"] | None]
-    upper: eqx.AbstractVar[Float[Array, " sol"] | None]
+    bounds: eqx.AbstractVar[Box | None]
 
     @property
     def num_solutions(self) -> int:
-        """Solutions proposed in each iteration."""
+        """Number of solutions proposed in each iteration."""
         return self.batch_size
 
     @property
     def num_elites_to_adapt(self) -> int:
-        """None: nothing restarts."""
+        """Always 0: there are no restarts."""
         return 0
-
-    def num_restarts(self, state: object) -> Int[Array, ""]:
-        """None ever."""
-        return jnp.zeros((), jnp.int32)
 
     @property
     def num_parts(self) -> int:
-        """Batches of a few solutions: the smaller they are, the newer the elites that they vary."""
+        """Number of batches of at most 36 solutions: small batches vary newer elites."""
         sizes = range(_LARGEST_PART, 0, -1)
         return self.batch_size // next(size for size in sizes if self.batch_size % size == 0)
 
     def divides_into(self, num_parts: int) -> bool:
-        """Into batches of equal size."""
+        """Return whether the batch has ``num_parts`` equal parts."""
         return self.batch_size % num_parts == 0
 
-    def part(self, num_parts: int | None = None) -> "EliteEmitter":
-        """The emitter with a smaller batch. All parts share one state."""
-        return dataclasses.replace(
-            self,
-            batch_size=self.batch_size // (num_parts or self.num_parts),
-            lower=None if self.lower is None else np.asarray(self.lower),
-            upper=None if self.upper is None else np.asarray(self.upper),
-        )
+    def part(self, num_parts: int) -> "EliteEmitter":
+        """Return the emitter with a smaller batch."""
+        return dataclasses.replace(self, batch_size=self.batch_size // num_parts)
 
-    def in_box(self, solutions: Float[Array, "batch sol"]) -> Float[Array, "batch sol"]:
-        """Solutions clipped into the box, if there is one."""
-        return solutions if self.lower is None else jnp.clip(solutions, self.lower, self.upper)
+    def part_state(self, state: Any, index: Int[Array, ""]) -> Any:
+        """Return the shared state."""
+        return state
+
+    def with_part_state(self, state: Any, index: Int[Array, ""], part_state: Any) -> Any:
+        """Return the shared state."""
+        return part_state
+
+    def clipped(self, solutions: Float[Array, "batch sol"]) -> Float[Array, "batch sol"]:
+        """Return the solutions clipped to the bounds, if there are any."""
+        return solutions if self.bounds is None else jnp.clip(solutions, *self.bounds)
+
+
+def checked_start(x0: Any, bounds: Any) -> tuple[Float[Array, " sol"], Box | None]:
+    """Return the starting solution and the bounds of an emitter as arrays."""
+    start = checks.finite_array("x0", x0, ndim=1, fix="Give one starting solution.")
+    box = checks.solution_bounds(bounds, start)
+    if box is None:
+        return jnp.asarray(start, jnp.float32), None
+    lower, upper = (jnp.asarray(bound, jnp.float32) for bound in box)
+    return jnp.asarray(start, jnp.float32), (lower, upper)
+
+
+def checked_sigma0(sigma0: Any, bounds: Box | None) -> float:
+    """Return the initial step size: as given, or a fifth of the (median) width of the bounds."""
+    if sigma0 is None:
+        if bounds is None:
+            raise ValueError(
+                "sigma0: expected a number for solutions without bounds, got None. Give about a "
+                "fifth of the range in which you expect good solutions, or bounds=(lower, upper)."
+            )
+        lower, upper = (np.asarray(bound) for bound in bounds)
+        sigma0 = 0.2 * float(np.median(upper - lower))
+    sigma0 = checks.number("sigma0", sigma0, above=0.0)
+    limits = "a number between 1e-11 and 1e11, the range in which CMA-ES is stable"
+    checks.expect(1e-11 < sigma0 < 1e11, "sigma0", limits, sigma0, "Scale the solutions.")
+    return sigma0

@@ -1,4 +1,4 @@
-"""LM-MA-ES (Loshchilov, Glasmachers and Beyer, 2018), one instance: covariance by a few directions.
+"""LM-MA-ES (Loshchilov, Glasmachers and Beyer, 2018): limited-memory matrix adaptation.
 
 Numbers in parentheses are lines of the paper's algorithm 1. Memory and time are linear in the size
 of the solution.
@@ -17,7 +17,7 @@ from gloam.emitters.cma_es import Strategy, constants, sound_extent, unless_idle
 
 
 class LmState(eqx.Module):
-    """One Gaussian: mean, step size, and the directions that stretch its noise."""
+    """Mean, step size, and the directions that transform the noise."""
 
     mean: Float[Array, " sol"]
     sigma: Float[Array, ""]
@@ -28,14 +28,13 @@ class LmState(eqx.Module):
 
 
 class LMMAES(Strategy):
-    """Limited-memory matrix adaptation: a few directions instead of a covariance.
+    """Limited-memory matrix adaptation, for solutions of thousands of numbers.
 
-    For solutions of thousands of numbers and more.
+    It learns a few directions instead of a covariance. Solutions must have more than twice as many
+    numbers as ``batch_size`` of the emitter.
 
     Args:
-        vectors: Directions to remember; by default ``4 + 3 ln(sol)``, as its authors advise.
-
-    It needs solutions of more than twice as many numbers as an emitter's ``batch_size``.
+        vectors: Number of directions; by default ``4 + 3 ln(sol)``, as its authors recommend.
     """
 
     vectors: int | None = eqx.field(static=True, default=None)
@@ -45,7 +44,7 @@ class LMMAES(Strategy):
             checks.integer("vectors", self.vectors, minimum=1)
 
     def start(self, mean: Float[Array, " sol"], sigma0: float | Float[Array, ""]) -> LmState:
-        """An isotropic Gaussian around ``mean``."""
+        """Return an isotropic Gaussian around ``mean``."""
         sol = mean.shape[0]
         vectors = 4 + int(3 * math.log(sol)) if self.vectors is None else self.vectors
         return LmState(
@@ -57,14 +56,14 @@ class LMMAES(Strategy):
         )
 
     def steps(self, state: LmState, noise: Float[Array, "each sol"]) -> Float[Array, "each sol"]:
-        """Noise as steps from the mean, in units of sigma (8-10)."""
+        """Turn noise into steps from the mean, in units of sigma (8-10)."""
         vectors, sol = state.directions.shape
         rates = jnp.asarray(1 / (1.5 ** np.arange(vectors) * sol), jnp.float32)
 
         def stretch(step: Array, one: tuple[Array, Array, Array]) -> tuple[Array, None]:
             direction, rate, number = one
             new = (1 - rate) * step + rate * jnp.outer(step @ direction, direction)
-            # A direction counts once it has learned something.
+            # A direction is used after its first update.
             return jnp.where(number < state.generation, new, step), None
 
         numbers = jnp.arange(vectors, dtype=jnp.int32)
@@ -78,7 +77,7 @@ class LMMAES(Strategy):
         order: Int[Array, " each"],
         parents: int | Int[Array, ""],
     ) -> LmState:
-        """One update of LM-MA-ES from solutions ranked by ``order``, best first."""
+        """Return the Gaussian after one update of LM-MA-ES."""
         each, sol = solutions.shape
         vectors = state.directions.shape[0]
         table = constants(sol, each)
@@ -101,15 +100,15 @@ class LMMAES(Strategy):
         return unless_idle(new, state, parents)
 
     def degenerate(self, state: LmState) -> Bool[Array, ""]:
-        """True when the Gaussian can no longer be searched with."""
-        # The directions stretch by at most a few times, so sigma alone tells the extent.
+        """Return true if the Gaussian is degenerate, with the limits of `CMAES`."""
+        # Directions change the extent by a small factor only, so sigma alone is tested.
         return ~(
             sound_extent(state.mean, state.sigma, jnp.ones((), jnp.float32))
             & jnp.all(jnp.isfinite(state.directions))
         )
 
     def check(self, sol: int, each: int) -> None:
-        """The rate of its step-size path, ``2 each / sol``, has to be below 1."""
+        """Check that the rate of the step-size path, ``2 each / sol``, is below 1."""
         expected = f"less than half of {sol}, the size of a solution, for LMMAES"
         fix = "Use strategy=CMAES() for small solutions, or a smaller batch_size."
         checks.expect(2 * each < sol, "batch_size", expected, str(each), fix)

@@ -1,4 +1,4 @@
-"""Moves between elites: lines, differences and swaps, with shares that follow what they bring."""
+"""Moves between elites: lines, differences and swaps, in shares that adapt to their success."""
 
 from typing import Any
 
@@ -9,121 +9,134 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from gloam import checks
 from gloam.draws import normals, uniforms
-from gloam.emitters.emitter import EliteEmitter, ElitesWanted
+from gloam.emitters.emitter import (
+    Box,
+    EliteEmitter,
+    ElitesWanted,
+    checked_sigma0,
+    checked_start,
+)
 from gloam.records import Feedback, Proposal
 
-# An empty cell that is filled counts as much as so many improvements. What swaps fill is not
-# counted: where they fill more cells than other moves, the search is worse for it all the same.
+# Isotropic noise in units of sigma0; docs/research/default-search.md compares values.
+_NOISE = 0.04
+# Weight of a filled cell relative to an improved elite. Cells filled by swaps are not counted:
+# searches in which swaps filled more cells than other moves got worse by more swaps.
 _CELL = 1000.0
-# However much better one kind is, the other is tried, too.
+# Limits of the share of swaps, so that both kinds are always tried.
 _FEWEST_SWAPS, _MOST_SWAPS = 0.03, 0.9
-# A kind that was not tried of late brought nothing.
+# Smallest count that is divided by.
 _FEWEST = 1e-6
-# Batches over which the shares are estimated.
+# Number of batches in the default window of the success counts.
 _BATCHES = 100.0
 
 
 class RecombinationState(eqx.Module):
-    """What moves brought, of late: first the lines and differences, then the swaps."""
+    """Recent success counts of each kind of move: lines and differences first, then swaps."""
 
     tried: Float[Array, "2"]
-    improved: Float[Array, "2"]
-    """Moves that improved the archive."""
+    accepted: Float[Array, "2"]
+    """Number of moves that beat the elite of their cell."""
     filled: Float[Array, ""]
-    """Lines and differences that landed in an empty cell."""
+    """Number of lines and differences that filled an empty cell."""
 
     @property
     def swap_share(self) -> Float[Array, ""]:
-        """Share of the batch that are swaps, by the squares of what both kinds are worth."""
+        """Share of swaps in the next batch, by the squared success rates of both kinds."""
         tried = jnp.maximum(self.tried, _FEWEST)
-        squares = jnp.square((self.improved / _CELL).at[0].add(self.filled) / tried)
+        squares = jnp.square((self.accepted / _CELL).at[0].add(self.filled) / tried)
         share = jnp.where(squares[1] > 0, squares[1] / jnp.sum(squares), 0.0)
         return jnp.clip(share, _FEWEST_SWAPS, _MOST_SWAPS)
 
 
 class Recombination(EliteEmitter):
-    """Moves from one elite by what tells others apart: ``x' = x1 + sigma N(0,I) + t d``.
+    """Perturbs an elite along differences between elites: ``x' = x1 + sigma N(0,I) + t d``.
 
-    ``t`` is drawn from ``N(0, line_sigma^2)`` and the direction ``d`` is one of three:
+    ``t`` is sampled from ``N(0, line_sigma^2)`` and the direction ``d`` is one of three:
 
     * a *line*, ``x2 - x1``;
     * a *difference*, ``x2 - x3``, as in differential evolution, which does not lead to the middle
       of the archive;
-    * a *swap*, ``x2 - x1`` in a random part of the numbers, one to all of them.
+    * a *swap*, ``x2 - x1`` in a random subset of the variables, from one to all of them.
 
-    Lines and differences are equally many. They find cells, and swaps refine what is found: the
-    share of swaps grows with how often they improve the archive, and is small while the others fill
-    cells. While the archive is empty, ``x0`` stands for the elites.
+    Half of the other moves are lines and half are differences. These find new cells, while swaps
+    refine elites: the share of swaps grows with their success, and stays small while the other
+    moves fill cells. While the archive is empty, ``x0`` replaces the elites.
 
     Args:
         x0: ``(sol,)`` solution that is varied while the archive is empty.
-        sigma: Standard deviation of the isotropic noise.
+        sigma0: Step size of the search, as for `gloam.emitters.CmaEmitters`.
+        sigma: Standard deviation of the isotropic noise; by default 4% of ``sigma0``.
         line_sigma: Standard deviation of the step along a direction.
         batch_size: Number of solutions per iteration.
-        best_of: Moves start at the elite with the largest improvement over the discount of so many
-            random ones.
-        memory: Number of moves over which the share of swaps is estimated; 100 batches by default.
-        lower, upper: Optional box of the solutions, into which they are clipped.
+        best_of: Tournament size: ``x1`` has the largest improvement over the discount of this many
+            random elites.
+        window: Number of moves over which the success counts are taken; 100 batches by default.
+        bounds: Lower and upper bounds of the solutions, to which they are clipped; each a number,
+            an array or ``None``.
 
     Example:
         >>> import gloam, numpy as np
-        >>> moves = gloam.emitters.Recombination(np.zeros(10), sigma=0.02, batch_size=180)
-        >>> round(moves.init().swap_share.item(), 2)
-        0.03
+        >>> moves = gloam.emitters.Recombination(np.zeros(10), sigma0=0.5)
+        >>> moves.batch_size, round(moves.init().swap_share.item(), 2)
+        (216, 0.03)
     """
 
     x0: Float[Array, " sol"]
+    sigma0: float
     sigma: float
     line_sigma: float
     batch_size: int = eqx.field(static=True)
     best_of: int = eqx.field(static=True)
-    memory: float
-    lower: Float[Array, " sol"] | None
-    upper: Float[Array, " sol"] | None
+    window: float
+    bounds: Box | None
 
     def __init__(
         self,
         x0: Any,
-        sigma: float,
+        sigma0: float | None = None,
         *,
+        sigma: float | None = None,
         line_sigma: float = 0.5,
-        batch_size: int = 540,
+        batch_size: int = 216,
         best_of: int = 4,
-        memory: float | None = None,
-        lower: checks.Bounds | None = None,
-        upper: checks.Bounds | None = None,
+        window: float | None = None,
+        bounds: checks.SolutionBounds | None = None,
     ):
-        start = checks.finite_array("x0", x0, ndim=1, fix="Give one starting solution.")
-        self.x0 = jnp.asarray(start, jnp.float32)
+        self.x0, self.bounds = checked_start(x0, bounds)
+        self.sigma0 = checked_sigma0(sigma0, self.bounds)
+        sigma = _NOISE * self.sigma0 if sigma is None else sigma
         self.sigma = checks.number("sigma", sigma, above=0.0, at_most=1e11)
         self.line_sigma = checks.number("line_sigma", line_sigma, above=0.0, at_most=1e3)
         self.batch_size = checks.integer("batch_size", batch_size, minimum=1)
         self.best_of = checks.integer("best_of", best_of, minimum=1)
-        moves = _BATCHES * self.batch_size if memory is None else memory
-        self.memory = checks.number("memory", moves, above=1.0)
-        low, high = checks.solution_bounds(lower, upper, start)
-        self.lower = None if low is None else jnp.asarray(low, jnp.float32)
-        self.upper = None if high is None else jnp.asarray(high, jnp.float32)
+        window = _BATCHES * self.batch_size if window is None else window
+        self.window = checks.number("window", window, above=1.0)
+
+    @property
+    def label(self) -> str:
+        """Prefix of the metrics in a mixture."""
+        return "moves"
 
     @property
     def num_differences(self) -> int:
-        """Solutions that move along differences unless they are swaps: the last ones."""
+        """Number of differences, unless they are swaps: the last solutions of the batch."""
         return self.batch_size // 2
 
     @property
     def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
-        """Two for each solution, and three for a difference."""
+        """Two elites for each solution, and three for a difference."""
         first = ElitesWanted(self.batch_size, self.best_of)
         return first, ElitesWanted(self.batch_size + self.num_differences)
 
     def init(self, x0: Float[Array, " sol"] | None = None) -> RecombinationState:
-        """Both kinds are thought to improve, and the first to fill a cell by each move."""
+        """Return counts of one success each, so that swaps start at their smallest share."""
         return RecombinationState(jnp.ones(2), jnp.ones(2), jnp.ones(()))
 
     def ask(
         self, state: RecombinationState, elites: Float[Array, "n sol"], *, key: PRNGKeyArray
     ) -> Proposal:
-        """Move from the elites; the proposal remembers which moves are swaps."""
+        """Move from the elites. The proposal records which moves are swaps."""
         number, size = self.batch_size, self.x0.shape[0]
         key_noise, key_kinds, key_numbers = jax.random.split(key, 3)
         first, second, third = jnp.split(elites, [number, 2 * number])
@@ -136,7 +149,7 @@ class Recombination(EliteEmitter):
         swapped = _numbers_to_swap(key_numbers, drawn[number:], size)
         direction = jnp.where(is_swap[:, None] & ~swapped, 0.0, second - start)
         solutions = first + self.sigma * noise[:, :-1] + self.line_sigma * noise[:, -1:] * direction
-        return Proposal(self.in_box(solutions), is_swap)
+        return Proposal(self.clipped(solutions), is_swap)
 
     def adapt(
         self,
@@ -145,28 +158,28 @@ class Recombination(EliteEmitter):
         feedback: Feedback,
         elites: Float[Array, "n sol"],
     ) -> RecombinationState:
-        """Count what both kinds of moves brought."""
-        kept = (1.0 - 1.0 / self.memory) ** self.batch_size
-        is_kind = jnp.stack([~proposal.memory, proposal.memory])
+        """Update the success counts."""
+        kept = (1.0 - 1.0 / self.window) ** self.batch_size
+        is_kind = jnp.stack([~proposal.aux, proposal.aux])
 
         def number(rows: Bool[Array, "*kinds batch"]) -> Float[Array, "*kinds"]:
             return jnp.sum(rows, axis=-1, dtype=jnp.float32)
 
         return RecombinationState(
             kept * state.tried + number(is_kind),
-            kept * state.improved + number(is_kind & feedback.improved),
+            kept * state.accepted + number(is_kind & feedback.accepted),
             kept * state.filled + number(is_kind[0] & feedback.filled),
         )
 
     def metrics(self, state: RecombinationState) -> dict[str, Array]:
-        """Restarts, which are none, and the share of swaps in the next batch."""
-        return {"restarts": self.num_restarts(state), "swap_share": state.swap_share}
+        """Return the number of restarts, which is 0, and the share of swaps in the next batch."""
+        return {"restarts": jnp.zeros((), jnp.int32), "swap_share": state.swap_share}
 
 
 def _numbers_to_swap(
     key: PRNGKeyArray, drawn: Float[Array, " batch"], size: int
 ) -> Bool[Array, "batch size"]:
-    """Which numbers each solution would swap: a log-uniform share, and one at least."""
+    """Choose the variables that each solution would swap: a log-uniform share, at least one."""
     share = float(size) ** -drawn
     ranks = uniforms(key, drawn.shape[0] * size).reshape(-1, size)
     return (ranks < share[:, None]) | (ranks == jnp.min(ranks, axis=1, keepdims=True))

@@ -1,7 +1,4 @@
-"""Restart rules: when an emitter restarts.
-
-Selection rules: how many of an emitter's solutions are parents.
-"""
+"""Restart rules and selection rules of CMA-ES emitters."""
 
 from abc import abstractmethod
 from typing import Any
@@ -12,49 +9,53 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gloam import checks
 
-# Of `RestartWhenIdle`, in iterations: how long a restart takes to pay before one has, and the least
-# that an emitter waits, because CMA-ES needs a few iterations to adapt at all.
+# Of `RestartWhenIdle`, in iterations: the estimated time to the first new cell before there is
+# data, and the shortest wait, because CMA-ES needs a few iterations to adapt.
 _FIRST_WAIT, _SHORTEST_WAIT = 20.0, 5.0
-# Where restarts do not pay any more, the wait is long but finite.
+# Keeps the wait finite when restarts no longer fill cells.
 _FEWEST = 1e-6
 
 
 class Progress(eqx.Module):
-    """What every emitter brought in one iteration."""
+    """Success counts of every emitter in one iteration."""
 
     iteration: Int[Array, ""]
-    """Iterations of the search finished, this one included."""
-    improved: Int[Array, " emitters"]
-    """Number of solutions that improved the archive."""
+    """Number of finished iterations, including this one."""
+    accepted: Int[Array, " emitters"]
+    """Number of solutions that beat the elite of their cell."""
     filled: Int[Array, " emitters"]
-    """Number of solutions that landed in an empty cell."""
+    """Number of solutions that filled an empty cell."""
 
 
 class RestartRule(eqx.Module):
-    """When an emitter restarts, besides CMA-ES's own signs of convergence."""
+    """Decides when an emitter restarts, in addition to the convergence tests of CMA-ES."""
 
     def init(self, num_emitters: int) -> Any:
-        """What the rule remembers, before the first iteration; nothing by default."""
+        """Return the state of the rule before the first iteration; ``None`` by default."""
 
     @abstractmethod
     def due(self, state: Any, progress: Progress) -> tuple[Bool[Array, " emitters"], Any]:
-        """Which emitters restart after an iteration, and what the rule remembers of it."""
+        """Return which emitters restart after an iteration, and the new state of the rule."""
 
     def restarted(self, state: Any, which: Bool[Array, " emitters"]) -> Any:
-        """What the rule remembers after restarts, its own and those of CMA-ES."""
+        """Return the state after restarts, including those by the convergence tests."""
         return state
 
 
 class BasicRestart(RestartRule):
-    """Only CMA-ES's own signs of convergence."""
+    """Restarts only by the convergence tests of CMA-ES."""
 
     def due(self, state: None, progress: Progress) -> tuple[Bool[Array, " emitters"], None]:
-        """Never."""
-        return jnp.zeros_like(progress.improved, bool), None
+        """Return false for all emitters."""
+        return jnp.zeros_like(progress.accepted, bool), None
 
 
 class RestartEvery(RestartRule):
-    """Also every ``iterations`` iterations, all emitters together."""
+    """Also restarts all emitters every ``iterations`` iterations.
+
+    Args:
+        iterations: Number of iterations between two restarts.
+    """
 
     iterations: int
 
@@ -62,106 +63,107 @@ class RestartEvery(RestartRule):
         self.iterations = checks.integer("iterations", iterations, minimum=1)
 
     def due(self, state: None, progress: Progress) -> tuple[Bool[Array, " emitters"], None]:
-        """Every so many iterations."""
+        """Return true for all emitters in every ``iterations``-th iteration."""
         due = progress.iteration % self.iterations == 0
-        return jnp.broadcast_to(due, progress.improved.shape), None
+        return jnp.broadcast_to(due, progress.accepted.shape), None
 
 
 class RestartWithoutImprovement(RestartRule):
-    """Also when none of the emitter's solutions entered the archive."""
+    """Also restarts an emitter if none of its solutions entered the archive."""
 
     def due(self, state: None, progress: Progress) -> tuple[Bool[Array, " emitters"], None]:
-        """When nothing improved."""
-        return progress.improved == 0, None
+        """Return true for emitters without an accepted solution."""
+        return progress.accepted == 0, None
 
 
 class RestartWhenIdle(RestartRule):
-    """Also when an emitter improves nothing for as long as a restart takes to pay.
+    """Also restarts an emitter that improves nothing for too long.
 
-    A restart pays when the emitter fills its first empty cell. How long that takes is estimated
-    from all emitters as the search runs: the iterations that they spent before their first cell,
-    divided by the number of first cells, of late. It is short where every elite has empty
-    neighbours, and then emitters restart soon. Where little is left to find it is long, and they
-    stay to refine what they have found.
+    An emitter is idle while none of its solutions is accepted. It restarts when it has been idle
+    for longer than the mean time from a restart to the first new cell. That time is estimated from
+    all emitters as the search runs: the number of iterations that emitters spent before their first
+    new cell, divided by the number of first new cells, both over a recent window. It is short while
+    every elite has empty neighbours, so emitters restart soon. When few cells are left it is
+    long, and emitters stay to refine what they have found.
 
     Args:
-        factor: How many times as long an idle emitter waits.
-        memory: Number of iterations over which the estimate is taken, those of all emitters
-            counted: 3,000 are 300 iterations of ten emitters.
+        factor: Factor on the waiting time.
+        window: Length of the window in iterations of single emitters: 3,000 are 300 iterations of
+            ten emitters.
     """
 
     factor: float
-    memory: float
+    window: float
 
-    def __init__(self, factor: float = 1.0, *, memory: float = 3000.0):
+    def __init__(self, factor: float = 1.0, *, window: float = 3000.0):
         self.factor = checks.number("factor", factor, above=0.0)
-        self.memory = checks.number("memory", memory, above=1.0)
+        self.window = checks.number("window", window, above=1.0)
 
     def init(self, num_emitters: int) -> "Idle":
-        """No emitter was idle, and none has filled a cell."""
+        """Return a state in which all emitters wait for their first new cell."""
         waits = jnp.asarray(_FIRST_WAIT), jnp.ones(())
         return Idle(jnp.zeros(num_emitters, jnp.int32), jnp.ones(num_emitters, bool), *waits)
 
     def due(self, state: "Idle", progress: Progress) -> tuple[Bool[Array, " emitters"], "Idle"]:
-        """When the emitter was idle for long enough."""
+        """Return which emitters have been idle for too long."""
         has_filled = progress.filled > 0
-        kept = (1.0 - 1.0 / self.memory) ** has_filled.shape[0]
+        kept = (1.0 - 1.0 / self.window) ** has_filled.shape[0]
         waited = kept * state.waited + jnp.sum(state.is_waiting, dtype=jnp.float32)
-        paid = kept * state.paid + jnp.sum(state.is_waiting & has_filled, dtype=jnp.float32)
-        idle = jnp.where(progress.improved > 0, 0, state.idle + 1)
-        wait = self.factor * waited / jnp.maximum(paid, _FEWEST)
+        ended = kept * state.ended + jnp.sum(state.is_waiting & has_filled, dtype=jnp.float32)
+        idle = jnp.where(progress.accepted > 0, 0, state.idle + 1)
+        wait = self.factor * waited / jnp.maximum(ended, _FEWEST)
         due = idle >= jnp.maximum(wait, _SHORTEST_WAIT)
-        return due, Idle(idle, state.is_waiting & ~has_filled, waited, paid)
+        return due, Idle(idle, state.is_waiting & ~has_filled, waited, ended)
 
     def restarted(self, state: "Idle", which: Bool[Array, " emitters"]) -> "Idle":
-        """Emitters that restart wait for their first cell again."""
+        """Return a state in which the restarted emitters wait for their first new cell again."""
         idle = jnp.where(which, 0, state.idle)
-        return Idle(idle, state.is_waiting | which, state.waited, state.paid)
+        return Idle(idle, state.is_waiting | which, state.waited, state.ended)
 
 
 class Idle(eqx.Module):
-    """What `RestartWhenIdle` remembers, of each emitter and of all."""
+    """State of `RestartWhenIdle`."""
 
     idle: Int[Array, " emitters"]
-    """Iterations since its last improvement or restart."""
+    """Iterations since the last accepted solution or restart of each emitter."""
     is_waiting: Bool[Array, " emitters"]
-    """Whether it has filled no cell since its restart."""
+    """True for emitters that have not filled a cell since their restart."""
     waited: Float[Array, ""]
-    """Iterations that emitters spent waiting, of late."""
-    paid: Float[Array, ""]
-    """Restarts after which an emitter filled a cell, of late."""
+    """Recent number of iterations that emitters spent waiting."""
+    ended: Float[Array, ""]
+    """Recent number of waits that ended with a new cell."""
 
 
 class SelectionRule(eqx.Module):
-    """How many of an emitter's best solutions become parents."""
+    """Decides how many of an emitter's best solutions become parents."""
 
     @abstractmethod
     def parents(
-        self, batch_size: int, improved: Int[Array, " emitters"]
+        self, batch_size: int, accepted: Int[Array, " emitters"]
     ) -> Int[Array, " emitters"]:
-        """Number of parents of each emitter.
+        """Return the number of parents of each emitter.
 
         Args:
             batch_size: Number of solutions of an emitter.
-            improved: How many of them improved the archive.
+            accepted: Number of its solutions that beat the elite of their cell.
         """
 
 
 class MuSelection(SelectionRule):
-    """The best half."""
+    """Selects the best half."""
 
     def parents(
-        self, batch_size: int, improved: Int[Array, " emitters"]
+        self, batch_size: int, accepted: Int[Array, " emitters"]
     ) -> Int[Array, " emitters"]:
-        """Half of ``batch_size``, whatever improved."""
-        return jnp.full_like(improved, max(batch_size // 2, 1))
+        """Return half of ``batch_size``."""
+        return jnp.full_like(accepted, max(batch_size // 2, 1))
 
 
 class FilterSelection(SelectionRule):
-    """As many as improved the archive."""
+    """Selects as many solutions as were accepted by the archive."""
 
     def parents(
-        self, batch_size: int, improved: Int[Array, " emitters"]
+        self, batch_size: int, accepted: Int[Array, " emitters"]
     ) -> Int[Array, " emitters"]:
-        """``improved`` itself."""
-        return improved
+        """Return ``accepted``."""
+        return accepted

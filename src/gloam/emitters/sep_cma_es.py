@@ -1,7 +1,7 @@
-"""Separable CMA-ES (Ros and Hansen, 2008), one instance: a diagonal covariance.
+"""Separable CMA-ES (Ros and Hansen, 2008): CMA-ES with a diagonal covariance.
 
-With only ``sol`` variances to learn, the covariance may learn ``(sol + 2) / 3`` times faster than
-that of the full CMA-ES; everything else is as there.
+With only ``sol`` variances to learn, the learning rates of the covariance are ``(sol + 2) / 3``
+times those of the full CMA-ES. Everything else is the same.
 """
 
 import equinox as eqx
@@ -32,13 +32,14 @@ class SepState(eqx.Module):
 
 
 class SepCMAES(Strategy):
-    """CMA-ES with a diagonal covariance: linear in the size of the solution, quick to learn scales.
+    """CMA-ES with a diagonal covariance.
 
-    It cannot learn that numbers depend on one another.
+    Its cost is linear in the size of the solution and it learns scales quickly. It cannot learn
+    correlations between variables.
     """
 
     def start(self, mean: Float[Array, " sol"], sigma0: float | Float[Array, ""]) -> SepState:
-        """An isotropic Gaussian around ``mean``."""
+        """Return an isotropic Gaussian around ``mean``."""
         zero = jnp.zeros_like(mean)
         return SepState(
             mean,
@@ -50,7 +51,7 @@ class SepCMAES(Strategy):
         )
 
     def steps(self, state: SepState, noise: Float[Array, "each sol"]) -> Float[Array, "each sol"]:
-        """The noise times the standard deviations."""
+        """Multiply the noise by the standard deviations."""
         return noise * _deviations(state)
 
     def update(
@@ -61,7 +62,7 @@ class SepCMAES(Strategy):
         order: Int[Array, " each"],
         parents: int | Int[Array, ""],
     ) -> SepState:
-        """One update of sep-CMA-ES from solutions ranked by ``order``, best first."""
+        """Return the Gaussian after one update of sep-CMA-ES."""
         each, sol = solutions.shape
         table = separable_constants(sol, each)
 
@@ -94,7 +95,7 @@ class SepCMAES(Strategy):
         return unless_idle(new, state, parents)
 
     def degenerate(self, state: SepState) -> Bool[Array, ""]:
-        """True when the Gaussian can no longer be searched with; limits as in `CMAES`."""
+        """Return true if the Gaussian is degenerate, with the limits of `CMAES`."""
         largest, smallest = jnp.max(state.variances), jnp.min(state.variances)
         # Written so that a NaN anywhere makes the test fail.
         sound = (largest < 1e14 * smallest) & sound_extent(state.mean, state.sigma, largest)
@@ -102,7 +103,7 @@ class SepCMAES(Strategy):
 
 
 def separable_constants(sol: int, each: int) -> Constants:
-    """The default strategy parameters, the covariance's learning rates scaled up."""
+    """Return the default strategy parameters with larger learning rates of the covariance."""
     table = constants(sol, each)
     c_1 = np.minimum(1.0, table.c_1 * (sol + 2) / 3)
     c_mu = np.minimum(1 - c_1, table.c_mu * (sol + 2) / 3)
@@ -110,5 +111,5 @@ def separable_constants(sol: int, each: int) -> Constants:
 
 
 def _deviations(state: SepState) -> Float[Array, " sol"]:
-    """Standard deviations of the numbers, in units of sigma."""
+    """Return the standard deviations in units of sigma."""
     return jnp.sqrt(state.variances)

@@ -1,42 +1,41 @@
-"""Emitters without memory: they vary random elites (MAP-Elites)."""
+"""The variation operators of MAP-Elites: Gaussian noise, and iso+line."""
 
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from gloam import checks
 from gloam.draws import normals
-from gloam.emitters.emitter import EliteEmitter, ElitesWanted
+from gloam.emitters.emitter import Box, EliteEmitter, ElitesWanted, checked_start
 from gloam.records import Feedback, Proposal
 
 
 class Variation(EliteEmitter):
     """Noise around random elites: ``x' = x1 + sigma N(0,I) + line_sigma N(0,1) (x2 - x1)``.
 
-    Without ``line_sigma`` it is MAP-Elites' Gaussian variation, with it the iso+line operator.
-    While the archive is empty, ``x0`` stands for the elites.
+    Without ``line_sigma`` it is the Gaussian variation of MAP-Elites, with it the iso+line
+    operator. While the archive is empty, ``x0`` replaces the elites.
 
     Args:
         x0: ``(sol,)`` solution that is varied while the archive is empty.
         sigma: Standard deviation of the isotropic noise.
-        line_sigma: Standard deviation along the line to a second elite; ``None`` or 0 for none.
+        line_sigma: Standard deviation along the line to a second elite; ``None`` or 0 for no lines.
         batch_size: Number of solutions per iteration.
-        best_of: Solutions start at the elite with the largest improvement over the discount of so
-            many random ones.
-        lower, upper: Optional box of the solutions, into which they are clipped.
+        best_of: Tournament size: ``x1`` has the largest improvement over the discount of this many
+            random elites.
+        bounds: Lower and upper bounds of the solutions, to which they are clipped; each a number,
+            an array or ``None``.
     """
 
     x0: Float[Array, " sol"]
     sigma: float
     line_sigma: float | None
-    """``None`` without lines: whether there are any is known when a program is compiled, the number
-    itself is not."""
+    """``None`` without lines. Whether there are lines is known when a program is compiled; the
+    number itself is an operand."""
     batch_size: int = eqx.field(static=True)
     best_of: int = eqx.field(static=True)
-    lower: Float[Array, " sol"] | None
-    upper: Float[Array, " sol"] | None
+    bounds: Box | None
 
     def __init__(
         self,
@@ -46,24 +45,24 @@ class Variation(EliteEmitter):
         line_sigma: float | None = None,
         batch_size: int = 540,
         best_of: int = 1,
-        lower: checks.Bounds | None = None,
-        upper: checks.Bounds | None = None,
+        bounds: checks.SolutionBounds | None = None,
     ):
-        start = checks.finite_array("x0", x0, ndim=1, fix="Give one starting solution.")
-        self.x0 = jnp.asarray(start, jnp.float32)
+        self.x0, self.bounds = checked_start(x0, bounds)
         self.sigma = checks.number("sigma", sigma, above=0.0, at_most=1e11)
         along = 0.0 if line_sigma is None else line_sigma
         along = checks.number("line_sigma", along, at_least=0.0, at_most=1e3)
         self.line_sigma = along if along > 0 else None
         self.batch_size = checks.integer("batch_size", batch_size, minimum=1)
         self.best_of = checks.integer("best_of", best_of, minimum=1)
-        low, high = checks.solution_bounds(lower, upper, start)
-        self.lower = None if low is None else jnp.asarray(low, jnp.float32)
-        self.upper = None if high is None else jnp.asarray(high, jnp.float32)
+
+    @property
+    def label(self) -> str:
+        """Prefix of the metrics in a mixture."""
+        return "variation"
 
     @property
     def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
-        """One for each solution; two when they vary along lines."""
+        """One elite for each solution, and a second one for lines."""
         others = 0 if self.line_sigma is None else self.batch_size
         if self.best_of == 1:
             return (ElitesWanted(self.batch_size + others),)
@@ -71,7 +70,7 @@ class Variation(EliteEmitter):
         return (first, ElitesWanted(others)) if others else (first,)
 
     def init(self, x0: Float[Array, " sol"] | None = None) -> None:
-        """Nothing to remember."""
+        """Return ``None``: variation has no state."""
 
     def ask(self, state: None, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
         """Vary the elites."""
@@ -81,7 +80,7 @@ class Variation(EliteEmitter):
         solutions = first + self.sigma * noise[:, :-1]
         if self.line_sigma is not None:
             solutions += self.line_sigma * noise[:, -1:] * (elites[self.batch_size :] - first)
-        return Proposal(self.in_box(solutions), None)
+        return Proposal(self.clipped(solutions), None)
 
     def adapt(
         self,
@@ -90,4 +89,4 @@ class Variation(EliteEmitter):
         feedback: Feedback,
         elites: Float[Array, "n sol"],
     ) -> None:
-        """Nothing to learn."""
+        """Do nothing: variation has no state."""

@@ -1,7 +1,4 @@
-"""What runs on a worker of a Dask cluster: the evaluation of one chunk within its time limit.
-
-Evaluation on a Dask cluster.
-"""
+"""Evaluation on a Dask cluster: the evaluator, and the task that runs on a worker."""
 
 import functools
 import os
@@ -11,104 +8,32 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gloam import checks
-from gloam.evaluators.answers import (
-    AnswerForm,
+from gloam.evaluators.evaluator import Evaluator, EvaluatorError
+from gloam.evaluators.results import (
     Block,
     Evaluated,
     PerSolution,
+    ResultSpec,
     evaluated_blocks,
     portable_blocks,
 )
-from gloam.evaluators.evaluator import EvaluatorError
 from gloam.evaluators.row_queue import Pace, RowQueue
-
-
-class ChunkAnswer(NamedTuple):
-    """What a worker returns for a chunk."""
-
-    blocks: list[Block]
-    """Results; they end before the evaluation that passed its limit."""
-    is_late: bool
-    """Whether an evaluation passed its limit. It still runs, in a thread nobody waits for."""
-    restartable: str | None
-    """Address of the worker, if a nanny starts it again when its process ends."""
-
-
-def evaluated_chunk(
-    content: bytes,
-    solutions: np.ndarray,
-    form: AnswerForm,
-    retry_rows: bool,
-    timeout: float | None,
-) -> ChunkAnswer:
-    """Evaluate a chunk; ``content`` is the function, as the client's process pickled it."""
-    function = _loaded(content)
-    solutions = solutions.view()
-    solutions.flags.writeable = False  # as in the process of the search
-    if timeout is None:
-        return ChunkAnswer(portable_blocks(function, solutions, form, retry_rows), False, None)
-    blocks, is_late = _within(timeout, function, solutions, form, retry_rows)
-    return ChunkAnswer(blocks, is_late, _restartable() if is_late else None)
-
-
-async def end_process() -> None:
-    """End the process of a worker; its nanny starts another. Dask does not wait for coroutines."""
-    os._exit(1)
-
-
-@functools.lru_cache(maxsize=4)
-def _loaded(content: bytes) -> Callable:
-    return pickle.loads(content)
-
-
-def _within(
-    timeout: float, function: Callable, solutions: np.ndarray, form: AnswerForm, retry_rows: bool
-) -> tuple[list[Block], bool]:
-    """The blocks that come in time, and whether an evaluation did not.
-
-    Python cannot end a thread, so the one that passed its limit is left behind.
-    """
-    found: queue.SimpleQueue[Block] = queue.SimpleQueue()
-
-    def work() -> None:
-        for block in evaluated_blocks(function, solutions, form, retry_rows=retry_rows):
-            found.put(block.portable())
-
-    threading.Thread(target=work, daemon=True).start()
-    each_alone, blocks, left = isinstance(function, PerSolution), [], len(solutions)
-    while left:
-        try:
-            block = found.get(timeout=timeout * (1 if each_alone else left))
-        except queue.Empty:
-            return blocks, True
-        blocks.append(block)
-        left -= block.num_rows
-    return blocks, False
-
-
-def _restartable() -> str | None:
-    from distributed import get_worker  # pyright: ignore[reportMissingImports]
-
-    worker = get_worker()
-    return worker.address if worker.nanny else None
-
 
 _LOOK_SECONDS = 1.0
 _PATIENCE_SECONDS = 60.0
 
 
-class Dask:
-    """Evaluates on a Dask cluster: this machine, SLURM, Kubernetes, whatever Dask can reach.
+class Dask(Evaluator):
+    """Evaluates on a Dask cluster: on this machine, SLURM, Kubernetes, ...
 
-    Chunks of workers that are lost are evaluated again on others. gloam and the modules that the
-    function imports must be installed on the workers. The results do not depend on the chunks; see
-    `gloam.Processes` for what that needs.
+    Chunks of lost workers are evaluated again on others. gloam and the modules that the
+    function imports must be installed on the workers. The results do not depend on the chunks,
+    under the conditions that `gloam.Processes` describes.
 
     Args:
         cluster: Address of a scheduler such as ``"tcp://10.0.0.1:8786"``, a ``distributed.Client``,
@@ -116,12 +41,12 @@ class Dask:
             this machine, with a process for each processor.
         chunk: Number of solutions that are sent at a time. By default about 0.1 seconds of work,
             by the measured time.
-        timeout: Longest time of one evaluation in seconds. A solution that takes longer has
+        timeout: Time limit of one evaluation in seconds. A solution that takes longer counts as
             failed, and its worker is restarted after the batch. A function of a batch has this
             time for each row of its chunk; if a chunk takes longer, its rows are evaluated again
             one by one.
-        retries: How often a solution is sent again after Dask gave it up. Dask itself moves it to
-            another worker three times.
+        retries: Number of times that a solution is sent again after Dask has given it up. Dask
+            itself moves it to another worker three times.
         retry_rows: As in `gloam.Processes`.
     """
 
@@ -134,8 +59,6 @@ class Dask:
         retries: int = 1,
         retry_rows: bool = True,
     ):
-        if chunk is not None:
-            checks.integer("chunk", chunk, minimum=1)
         if timeout is not None:
             checks.number("timeout", timeout, above=0.0)
         self.timeout, self.retries = timeout, checks.integer("retries", retries, minimum=0)
@@ -155,18 +78,18 @@ class Dask:
         self._own: list[Any] = []
         self._stuck: set[str] = set()
         self._function: tuple[Any, bytes] = (None, b"")
-        self._depth = 0
 
     def check(self, function: Callable) -> None:
-        """Check that the function can be sent."""
+        """Check that the function can be sent to workers."""
+        super().check(function)
         self._pickled(function)
 
     def evaluate(
-        self, function: Callable, solutions: np.ndarray, form: AnswerForm | None = None
+        self, function: Callable, solutions: np.ndarray, spec: ResultSpec | None = None
     ) -> Evaluated:
         """Evaluate a batch; see `gloam.evaluators.Evaluator.evaluate`."""
-        form = form or AnswerForm()
-        settings = (form, self.retry_rows, self.timeout)
+        spec = spec or ResultSpec()
+        settings = (spec, self.retry_rows, self.timeout)
         content = self._pickled(function)
         queue = RowQueue(len(solutions), self._pace, retries=self.retries)
         with self:
@@ -174,7 +97,7 @@ class Dask:
             try:
                 while not queue.is_done:
                     workers = self._num_threads()
-                    # A second chunk waits at each worker, so that none waits for this process.
+                    # A second chunk waits for each worker, so that workers are never idle.
                     while len(under_way) < 2 * workers and (rows := queue.take(workers)):
                         under_way[self._submit(content, solutions[rows], *settings)] = rows
                     for future in self._finished(list(under_way)):
@@ -184,31 +107,31 @@ class Dask:
                 for future in under_way:
                     future.release()
             self._restart_stuck_workers()
-        return queue.result(form)
+        return queue.result(spec)
 
     def _submit(self, content: bytes, *arguments: Any) -> Any:
-        # Not pure: equal solutions are evaluated each for itself, and nothing is looked up.
+        # Not pure: equal solutions are evaluated separately, and no result is reused.
         return self._client.submit(evaluated_chunk, content, *arguments, pure=False)
 
     def _num_threads(self) -> int:
-        """Number of threads of all workers, one while there is none."""
+        """Return the number of threads of all workers, at least 1."""
         now = time.monotonic()
         if now > self._counted + _LOOK_SECONDS:
             self._counted = now
             threads = sum(self._asked(self._client.nthreads).values())
             self._seen = now if threads else self._seen
             if now > self._seen + _PATIENCE_SECONDS:
-                self._seen = np.inf  # said once
+                self._seen = np.inf  # warn once
                 warnings.warn(
                     f"Dask: expected workers, got none for {_PATIENCE_SECONDS:.0f} s. The run "
-                    "waits for them; check the cluster, or the queue of its jobs.",
+                    "is waiting for them; check the cluster, or the queue of its jobs.",
                     stacklevel=4,
                 )
             self._threads = max(1, threads)
         return self._threads
 
     def _finished(self, under_way: list[Any]) -> list[Any]:
-        """Futures that have finished; none after a while without."""
+        """Wait for futures to finish, for at most a second."""
         wait = self._distributed.wait
         try:
             with self._client.as_current():
@@ -222,7 +145,7 @@ class Dask:
         return list(done)
 
     def _put(self, queue: RowQueue, rows: list[int], future: Any, function: Callable) -> bool:
-        """Take the answer of a chunk. False when it was lost with its worker and is made again."""
+        """Store the answer of a chunk; false if it was lost and is being computed again."""
         try:
             answer: ChunkAnswer = future.result(timeout=_LOOK_SECONDS)
         except TimeoutError:
@@ -242,7 +165,7 @@ class Dask:
             queue.put(rows, block)
         if answer.is_late:
             missing = rows[sum(block.num_rows for block in answer.blocks) :]
-            # Rows of a function of one solution come one by one: the first that is missing hangs.
+            # A function of one solution returns row by row, so the first missing row hangs.
             each_alone = isinstance(function, PerSolution)
             queue.put_back(missing[1:] if each_alone else [])
             error = f"the evaluation took longer than the time limit of {self.timeout:g} s"
@@ -252,10 +175,10 @@ class Dask:
         return True
 
     def _restart_stuck_workers(self) -> None:
-        """Restart workers that still run evaluations nobody waits for, and do not wait for them.
+        """Restart workers that still run evaluations beyond their time limit, without waiting.
 
-        Only between two batches: with a worker, the answers that it has not delivered are lost. By
-        ending the process: `Client.restart_workers` waits for the threads that hang.
+        Only between two batches, because answers that a worker has not delivered are lost with it.
+        Processes are ended directly, because `Client.restart_workers` waits for hanging threads.
         """
         addresses = sorted(self._stuck)
         self._stuck.clear()
@@ -283,57 +206,110 @@ class Dask:
 
     def _pickled(self, function: Callable) -> bytes:
         if self._function[0] is not function:
-            checks.expect(
-                callable(function), "evaluate", "a function of solutions", type(function).__name__
-            )
-            import cloudpickle  # comes with distributed; it also sends functions of notebooks
+            import cloudpickle  # comes with distributed; also for functions of notebooks
 
             try:
                 content = cloudpickle.dumps(function, protocol=pickle.HIGHEST_PROTOCOL)
             except Exception as error:
                 raise ValueError(
                     f"evaluate: expected a function that can be sent to workers, got an error "
-                    f"({error}). Open files, locks and devices inside of the function."
+                    f"({error}). Open files, locks and devices inside the function."
                 ) from error
             self._function = function, content
         return self._function[1]
 
-    def __enter__(self) -> Self:
-        self._depth += 1
-        if self._depth == 1:
-            client, cluster = self._distributed.Client, self._cluster
-            try:
-                if cluster is None:
-                    cluster = self._distributed.LocalCluster(
-                        threads_per_worker=1, dashboard_address=":0"
-                    )
-                    self._own.append(cluster)
-                if not isinstance(cluster, client):
-                    cluster = client(cluster, set_as_default=False)
-                    self._own.append(cluster)
-            except Exception as error:
-                self._depth = 0
-                self._close()
-                raise self._lost(error) from error
-            self._client, self._counted = cluster, -np.inf
-            self._seen = time.monotonic()
-        return self
+    def start(self) -> None:
+        """Connect to the cluster, or start one."""
+        client, cluster = self._distributed.Client, self._cluster
+        try:
+            if cluster is None:
+                cluster = self._distributed.LocalCluster(
+                    threads_per_worker=1, dashboard_address=":0"
+                )
+                self._own.append(cluster)
+            if not isinstance(cluster, client):
+                cluster = client(cluster, set_as_default=False)
+                self._own.append(cluster)
+        except Exception as error:
+            raise self._lost(error) from error
+        self._client, self._counted = cluster, -np.inf
+        self._seen = time.monotonic()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            self._close()
-
-    def _close(self) -> None:
-        """Close what was opened here: the client before its cluster."""
+    def stop(self, *, failed: bool) -> None:
+        """Close what `start` opened, the client before its cluster."""
         while self._own:
             self._own.pop().close()
         self._client = None
+
+
+class ChunkAnswer(NamedTuple):
+    """The answer of a worker for a chunk."""
+
+    blocks: list[Block]
+    """Results, up to the evaluation that exceeded its limit."""
+    is_late: bool
+    """True if an evaluation exceeded its limit. It still runs, in a thread of its own."""
+    restartable: str | None
+    """Address of the worker, if a nanny restarts it when its process ends."""
+
+
+def evaluated_chunk(
+    content: bytes,
+    solutions: np.ndarray,
+    spec: ResultSpec,
+    retry_rows: bool,
+    timeout: float | None,
+) -> ChunkAnswer:
+    """Evaluate a chunk; ``content`` is the pickled function."""
+    function = _loaded(content)
+    solutions = solutions.view()
+    solutions.flags.writeable = False  # as in the process of the search
+    if timeout is None:
+        return ChunkAnswer(portable_blocks(function, solutions, spec, retry_rows), False, None)
+    blocks, is_late = _within(timeout, function, solutions, spec, retry_rows)
+    return ChunkAnswer(blocks, is_late, _restartable() if is_late else None)
+
+
+async def end_process() -> None:
+    """End the process of a worker, which its nanny restarts. Dask does not wait for coroutines."""
+    os._exit(1)
+
+
+@functools.lru_cache(maxsize=4)
+def _loaded(content: bytes) -> Callable:
+    return pickle.loads(content)
+
+
+def _within(
+    timeout: float, function: Callable, solutions: np.ndarray, spec: ResultSpec, retry_rows: bool
+) -> tuple[list[Block], bool]:
+    """Return the blocks within the time limit, and whether an evaluation exceeded it.
+
+    Python cannot end a thread, so one that exceeds its limit is left running.
+    """
+    found: queue.SimpleQueue[Block] = queue.SimpleQueue()
+
+    def work() -> None:
+        for block in evaluated_blocks(function, solutions, spec, retry_rows=retry_rows):
+            found.put(block.portable())
+
+    threading.Thread(target=work, daemon=True).start()
+    each_alone, blocks, left = isinstance(function, PerSolution), [], len(solutions)
+    while left:
+        try:
+            block = found.get(timeout=timeout * (1 if each_alone else left))
+        except queue.Empty:
+            return blocks, True
+        blocks.append(block)
+        left -= block.num_rows
+    return blocks, False
+
+
+def _restartable() -> str | None:
+    from distributed import get_worker  # pyright: ignore[reportMissingImports]
+
+    worker = get_worker()
+    return worker.address if worker.nanny else None
 
 
 def _distributed() -> Any:

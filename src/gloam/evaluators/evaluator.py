@@ -1,22 +1,18 @@
-"""The protocol of evaluators, and the evaluator that calls the function in this process.
-
-Evaluation by any executor of `concurrent.futures`: threads, processes, MPI, Ray, ...
-
-Which evaluator an argument means.
-"""
+"""The interface of evaluators, and those for this process and for executors."""
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent import futures
 from types import TracebackType
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Self
 
 import numpy as np
 
 from gloam import checks
-from gloam.evaluators.answers import (
-    AnswerForm,
+from gloam.evaluators.results import (
     Evaluated,
+    ResultSpec,
     assembled,
     evaluated_blocks,
     portable_blocks,
@@ -28,80 +24,60 @@ class EvaluatorError(RuntimeError):
     """The evaluator itself does not work: workers do not start, or a cluster is lost."""
 
 
-@runtime_checkable
-class Evaluator(Protocol):
-    """Evaluates the solutions of a batch, wherever that is.
+class Evaluator(ABC):
+    """Evaluates the solutions of a batch, in this process or elsewhere.
 
     An evaluator is a context manager: workers start when it is entered and end when it is left. It
-    may be entered several times; the outermost block ends the workers.
+    can be entered several times; the outermost block ends the workers. Subclasses implement
+    `evaluate`, and override `start` and `stop` if they have workers.
     """
 
-    def check(self, function: Callable) -> None:
-        """Check that the evaluator can run ``function``, before anything is started.
+    _depth = 0
 
-        Raises:
-            ValueError: It cannot; says what to do.
-        """
-        ...
-
+    @abstractmethod
     def evaluate(
-        self, function: Callable, solutions: np.ndarray, form: AnswerForm | None = None
+        self, function: Callable, solutions: np.ndarray, spec: ResultSpec | None = None
     ) -> Evaluated:
         """Evaluate a batch.
 
         Args:
-            function: As `gloam.optimize` takes it, or `gloam.PerSolution`.
+            function: As in `gloam.optimize`, or `gloam.PerSolution`.
             solutions: ``(batch, sol)`` solutions.
-            form: The form that answers must have, such as `gloam.Search.answer_form`. By default
-                the form of most rows.
+            spec: Specification of the results, such as `gloam.Search.result_spec`. By default the
+                form of most rows.
 
         Returns:
             Results in the order of the solutions, and the rows that failed.
 
         Raises:
-            EvaluationError: Every row failed, and ``form`` does not say what shape measures have.
+            EvaluationError: Every row failed, and ``spec`` does not give the shape of measures.
             EvaluatorError: Workers do not start, or a cluster is lost.
         """
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-
-class InProcess:
-    """Calls the function in this process, with the whole batch.
-
-    Args:
-        retry_rows: When the function raises for a batch, call it again for each row alone, so that
-            only the rows that fail alone are lost. A batch with a bad row then costs one
-            evaluation more for every row.
-    """
-
-    def __init__(self, *, retry_rows: bool = True):
-        self.retry_rows = retry_rows
 
     def check(self, function: Callable) -> None:
-        """Any function can be called here."""
-        checks.expect(
-            callable(function), "evaluate", "a function of solutions", type(function).__name__
-        )
+        """Check that the evaluator can run ``function``, before anything is started.
 
-    def evaluate(
-        self, function: Callable, solutions: np.ndarray, form: AnswerForm | None = None
-    ) -> Evaluated:
-        """Evaluate a batch; see `Evaluator.evaluate`."""
-        form = form or AnswerForm()
-        rows = range(len(solutions))
-        blocks = evaluated_blocks(function, solutions, form, retry_rows=self.retry_rows)
-        return assembled([(rows, block) for block in blocks], len(rows), form)
+        Raises:
+            ValueError: It cannot.
+        """
+        is_function = callable(function)
+        checks.expect(is_function, "evaluate", "a function of solutions", type(function).__name__)
+
+    def start(self) -> None:  # noqa: B027
+        """Start the workers, if there are any."""
+
+    def stop(self, *, failed: bool) -> None:  # noqa: B027
+        """End the workers; ``failed`` is true if an exception was raised in the meantime."""
 
     def __enter__(self) -> Self:
+        self._depth += 1
+        if self._depth == 1:
+            try:
+                self.start()
+            except BaseException:
+                self._depth = 0
+                self.stop(failed=True)
+                raise
         return self
 
     def __exit__(
@@ -110,29 +86,45 @@ class InProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        return None
+        self._depth -= 1
+        if self._depth == 0:
+            self.stop(failed=error is not None)
 
 
-def executor_error(executor: futures.Executor, error: Exception) -> EvaluatorError:
-    """What to raise when an executor itself, and not the user's function, raised ``error``."""
-    return EvaluatorError(
-        f"executor: expected {type(executor).__name__} to run the evaluation, got "
-        f"{type(error).__name__}: {error}. If a worker crashed, gloam.Processes replaces "
-        "workers; if the function cannot be sent, define it in a module."
-    )
+class InProcess(Evaluator):
+    """Calls the function in this process, with the whole batch.
+
+    Args:
+        retry_rows: If the function raises for a batch, call it again for each row, so that only the
+            rows that fail alone are lost. A batch with a bad row then costs one more evaluation for
+            every row.
+    """
+
+    def __init__(self, *, retry_rows: bool = True):
+        self.retry_rows = retry_rows
+
+    def evaluate(
+        self, function: Callable, solutions: np.ndarray, spec: ResultSpec | None = None
+    ) -> Evaluated:
+        """Evaluate a batch; see `Evaluator.evaluate`."""
+        spec = spec or ResultSpec()
+        rows = range(len(solutions))
+        blocks = evaluated_blocks(function, solutions, spec, retry_rows=self.retry_rows)
+        return assembled([(rows, block) for block in blocks], len(rows), spec)
 
 
-class Executors:
-    """Evaluates by an executor, which stays open: whoever made it shuts it down.
+class Executors(Evaluator):
+    """Evaluates by an executor of `concurrent.futures`: threads, processes, MPI, Ray, ...
 
-    An executor cannot end an evaluation that hangs, nor replace a worker that crashed; use
-    `gloam.Processes` or `gloam.Dask` for that.
+    The executor stays open; its owner shuts it down. An executor cannot end an evaluation that
+    hangs, nor replace a worker that crashed; use `gloam.Processes` or `gloam.Dask` for that.
 
     Args:
         executor: For instance `concurrent.futures.ThreadPoolExecutor`, or those of mpi4py and Ray.
         chunk: Number of solutions that are sent at a time. By default about 0.1 seconds of work,
             by the measured time.
-        workers: Number of workers, to size chunks; by default what the executor says.
+        workers: Number of workers, which determines the size of chunks; by default that of the
+            executor.
         retry_rows: As in `gloam.Processes`.
     """
 
@@ -145,61 +137,56 @@ class Executors:
         retry_rows: bool = True,
     ):
         checks.instance("executor", executor, futures.Executor)
-        if chunk is not None:
-            checks.integer("chunk", chunk, minimum=1)
-        number = workers or getattr(executor, "_max_workers", None) or os.cpu_count() or 1
+        number = num_workers(executor) if workers is None else workers
         self.num_workers = checks.integer("workers", number, minimum=1)
         self.retry_rows = retry_rows
         self._executor, self._pace = executor, Pace(chunk)
 
-    def check(self, function: Callable) -> None:
-        """Check that there is a function; the executor may refuse it when it is sent."""
-        checks.expect(
-            callable(function), "evaluate", "a function of solutions", type(function).__name__
-        )
-
     def evaluate(
-        self, function: Callable, solutions: np.ndarray, form: AnswerForm | None = None
+        self, function: Callable, solutions: np.ndarray, spec: ResultSpec | None = None
     ) -> Evaluated:
-        """Evaluate a batch; see `gloam.evaluators.Evaluator.evaluate`."""
-        form = form or AnswerForm()
+        """Evaluate a batch; see `Evaluator.evaluate`."""
+        spec = spec or ResultSpec()
         queue = RowQueue(len(solutions), self._pace, retries=0)
         under_way: dict[futures.Future, list[int]] = {}
         try:
             while not queue.is_done:
-                # A second chunk waits at each worker, so that none waits for this process.
+                # A second chunk waits for each worker, so that workers are never idle.
                 while len(under_way) < 2 * self.num_workers:
                     rows = queue.take(self.num_workers)
                     if not rows:
                         break
-                    arguments = (function, solutions[rows], form, self.retry_rows)
+                    arguments = (function, solutions[rows], spec, self.retry_rows)
                     under_way[self._executor.submit(portable_blocks, *arguments)] = rows
                 done, _ = futures.wait(under_way, return_when=futures.FIRST_COMPLETED)
                 for one in done:
                     rows = under_way.pop(one)
                     for block in one.result():
                         queue.put(rows, block)
-        except Exception as error:  # the function's own are in the blocks
+        except Exception as error:  # exceptions of the function are in the blocks
             raise executor_error(self._executor, error) from error
         finally:
             for one in under_way:
                 one.cancel()
-        return queue.result(form)
+        return queue.result(spec)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        return None
+def num_workers(executor: futures.Executor) -> int:
+    """Return the number of workers of an executor; the number of processors if it is unknown."""
+    return getattr(executor, "_max_workers", None) or os.cpu_count() or 1
+
+
+def executor_error(executor: futures.Executor, error: Exception) -> EvaluatorError:
+    """Return the error for an executor that fails itself, not in the user's function."""
+    return EvaluatorError(
+        f"executor: expected {type(executor).__name__} to run the evaluation, got "
+        f"{type(error).__name__}: {error}. If a worker crashed, gloam.Processes replaces "
+        "workers; if the function cannot be sent, define it in a module."
+    )
 
 
 def as_evaluator(evaluator: Any) -> Evaluator:
-    """The evaluator that ``evaluator`` means: none is this process, an executor is wrapped.
+    """Return an evaluator: this process for ``None``, and executors wrapped.
 
     >>> type(as_evaluator(None)).__name__
     'InProcess'
@@ -208,10 +195,6 @@ def as_evaluator(evaluator: Any) -> Evaluator:
         return InProcess()
     if isinstance(evaluator, futures.Executor):
         return Executors(evaluator)
-    checks.instance(
-        "evaluator",
-        evaluator,
-        Evaluator,  # pyright: ignore[reportArgumentType]
-        "Give gloam.Processes(...), gloam.Dask(...) or an executor of concurrent.futures.",
-    )
+    fix = "Give gloam.Processes(...), gloam.Dask(...) or an executor of concurrent.futures."
+    checks.instance("evaluator", evaluator, Evaluator, fix)
     return evaluator

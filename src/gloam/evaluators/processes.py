@@ -1,7 +1,4 @@
-"""One worker process: how it is started, spoken to and ended; and the loop that runs in it.
-
-Evaluation in worker processes of this machine.
-"""
+"""Evaluation in worker processes of this machine, which are replaced when they crash or hang."""
 
 import contextlib
 import multiprocessing
@@ -15,190 +12,43 @@ import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from multiprocessing import connection
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from gloam import checks
-from gloam.evaluators.answers import AnswerForm, Block, Evaluated, PerSolution, evaluated_blocks
-from gloam.evaluators.evaluator import EvaluatorError
+from gloam.evaluators.evaluator import Evaluator, EvaluatorError
+from gloam.evaluators.results import Block, Evaluated, PerSolution, ResultSpec, evaluated_blocks
 from gloam.evaluators.row_queue import Pace, RowQueue
 
 _READY, _BROKEN = "ready", "broken"
 _SECONDS_TO_END = 3.0
-
-
-class Worker:
-    """A worker process, as its parent sees it.
-
-    Args:
-        initializer: Called once in the process before the first evaluation.
-        initargs: Its arguments.
-    """
-
-    def __init__(self, initializer: Callable | None, initargs: Sequence[Any]):
-        # Spawned, because a fork would copy the locks that JAX's threads hold.
-        context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        self._process = context.Process(
-            target=_serve, args=(theirs, initializer, initargs), name="gloam-worker"
-        )
-        self._process.start()
-        theirs.close()
-        self.is_ready = False
-        self.rows: list[int] = []
-        """Rows it works on that have no result yet."""
-        self._chunk: list[int] = []
-        self._function: bytes | None = None
-        self._began = 0.0
-
-    @property
-    def is_idle(self) -> bool:
-        """True when it can be given rows."""
-        return self.is_ready and not self.rows
-
-    @property
-    def is_alive(self) -> bool:
-        """True while the process runs."""
-        return self._process.is_alive()
-
-    @property
-    def exit_code(self) -> int | None:
-        """The exit code of a process that ended; negative numbers are signals."""
-        self._process.join(_SECONDS_TO_END)
-        return self._process.exitcode
-
-    def deadline(self, timeout: float, each_alone: bool) -> float:
-        """When the evaluation that is going on has taken too long.
-
-        Args:
-            timeout: Longest time of one evaluation.
-            each_alone: Whether results come row by row, or all at once.
-        """
-        return self._began + timeout * (1 if each_alone else max(1, len(self.rows)))
-
-    def send(
-        self, function: bytes, rows: list[int], solutions: np.ndarray, form: AnswerForm, retry: bool
-    ) -> None:
-        """Give it rows to evaluate.
-
-        Raises:
-            OSError: The process has ended.
-        """
-        self.rows, self._chunk, self._began = list(rows), rows, time.monotonic()
-        if function is not self._function:
-            self.connection.send_bytes(function)
-            self._function = function
-        self.connection.send((solutions, form, retry))
-
-    def receive(self) -> tuple[list[int], Block] | None:
-        """Its next message: a block with the rows of its chunk, or none when it became ready.
-
-        Raises:
-            EOFError, OSError: The process has ended.
-            EvaluatorError: The initializer raised, or the function could not be imported.
-        """
-        message = self.connection.recv()
-        self._began = time.monotonic()
-        if isinstance(message, Block):
-            done = set(self._chunk[message.start : message.start + message.num_rows])
-            self.rows = [row for row in self.rows if row not in done]
-            return self._chunk, message
-        kind, text = message
-        if kind == _BROKEN:
-            raise EvaluatorError(f"workers: expected {text}")
-        self.is_ready = True
-        return None
-
-    def kill(self) -> None:
-        """End it at once."""
-        self._process.kill()
-        self._close()
-
-    def stop(self) -> None:
-        """Ask it to end in its own way."""
-        with contextlib.suppress(OSError):
-            self.connection.send_bytes(b"")
-
-    def end(self) -> None:
-        """Wait for its end, but not for long."""
-        self._process.join(_SECONDS_TO_END)
-        self.kill()
-
-    def _close(self) -> None:
-        self._process.join()
-        self._process.close()
-        self.connection.close()
-
-
-def _serve(
-    parent: connection.Connection, initializer: Callable | None, initargs: Sequence[Any]
-) -> None:
-    """Evaluate what the parent sends until it says stop or ends."""
-    # Ctrl-C reaches all processes of a terminal. The parent decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    try:
-        if initializer is not None:
-            initializer(*initargs)
-    except Exception:
-        told = f"an initializer that runs, got an error from it:\n{traceback.format_exc()}"
-        parent.send((_BROKEN, told))
-        return
-    function: Any = None
-    with contextlib.suppress(EOFError, OSError):  # the parent has ended
-        parent.send((_READY, ""))
-        while content := parent.recv_bytes():
-            try:
-                message = pickle.loads(content)
-            except Exception:
-                told = "a function that worker processes can import, got an error from the import"
-                parent.send((_BROKEN, f"{told}:\n{traceback.format_exc()}"))
-                return
-            if not isinstance(message, tuple):
-                function = message
-                continue
-            solutions, form, retry = message
-            solutions.flags.writeable = False  # as in the process of the search
-            for block in evaluated_blocks(function, solutions, form, retry_rows=retry):
-                parent.send(block.portable())
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent was killed, whatever the evaluation is doing."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    connection.wait([parent.sentinel])
-    os._exit(1)
-
-
 _LONGEST_WAIT = 3600.0
-# Workers that end before their first evaluation, one after the other, until the evaluator gives up.
+# Number of workers in a row that may end before their first evaluation.
 _FAILED_STARTS = 3
 
 
-class Processes:
-    """Evaluates in worker processes, which are started anew when they crash or hang.
+class Processes(Evaluator):
+    """Evaluates in worker processes, which are replaced when they crash or hang.
 
     Workers are spawned, so the function must be importable: defined in a module, or in a script
     that starts its work under ``if __name__ == "__main__":``. A function of a batch gets chunks of
-    the batch. The results do not depend on the chunks if each row of an answer depends on its own
-    solution only; matrix products may round differently in chunks of another size, so give
-    ``chunk`` or use `gloam.PerSolution` where bits matter.
+    the batch. The results do not depend on the chunks if each row depends on its own solution only.
+    Matrix products may round differently in chunks of another size, so give ``chunk`` or use
+    `gloam.PerSolution` if runs have to be reproducible to the bit.
 
     Args:
-        workers: Number of processes, by default the number of processors.
+        workers: Number of processes; by default the number of processors.
         chunk: Number of solutions that are sent at a time. By default about 0.1 seconds of work,
             by the measured time.
-        initializer: Called once in each process, for instance to load a model.
-        initargs: Its arguments.
-        timeout: Longest time of one evaluation in seconds. A worker that takes longer is replaced
-            and the solution has failed. A function of a batch has this time for each row of its
-            chunk; if a chunk takes longer, its rows are evaluated again one by one.
-        retries: How often a solution is evaluated again after its worker crashed.
-        retry_rows: When a function of a batch raises, call it again for each row of the chunk
-            alone, so that only the rows that fail alone are lost.
+        initializer: Function that is called once in each process, for instance to load a model.
+        initargs: Arguments of the initializer.
+        timeout: Time limit of one evaluation in seconds. A worker that takes longer is replaced,
+            and the solution counts as failed. A function of a batch has this time for each row of
+            its chunk; if a chunk takes longer, its rows are evaluated again one by one.
+        retries: Number of times that a solution is evaluated again after its worker crashed.
+        retry_rows: If a function of a batch raises, call it again for each row of the chunk, so
+            that only the rows that fail alone are lost.
 
     Example:
         >>> import gloam
@@ -219,8 +69,6 @@ class Processes:
     ):
         number = (os.cpu_count() or 1) if workers is None else workers
         self.num_workers = checks.integer("workers", number, minimum=1)
-        if chunk is not None:
-            checks.integer("chunk", chunk, minimum=1)
         if timeout is not None:
             checks.number("timeout", timeout, above=0.0)
         if initializer is not None:
@@ -231,7 +79,6 @@ class Processes:
         self._pace = Pace(chunk)
         self._workers: list[Worker] = []
         self._function: tuple[Any, bytes] = (None, b"")
-        self._depth = 0
         self._failed_starts = 0
         self._were_ready = False
         # At the end of the program Python waits for processes that nobody ended.
@@ -239,47 +86,45 @@ class Processes:
 
     def check(self, function: Callable) -> None:
         """Check that a worker process can import the function."""
-        checks.expect(
-            callable(function), "evaluate", "a function of solutions", type(function).__name__
-        )
+        super().check(function)
         self._pickled_function(function)
 
     def evaluate(
-        self, function: Callable, solutions: np.ndarray, form: AnswerForm | None = None
+        self, function: Callable, solutions: np.ndarray, spec: ResultSpec | None = None
     ) -> Evaluated:
         """Evaluate a batch; see `gloam.evaluators.Evaluator.evaluate`."""
-        form = form or AnswerForm()
+        spec = spec or ResultSpec()
         content = self._pickled_function(function)
         each_alone = isinstance(function, PerSolution)
         queue = RowQueue(len(solutions), self._pace, retries=self.retries)
         with self:
             while not queue.is_done:
-                self._give_out(queue, content, solutions, form)
+                self._give_out(queue, content, solutions, spec)
                 for worker in self._waited_for(each_alone):
                     self._receive(worker, queue, each_alone)
                 self._end_late_ones(queue, each_alone)
-        return queue.result(form)
+        return queue.result(spec)
 
     def _give_out(
-        self, queue: RowQueue, content: bytes, solutions: np.ndarray, form: AnswerForm
+        self, queue: RowQueue, content: bytes, solutions: np.ndarray, spec: ResultSpec
     ) -> None:
         for place, worker in enumerate(self._workers):
             if not worker.is_idle:
                 continue
-            if not worker.is_alive:  # it ended between two batches: no row is to blame
+            if not worker.is_alive:  # it ended between two batches, so no row caused it
                 self._replace(place)
                 continue
             rows = queue.take(self.num_workers)
             if not rows:
                 return
             try:
-                worker.send(content, rows, solutions[rows], form, self.retry_rows)
+                worker.send(content, rows, solutions[rows], spec, self.retry_rows)
             except OSError:
                 queue.put_back(rows)
                 self._replace(place)
 
-    def _waited_for(self, each_alone: bool) -> list[Worker]:
-        """The workers that have said something, or ended."""
+    def _waited_for(self, each_alone: bool) -> "list[Worker]":
+        """Return the workers that have sent a message or ended."""
         busy = {w.connection: w for w in self._workers if not w.is_idle}
         seconds = _LONGEST_WAIT
         if self.timeout is not None:
@@ -287,7 +132,7 @@ class Processes:
             seconds = max(0.0, min(ends, default=seconds + time.monotonic()) - time.monotonic())
         return [busy[one] for one in connection.wait(list(busy), seconds)]  # pyright: ignore
 
-    def _receive(self, worker: Worker, queue: RowQueue, each_alone: bool) -> None:
+    def _receive(self, worker: "Worker", queue: RowQueue, each_alone: bool) -> None:
         try:
             told = worker.receive()
         except (EOFError, OSError):
@@ -297,19 +142,19 @@ class Processes:
             queue.put(*told)
         self._failed_starts, self._were_ready = 0, True
 
-    def _lost(self, worker: Worker, queue: RowQueue, each_alone: bool) -> None:
-        """Replace a worker that ended, and give out its rows again."""
+    def _lost(self, worker: "Worker", queue: RowQueue, each_alone: bool) -> None:
+        """Replace a worker that ended, and evaluate its rows again."""
         code = worker.exit_code
         self._failed_starts += not worker.is_ready
         if self._failed_starts > (_FAILED_STARTS if self._were_ready else 0):
             raise EvaluatorError(
                 f"workers: expected processes that start, got exit code {code} from one. "
-                "What it printed is above. A script must start its work under "
+                "Its output is above. A script must start its work under "
                 "`if __name__ == '__main__':`, because worker processes import it."
             )
         rows = worker.rows
         self._replace(self._workers.index(worker))
-        # Results come row by row from a function of one solution: the first that is missing was it.
+        # A function of one solution sends results row by row, so the first missing row is the one.
         suspects, rest = (rows[:1], rows[1:]) if each_alone else (rows, [])
         queue.put_back(rest)
         if suspects:
@@ -341,26 +186,14 @@ class Processes:
             self._function = function, _pickled("evaluate", function, function)
         return self._function[1]
 
-    def __enter__(self) -> Self:
-        self._depth += 1
-        try:
-            while len(self._workers) < self.num_workers:
-                self._workers.append(Worker(*self._start))
-        except BaseException:
-            self.__exit__(*sys.exc_info())
-            raise
-        return self
+    def start(self) -> None:
+        """Start the workers."""
+        while len(self._workers) < self.num_workers:
+            self._workers.append(Worker(*self._start))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._depth -= 1
-        if self._depth:
-            return
-        ended = [worker for worker in self._workers if worker.is_idle and error is None]
+    def stop(self, *, failed: bool) -> None:
+        """End the workers: idle ones by request, unless there was an error, others at once."""
+        ended = [worker for worker in self._workers if worker.is_idle and not failed]
         busy = [worker for worker in self._workers if worker not in ended]
         self._workers.clear()
         _kill_all(busy)
@@ -370,13 +203,157 @@ class Processes:
             worker.end()
 
 
+class Worker:
+    """A worker process, seen from its parent.
+
+    Args:
+        initializer: Function that is called once in the process before the first evaluation.
+        initargs: Arguments of the initializer.
+    """
+
+    def __init__(self, initializer: Callable | None, initargs: Sequence[Any]):
+        # Spawned, because a fork would copy the locks that JAX's threads hold.
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_serve, args=(theirs, initializer, initargs), name="gloam-worker"
+        )
+        self._process.start()
+        theirs.close()
+        self.is_ready = False
+        self.rows: list[int] = []
+        """Rows that it has been given and not finished."""
+        self._chunk: list[int] = []
+        self._function: bytes | None = None
+        self._began = 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        """True if it can be given rows."""
+        return self.is_ready and not self.rows
+
+    @property
+    def is_alive(self) -> bool:
+        """True while the process runs."""
+        return self._process.is_alive()
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of a process that ended; negative numbers are signals."""
+        self._process.join(_SECONDS_TO_END)
+        return self._process.exitcode
+
+    def deadline(self, timeout: float, each_alone: bool) -> float:
+        """Return the time at which the current evaluation exceeds its limit.
+
+        Args:
+            timeout: Time limit of one evaluation.
+            each_alone: True if results come row by row, false if all at once.
+        """
+        return self._began + timeout * (1 if each_alone else max(1, len(self.rows)))
+
+    def send(
+        self, function: bytes, rows: list[int], solutions: np.ndarray, spec: ResultSpec, retry: bool
+    ) -> None:
+        """Send rows to evaluate.
+
+        Raises:
+            OSError: The process has ended.
+        """
+        self.rows, self._chunk, self._began = list(rows), rows, time.monotonic()
+        if function is not self._function:
+            self.connection.send_bytes(function)
+            self._function = function
+        self.connection.send((solutions, spec, retry))
+
+    def receive(self) -> tuple[list[int], Block] | None:
+        """Return its next block with the rows of its chunk, or ``None`` when it becomes ready.
+
+        Raises:
+            EOFError, OSError: The process has ended.
+            EvaluatorError: The initializer raised, or the function could not be imported.
+        """
+        message = self.connection.recv()
+        self._began = time.monotonic()
+        if isinstance(message, Block):
+            done = set(self._chunk[message.start : message.start + message.num_rows])
+            self.rows = [row for row in self.rows if row not in done]
+            return self._chunk, message
+        kind, text = message
+        if kind == _BROKEN:
+            raise EvaluatorError(f"workers: expected {text}")
+        self.is_ready = True
+        return None
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+        self._close()
+
+    def stop(self) -> None:
+        """Request the process to end."""
+        with contextlib.suppress(OSError):
+            self.connection.send_bytes(b"")
+
+    def end(self) -> None:
+        """Wait a few seconds for the process to end, then kill it."""
+        self._process.join(_SECONDS_TO_END)
+        self.kill()
+
+    def _close(self) -> None:
+        self._process.join()
+        self._process.close()
+        self.connection.close()
+
+
+def _serve(
+    parent: connection.Connection, initializer: Callable | None, initargs: Sequence[Any]
+) -> None:
+    """Evaluate rows until the parent requests the end, or ends itself."""
+    # Ctrl-C reaches all processes of a terminal; the parent handles it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        if initializer is not None:
+            initializer(*initargs)
+    except Exception:
+        told = f"an initializer that runs, got an error from it:\n{traceback.format_exc()}"
+        parent.send((_BROKEN, told))
+        return
+    function: Any = None
+    with contextlib.suppress(EOFError, OSError):  # the parent has ended
+        parent.send((_READY, ""))
+        while content := parent.recv_bytes():
+            try:
+                message = pickle.loads(content)
+            except Exception:
+                told = "a function that worker processes can import, got an error from the import"
+                parent.send((_BROKEN, f"{told}:\n{traceback.format_exc()}"))
+                return
+            if not isinstance(message, tuple):
+                function = message
+                continue
+            solutions, spec, retry = message
+            solutions.flags.writeable = False  # as in the process of the search
+            for block in evaluated_blocks(function, solutions, spec, retry_rows=retry):
+                parent.send(block.portable())
+
+
+def _end_with_parent() -> None:
+    """End this process if its parent is killed, even during an evaluation."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    connection.wait([parent.sentinel])
+    os._exit(1)
+
+
 def _kill_all(workers: list[Worker]) -> None:
     for worker in workers:
         worker.kill()
 
 
 def _pickled(name: str, value: Any, function: Any) -> bytes:
-    """``value`` in bytes, refused where a spawned process could not import what it names."""
+    """Pickle ``value``, or raise an error if a spawned process cannot import it."""
     inner = function.function if isinstance(function, PerSolution) else function
     told = getattr(inner, "__qualname__", type(inner).__name__)
     fix = (
@@ -384,7 +361,7 @@ def _pickled(name: str, value: Any, function: Any) -> bytes:
         "notebook, lambdas and functions inside of functions cannot be imported."
     )
     expected = "a function that worker processes can import"
-    # Of a script, workers import the file. A notebook or an interactive session has none.
+    # Workers import the file of a script. Notebooks and interactive sessions do not have one.
     main = sys.modules["__main__"]
     is_typed = getattr(inner, "__module__", "") == "__main__" and not hasattr(main, "__file__")
     checks.expect(not is_typed, name, expected, f"'{told}' of an interactive session", fix)

@@ -1,12 +1,20 @@
-"""Which rows of a batch still need an evaluation, and in which chunks they are given out."""
+"""The queue of rows of a batch, handed out in chunks whose size follows the measured time."""
 
 import math
 from collections import deque
 from collections.abc import Sequence
 
-from gloam.evaluators.answers import AnswerForm, Block, Evaluated, Failure, FailureKind, assembled
+from gloam import checks
+from gloam.evaluators.results import (
+    Block,
+    Evaluated,
+    Failure,
+    FailureKind,
+    ResultSpec,
+    assembled,
+)
 
-# A chunk of this length makes the cost of sending it, about a millisecond, small.
+# Sending a chunk costs about a millisecond, which is small beside this time.
 _CHUNK_SECONDS = 0.1
 
 
@@ -18,16 +26,18 @@ class Pace:
     """
 
     def __init__(self, chunk: int | None):
+        if chunk is not None:
+            checks.integer("chunk", chunk, minimum=1)
         self._chunk = chunk
         self._seconds: float | None = None
 
     def note(self, block: Block) -> None:
-        """Measure the rows of a block."""
+        """Update the estimate with the time of a block."""
         one = block.seconds / block.num_rows
         self._seconds = one if self._seconds is None else 0.8 * self._seconds + 0.2 * one
 
     def size(self, rows_left: int, workers: int) -> int:
-        """Number of rows of the next chunk: one until something was measured."""
+        """Return the size of the next chunk, which is 1 before the first measurement."""
         if self._chunk is not None:
             return self._chunk
         if self._seconds is None:
@@ -38,12 +48,12 @@ class Pace:
 
 
 class RowQueue:
-    """The rows of one batch: those that wait, and the results that came.
+    """The rows of one batch that wait for evaluation, and the results so far.
 
     Args:
         number: Number of rows.
         pace: Sizes of chunks.
-        retries: How often a row is given out again after a worker was lost with it.
+        retries: Number of times that a row is handed out again after its worker was lost.
     """
 
     def __init__(self, number: int, pace: Pace, *, retries: int):
@@ -56,32 +66,32 @@ class RowQueue:
 
     @property
     def is_done(self) -> bool:
-        """True when every row has a result or a failure."""
+        """True if every row has a result or a failure."""
         return not self._missing
 
     def take(self, workers: int) -> list[int]:
-        """Rows for one of ``workers`` workers; none when all are given out."""
+        """Hand out rows for one of ``workers`` workers; an empty list if none are left."""
         if self._alone:
             return [self._alone.popleft()]
         size = self._pace.size(len(self._fresh), workers)
         return [self._fresh.popleft() for _ in range(min(size, len(self._fresh)))]
 
     def put(self, rows: Sequence[int], block: Block) -> None:
-        """Results for a part of the rows given out."""
+        """Store the results of a part of the rows that were handed out."""
         self._pace.note(block)
         self._blocks.append((rows, block))
         self._missing -= set(rows[block.start : block.start + block.num_rows])
 
     def put_back(self, rows: Sequence[int]) -> None:
-        """Rows that were given out and not begun."""
+        """Return rows to the queue that were handed out but not begun."""
         self._fresh.extendleft(reversed(rows))
 
     def lose(self, rows: Sequence[int], kind: FailureKind, error: str) -> None:
-        """Rows of which one, unknown, ended its worker or passed its time limit.
+        """Report rows of which one ended its worker or exceeded its time limit.
 
-        Several are given out again alone, so that the others are not lost with it. One row that
-        passed its limit has failed; one that lost its worker is tried again, because the worker
-        may have ended for another reason.
+        Several rows are handed out again one by one, so that only the cause is lost. A single row
+        that exceeded its limit has failed. One that lost its worker is tried again, because the
+        worker may have ended for another reason.
         """
         if len(rows) > 1:
             self._alone.extend(rows)
@@ -94,6 +104,6 @@ class RowQueue:
         self._missing.discard(row)
         self._blocks.append(([row], Block(0, None, Failure(row, kind, error), 0.0)))
 
-    def result(self, form: AnswerForm) -> Evaluated:
-        """The whole batch."""
-        return assembled(self._blocks, self._number, form)
+    def result(self, spec: ResultSpec) -> Evaluated:
+        """Return the evaluation of the whole batch."""
+        return assembled(self._blocks, self._number, spec)

@@ -125,7 +125,7 @@ class GloamFused(Contender):
     def __init__(self, problem: Problem, seed: int):
         self.driver = FusedDriver(problem.domain, problem.ours, [seed])
         self.driver.start()
-        self.num_cells = self.driver.state.store.objectives.shape[-1]
+        self.num_cells = self.driver.checkpoint().store.objectives.shape[-1]
 
     def advance(self, iterations: int) -> None:
         """Run some iterations."""
@@ -162,12 +162,12 @@ class GloamAskTell(Contender):
 
     def last_epochs(self) -> int:
         """Epochs of the last iteration."""
-        return self.search.metrics["epochs"]
+        return self.search.metrics()["epochs"]
 
     @property
     def qd_score(self) -> float:
         """QD score now."""
-        return self.search.metrics["qd_score"]
+        return self.search.metrics()["qd_score"]
 
 
 # Share of the CPUs in other hands from which on figures mean little.

@@ -61,7 +61,7 @@ class Pyribs(Contender):
         discount, archive = self.problem.ours.discount, self.problem.ours.archive
         if isinstance(discount, discounts.Thresholds):
             return _archive(
-                self.problem, learning_rate=discount.alpha, threshold_min=discount.f_min
+                self.problem, learning_rate=discount.alpha, threshold_min=discount.floor
             )
         assert isinstance(discount, discounts.DiscountModel)
         assert isinstance(discount.network, discounts.MLP)
@@ -85,7 +85,7 @@ class Pyribs(Contender):
             solution_dim=len(self.problem.x0),
             measure_dim=self.problem.measure_dim,
             learning_rate=discount.alpha,
-            threshold_min=discount.f_min,
+            threshold_min=discount.floor,
             result_archive=self.elites,
             discount_model_manager=model,
             seed=seed,

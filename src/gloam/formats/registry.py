@@ -21,6 +21,7 @@ from gloam.discounts.from_torch import (
     Tanh,
     Unflatten,
 )
+from gloam.records import MeasureSpace
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +52,9 @@ def _constructed(
     cls: type, value_of: Mapping[str, Callable[[Any], Any]] = {}, without: tuple[str, ...] = ()
 ) -> Entry:
     """A class whose constructor takes the values of its attributes, and checks them."""
-    names = [name for name in inspect.signature(cls).parameters if name not in without]
+    known = {field.name for field in dataclasses.fields(cls)} | set(dir(cls)) | set(value_of)
+    parameters = inspect.signature(cls).parameters
+    names = [name for name in parameters if name in known - set(without)]
     return Entry(cls, tuple(names), cls, value_of)
 
 
@@ -63,8 +66,6 @@ def _assembled(cls: type) -> Entry:
         module = object.__new__(cls)
         for name, value in values.items():
             object.__setattr__(module, name, value)
-        if isinstance(module, algorithms.Algorithm):
-            module.__check_init__()  # that its pieces fit together
         return module
 
     return Entry(cls, names, build)
@@ -98,6 +99,8 @@ _CONSTRUCTED = (
     emitters.CMAES,
     emitters.SepCMAES,
     emitters.LMMAES,
+    MeasureSpace,
+    discounts.DiscountModel,
     discounts.Thresholds,
     discounts.KernelDensity,
     discounts.NoDiscount,
@@ -124,7 +127,6 @@ _SPECIAL = (
             "index": lambda archive: archive.index_settings or "exact",
         },
     ),
-    _constructed(discounts.DiscountModel, {"shape": lambda model: model.row_shape}),
     # Without the path of a file of centroids, which are in the archive; an evaluation needs none.
     _constructed(domains.LinearProjection, without=("centroids",)),
     _constructed(
@@ -172,11 +174,13 @@ def build(name: str, arguments: dict[str, Any]) -> Any:
         raise ValueError(f"{name} names a file, and files do not name other files")
     try:
         value = entry.build(**arguments)
-    except TypeError as error:
+    except (AttributeError, TypeError) as error:
         raise ValueError(f"the arguments of {name} do not fit: {error}") from None
     for field in dataclasses.fields(entry.cls):
         if not conforms(getattr(value, field.name), field.type):
             raise ValueError(f"'{field.name}' of {name} has the wrong type")
+    if isinstance(value, algorithms.Algorithm):
+        value.__check_init__()  # that its pieces fit together
     return value
 
 

@@ -347,5 +347,8 @@ def _dataset_from(arrays: dict[str, np.ndarray]) -> Dataset:
     needed, optional = {"items", "names", "shape"}, {"labels", "images", "bounds"}
     if not needed <= set(arrays) <= needed | optional:
         raise ValueError(f"it has the arrays {sorted(arrays)}")
-    lists = {name: arrays[name].tolist() for name in set(arrays) - {"items", "images"}}
-    return Dataset(**(arrays | lists))
+    parts: dict[str, Any] = {
+        name: array if name in ("items", "images") else array.tolist()
+        for name, array in arrays.items()
+    }
+    return Dataset(**parts)

@@ -251,7 +251,7 @@ def objective_ecdf(
     runs = {"": elites} if isinstance(elites, Elites) else elites
     checks.expect(len(runs) > 0, "elites", "at least one archive", "none")
     for label, one in runs.items():
-        checks.instance("elites", one, Elites, "Give result.elites or search.elites.")
+        checks.instance("elites", one, Elites, "Give result.elites or search.elites().")
         checks.expect(len(one) > 0, f"elites {label}".strip(), "at least one elite", "none")
     axes = style.axes_for(ax, 5.0, 3.6)
     colors = style.line_colors(runs)

@@ -271,8 +271,8 @@ def _limits(model: DiscountModel, moments: Sequence[Moment]) -> tuple[float, flo
     found = np.concatenate([moment.objectives for moment in moments])
     found = found[np.isfinite(found)]
     lowest, best = (found.min(), found.max()) if len(found) else (0.0, 1.0)
-    low = float(lowest) if model.f_min is None else model.f_min
-    high = max(-np.inf if model.f_max is None else model.f_max, float(best))
+    low = float(lowest) if model.floor is None else model.floor
+    high = max(-np.inf if model.ceiling is None else model.ceiling, float(best))
     return low, high if high > low else low + 1.0
 
 

@@ -1,62 +1,43 @@
-"""An `AsyncSearch` for each seed, and an executor that evaluates one solution at a time."""
+"""The driver of asynchronous runs: an executor evaluates one solution at a time."""
 
 import contextlib
 import dataclasses
-import os
 import time
-from collections import defaultdict
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED
-from concurrent.futures import Executor
-from concurrent.futures import Future
-from concurrent.futures import wait
-from typing import Any
-from typing import Literal
-from typing import NamedTuple
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from typing import Any, NamedTuple
+
 import numpy as np
+
 from gloam import checks
 from gloam.algorithms import Algorithm
-from gloam.searches.async_search import AsyncSearch
-from gloam.searches.search import flat_rows
-from gloam.searches.search import valid_rows
-from gloam.runs.failures import FailureLimit
-from gloam.runs.failures import FailureLog
-from gloam.runs.failures import Outcome
-from gloam.runs.failures import all_failures
-from gloam.runs.failures import refuse_wrong_form
-from gloam.runs.python_driver import HostDriver
-from gloam.runs.options import Asynchronous
-from gloam.runs.python_driver import restore_states
-from gloam.runs.python_driver import stacked_state
-from gloam.runs.options import start_of
-from gloam.searches.parts import Ticket
-from gloam.evaluators import AnswerForm
 from gloam.evaluators import Failure
-from gloam.evaluators.answers import Block
-from gloam.evaluators.answers import declared
-from gloam.evaluators.answers import portable_blocks
-from gloam.evaluators.answers import assembled
-from gloam.evaluators.evaluator import executor_error
+from gloam.evaluators.evaluator import executor_error, num_workers
+from gloam.evaluators.results import Block, assembled, portable_blocks, valid_rows
 from gloam.formats import RunFolder
+from gloam.formats.config import DriverKind
 from gloam.records import SearchState
-
+from gloam.runs.failures import Outcome, all_failures, refuse_wrong_form
+from gloam.runs.options import Asynchronous, start_of
+from gloam.runs.python_driver import HostDriver, restored_states, stacked_state
+from gloam.searches import AsyncSearch, Ticket
 
 # Longest wait between two looks at the time limit of evaluations.
 _LOOK_SECONDS = 0.05
 
 
 class _Job(NamedTuple):
-    """A solution that the executor has."""
+    """A solution that was submitted to the executor."""
 
     search: AsyncSearch
     ticket: Ticket
 
 
 class AsyncDriver(HostDriver[AsyncSearch]):
-    """Hands solutions to an executor, and tells results in the order in which they come."""
+    """Hands solutions to an executor, and tells results in the order in which they arrive."""
 
-    kind: Literal["asynchronous"] = "asynchronous"
+    kind: DriverKind = "asynchronous"
 
     def __init__(
         self,
@@ -69,31 +50,15 @@ class AsyncDriver(HostDriver[AsyncSearch]):
         per_solution: bool = False,
         max_failure_rate: float = 1.0,
     ):
-        checks.expect(
-            callable(evaluate),
-            "evaluate",
-            "a function of a batch of solutions",
-            type(evaluate).__name__,
-        )
-        checks.instance("algorithm", algorithm, Algorithm, "Build one, for instance gloam.DMS.")
-        checks.instance(
-            "evaluator",
-            executor,
-            Executor,
-            "Give an executor of concurrent.futures to an asynchronous run.",
-        )
-        self.seeds, self.batch = seeds, algorithm.emitter.num_solutions
-        self._function = declared(evaluate, per_solution)
+        super().__init__(evaluate, algorithm, seeds, per_solution, max_failure_rate)
+        fix = "Give an executor of concurrent.futures to an asynchronous run."
+        checks.instance("evaluator", executor, Executor, fix)
         self._executor, self._settings = executor, settings
-        self._archive, self._form = algorithm.archive, AnswerForm.of(algorithm.archive)
-        self._log = FailureLog()
-        self._limit = FailureLimit(max_failure_rate)
         # By iteration and seed, until all seeds have finished the iteration.
         self._outcomes: defaultdict[int, dict[int, Outcome]] = defaultdict(
             lambda: {seed: Outcome(seed) for seed in seeds}
         )
-        workers = getattr(executor, "_max_workers", None) or os.cpu_count() or 1
-        self._in_flight = settings.in_flight or 2 * workers
+        self._in_flight = settings.in_flight or 2 * num_workers(executor)
         self.searches = [
             AsyncSearch(
                 algorithm,
@@ -104,33 +69,32 @@ class AsyncDriver(HostDriver[AsyncSearch]):
             for seed in seeds
         ]
         self._jobs: dict[Future, _Job] = {}  # in the order in which they were submitted
-        self._late: dict[Future, _Job] = {}  # those that took too long
+        self._late: dict[Future, _Job] = {}  # those that exceeded the time limit
         self._began: dict[Future, float] = {}
         self._waiting: deque[tuple[_Job, Block]] = deque()  # results for seeds that have to wait
         self._next_look = 0.0
 
     @property
-    def state(self) -> SearchState:
-        """The states of all seeds. Each keeps its own iteration; the least is that of the run."""
-        return dataclasses.replace(stacked_state(self.searches), iteration=np.int32(self.iteration))
-
-    @property
     def iteration(self) -> int:
-        """Iterations that all seeds have finished."""
+        """Number of iterations that all seeds have finished."""
         return min(search.iteration for search in self.searches)
 
-    def start(self) -> None:
-        """Begin at iteration 0, where a new `AsyncSearch` is."""
+    def checkpoint(self) -> SearchState:
+        """Return the states of all seeds. Each contains its own iteration."""
+        state = stacked_state([search.checkpoint() for search in self.searches])
+        return dataclasses.replace(state, iteration=np.int32(self.iteration))
 
     def restore(self, read: Callable[[Any], SearchState]) -> None:
-        """Begin where a checkpoint ended; what was in flight then is evaluated again."""
-        restore_states(self.searches, read)
+        """Begin at a checkpoint; solutions without a result are evaluated again."""
+        states = [search.checkpoint() for search in self.searches]
+        for search, state in zip(self.searches, restored_states(states, read), strict=True):
+            search.restore(state)
 
     def advance(self, iterations: int) -> None:
-        """Hand out and tell until every seed has finished some iterations more.
+        """Evaluate and tell until every seed has finished more iterations.
 
         Solutions stay in flight afterwards; their results are told by the next call. A seed that
-        has finished before the others waits for them.
+        finishes before the others waits for them.
 
         Raises:
             EvaluationError: Too many evaluations failed in the last iterations.
@@ -141,11 +105,11 @@ class AsyncDriver(HostDriver[AsyncSearch]):
             self._tell(*self._waiting.popleft(), target)
         while self.iteration < target:
             self._submit(target)
-            # One at a time, so that a worker alone gives the same search every time.
+            # One at a time, so that a single worker gives the same search every time.
             self._take_one(target)
 
     def close(self) -> None:
-        """Take back what the executor has not begun."""
+        """Cancel what the executor has not begun."""
         for future in (*self._jobs, *self._late):
             future.cancel()
         self._jobs.clear()
@@ -153,7 +117,7 @@ class AsyncDriver(HostDriver[AsyncSearch]):
         self._began.clear()
 
     def read_failures(self, folder: RunFolder) -> None:
-        """Go on with the failures before the checkpoint; later ones come again."""
+        """Read the failures before the checkpoint; later ones are evaluated again."""
         evaluations = {search.seed: search.evaluations for search in self.searches}
         self._log.read(folder, self.batch, evaluations)
         for seed, number in evaluations.items():  # the iteration that each seed has begun
@@ -162,15 +126,15 @@ class AsyncDriver(HostDriver[AsyncSearch]):
             self._outcomes[finished + 1][seed] = Outcome(seed, begun, failures)
 
     def _submit(self, target: int) -> None:
-        """Keep the executor busy with solutions of the seeds that have least results."""
+        """Keep the executor busy with solutions of the seeds that have fewest results."""
         free = self._in_flight - len(self._jobs)
         searches = [search for search in self.searches if search.iteration < target]
         for search in sorted(searches, key=lambda search: search.evaluations):
             if free <= 0:
                 return
             for ticket in search.ask(free):
-                # A copy: the function may write into it, and a failure is logged with its solution.
-                arguments = (self._function, ticket.solution[None].copy(), self._form, False)
+                # A copy, because the function may modify it, and failures are logged with it.
+                arguments = (self._function, ticket.solution[None].copy(), self._spec, False)
                 try:
                     future = self._executor.submit(portable_blocks, *arguments)
                 except RuntimeError as error:
@@ -179,7 +143,7 @@ class AsyncDriver(HostDriver[AsyncSearch]):
                 free -= 1
 
     def _take_one(self, target: int) -> None:
-        """Wait for one result, or for an evaluation to take too long."""
+        """Wait for one result, or for an evaluation to exceed its time limit."""
         limit = self._settings.timeout
         pending = [*self._jobs, *self._late]
         done, _ = wait(pending, None if limit is None else _LOOK_SECONDS, FIRST_COMPLETED)
@@ -192,7 +156,7 @@ class AsyncDriver(HostDriver[AsyncSearch]):
         self._began.pop(first, None)
         try:
             (block,) = first.result()
-        except Exception as error:  # the function's own are in the block
+        except Exception as error:  # exceptions of the function are in the block
             raise executor_error(self._executor, error) from error
         if first in self._late:
             self._tell_late(self._late.pop(first), block)
@@ -200,7 +164,7 @@ class AsyncDriver(HostDriver[AsyncSearch]):
             self._tell(self._jobs.pop(first), block, target)
 
     def _fail_slow(self, limit: float, target: int) -> None:
-        """Count evaluations that take too long as failed."""
+        """Count evaluations beyond the time limit as failed."""
         now = time.monotonic()
         error = f"the evaluation took longer than the time limit of {limit:g} s"
         for future, job in list(self._jobs.items()):
@@ -218,13 +182,13 @@ class AsyncDriver(HostDriver[AsyncSearch]):
             self._waiting.append((job, block))
             return
         evaluations = search.evaluations
-        answer = assembled([([0], block)], 1, self._form)
-        valid = valid_rows(self._archive, answer.objectives, flat_rows(answer.measures))
-        failure = next(iter(all_failures(answer, valid)), None)
+        found = assembled([([0], block)], 1, self._spec)
+        valid = valid_rows(self._archive, found.objectives, found.measures)
+        failure = next(iter(all_failures(found, valid)), None)
         if failure is None:
             try:
-                search.tell([ticket], answer.objectives, answer.measures, **answer.fields)
-            except ValueError as error:  # objectives, and others had none
+                search.tell([ticket], found.objectives, found.measures, **found.fields)
+            except ValueError as error:  # objectives, while others had none
                 failure = Failure.of(0, "wrong form", error)
         if failure is not None:
             search.fail(ticket)
@@ -232,23 +196,23 @@ class AsyncDriver(HostDriver[AsyncSearch]):
 
     def _tell_late(self, job: _Job, block: Block) -> None:
         """Tell the result of an evaluation that was counted as failed."""
-        if block.parts is not None:
-            objectives, measures, fields = block.parts
+        if block.results is not None:
+            objectives, measures, fields = block.results
             with contextlib.suppress(ValueError):
                 job.search.tell([job.ticket], objectives, measures, **fields)
 
     def _count(self, job: _Job, evaluations: int, failure: Failure | None) -> None:
-        """Count an evaluation, log its failure, and do what is due at the end of an iteration.
+        """Count an evaluation, log its failure, and check the limits at the end of an iteration.
 
         Args:
             job: The solution.
-            evaluations: Number of evaluations of its seed before this one. It gives the iteration
-                and the row that the failure is logged by, which are the same after a resume.
-            failure: Why there is no result, or ``None``.
+            evaluations: Number of evaluations of its seed before this one. It determines the
+                iteration and row of the failure in the log, which are the same after a resume.
+            failure: The failure, or ``None``.
 
         Raises:
             EvaluationError: Too many evaluations failed in the last iterations.
-            ValueError: No answer of the first iteration had a form that can be used.
+            ValueError: All results of the first iteration had the wrong form.
         """
         seed, iteration = job.search.seed, evaluations // self.batch + 1
         outcome = self._outcomes[iteration][seed]

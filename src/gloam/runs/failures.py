@@ -1,22 +1,19 @@
-"""Evaluations that fail: what is kept of them, and when there are too many."""
+"""Failed evaluations: the log of a run, and the limit at which it stops."""
 
 import dataclasses
 import warnings
 from collections import deque
-from collections.abc import Iterable
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
+
 from gloam import checks
-from gloam.evaluators import Evaluated
-from gloam.evaluators import Failure
-from gloam.formats import DamagedFileError
-from gloam.formats import RunFolder
+from gloam.evaluators import Evaluated, Failure
+from gloam.formats import DamagedFileError, RunFolder
 
 if TYPE_CHECKING:
     import pandas as pd
-
 
 _ROWS_KEPT = 10_000
 _BYTES_KEPT = 64 << 20
@@ -25,7 +22,7 @@ _ITERATIONS = 3
 
 @dataclasses.dataclass
 class Outcome:
-    """How the evaluations of one seed in one iteration went."""
+    """Number of evaluations and failures of one seed in one iteration."""
 
     seed: int
     num_evaluated: int = 0
@@ -33,12 +30,12 @@ class Outcome:
 
     @property
     def all_failed(self) -> bool:
-        """True when there were evaluations, and no result."""
+        """True if there were evaluations but no result."""
         return 0 < self.num_evaluated == len(self.failures)
 
 
 def all_failures(answer: Evaluated, valid: np.ndarray) -> list[Failure]:
-    """The failures of a batch: those of the evaluator, and rows that are not finite."""
+    """Return the failures of a batch: those of the evaluator, and rows that are not finite."""
     found = {failure.row: failure for failure in answer.failures}
     for row in np.flatnonzero(~np.asarray(valid)).tolist():
         if row not in found:
@@ -53,13 +50,13 @@ def _not_finite(answer: Evaluated, row: int) -> str:
     wrong = int(np.sum(~np.isfinite(answer.measures[row])))
     if wrong:
         return f"expected finite measures, got {wrong} numbers that are NaN or infinite"
-    return "expected measures that have a direction, got zeros or numbers near to it"
+    return "expected measures with a direction, got a vector of (almost) zero length"
 
 
 def refuse_wrong_form(outcomes: Iterable[Outcome]) -> None:
-    """Refuse a function whose answers to the first batches all have a form that cannot be used.
+    """Raise an error if all results of the first batches have the wrong form.
 
-    That is a mistake in the function, or in the archive, and not in some solutions.
+    That is a mistake in the function or in the archive, and not in some solutions.
     """
     for outcome in outcomes:
         kinds = {failure.kind for failure in outcome.failures}
@@ -73,7 +70,7 @@ def warn_of_failed_batch(batch: int, seed: int, iteration: int, *, stacklevel: i
     warnings.warn(
         f"evaluation: expected at least one finite result in each batch, got none among the "
         f"{batch} solutions of seed {seed} in iteration {iteration}. Its emitters restart and it "
-        "goes on; the metrics count its failed rows.",
+        "continues; the metrics count its failed rows.",
         stacklevel=stacklevel + 1,
     )
 
@@ -82,8 +79,8 @@ class FailureLimit:
     """Warns of batches that fail entirely, and stops a run in which too many evaluations fail.
 
     Args:
-        max_rate: Largest share of failures among the evaluations of three iterations in a row. One
-            allows all but iterations that fail entirely.
+        max_rate: Largest share of failures in three consecutive iterations. With 1, a run stops
+            only if all evaluations fail.
     """
 
     def __init__(self, max_rate: float):
@@ -105,16 +102,16 @@ class FailureLimit:
         failed, total = map(sum, zip(*self._last, strict=True))
         is_too_many = failed == total or failed > self._max_rate * total
         if len(self._last) == _ITERATIONS and failures and is_too_many:
-            self._last.clear()  # a resumed run has three iterations again
-            allowed = "not all" if self._max_rate == 1 else f"at most {self._max_rate:.0%}"
-            # The last one is known to the command line, which shows its traceback.
-            last = failures[-1]
+            self._last.clear()  # a resumed run gets three iterations again
+            what = "All" if failed == total else f"{failed} of {total}"
+            limit = "" if self._max_rate == 1 else f" (at most {self._max_rate:.0%} are allowed)"
+            last = failures[-1]  # the command line shows its traceback
             raise checks.EvaluationError(
-                f"evaluation: expected {allowed} of the evaluations of {_ITERATIONS} iterations to "
-                f"fail, got {failed} of {total} up to iteration {iteration}. The last failed by "
-                f"{last.kind}: {last.error.rstrip('.')}. Check the evaluation function on x0, and "
-                "that x0 and sigma0 keep solutions in its domain; failures.parquet in the run "
-                "folder has the failures with their tracebacks."
+                f"{what} evaluations failed in {_ITERATIONS} consecutive iterations, up to "
+                f"iteration {iteration}{limit}. The last failure was {last.kind}: "
+                f"{last.error.rstrip('.')}. "
+                "Check the evaluation function on x0, and that x0 and sigma0 keep solutions in its "
+                "domain. failures.parquet in the run folder has the failures with their tracebacks."
             ) from last.exception
         for outcome in outcomes:
             if outcome.all_failed and outcome.seed not in self._warned:
@@ -123,15 +120,15 @@ class FailureLimit:
 
 
 class FailureLog:
-    """The first failures of a run, at most 10,000 and 64 MB; the metrics count all of them."""
+    """The first failures of a run, at most 10,000 or 64 MB. The metrics count all of them."""
 
     def __init__(self) -> None:
         self._rows: list[dict[str, Any]] = []
         self._bytes = 0
-        self._is_changed = False  # whether there is something that was not written yet
+        self._is_changed = False  # since the last write
 
     def add(self, seed: int, iteration: int, solution: np.ndarray, failure: Failure) -> None:
-        """Keep a failure."""
+        """Add a failure."""
         solution = np.array(solution, np.float32)
         size = solution.nbytes + len(failure.error) + len(failure.traceback)
         if len(self._rows) >= _ROWS_KEPT or self._bytes + size > _BYTES_KEPT:
@@ -157,7 +154,7 @@ class FailureLog:
             self._is_changed = False
 
     def read(self, folder: RunFolder, batch: int, evaluations: Mapping[int, int]) -> None:
-        """Go on with the failures of a run folder that its checkpoint knows; others come again.
+        """Read the failures of a run folder up to its checkpoint; later ones are evaluated again.
 
         Args:
             folder: The run folder.
@@ -167,7 +164,7 @@ class FailureLog:
         try:
             table = folder.read_failures()
         except DamagedFileError as error:
-            warnings.warn(f"{error} The run goes on with a new one.", stacklevel=3)
+            warnings.warn(f"{error} The run continues with a new one.", stacklevel=3)
             return
         self._rows = [
             row
@@ -180,7 +177,7 @@ class FailureLog:
         self._is_changed = len(self._rows) < len(table)
 
     def failures_of(self, seed: int, iteration: int) -> list[Failure]:
-        """The failures that were kept of a seed in an iteration."""
+        """Return the recorded failures of a seed in an iteration."""
         names = ("row", "kind", "error", "traceback")
         return [
             Failure(*(row[name] for name in names))
@@ -189,7 +186,7 @@ class FailureLog:
         ]
 
     def table(self) -> "pd.DataFrame":
-        """The failures as a table."""
+        """Return the failures as a table."""
         import pandas as pd
 
         return pd.DataFrame(self._rows)

@@ -1,51 +1,360 @@
-"""The rows of metrics that a run logs: in its folder, or in memory when it has none.
+"""The loop of a run: it advances a driver, and writes metrics, checkpoints and results."""
 
-The loop around both drivers: metrics, checkpoints, snapshots, progress, and a clean stop.
-
-How the run in a folder is continued: its state from a checkpoint, and the metrics up to it.
-"""
-
-import time
-from typing import TYPE_CHECKING
-from typing import Any
-from gloam.formats import RunFolder
 import dataclasses
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from contextlib import contextmanager
-from typing import Protocol
-import numpy as np
-from gloam.archives import Elites
-from gloam.callbacks import RunEnd
-from gloam.callbacks import RunStart
-from gloam.callbacks.callback import Notifier
-from gloam.runs.options import RunOptions
-from gloam.progress import Silent
-from gloam.progress import run_display
-from gloam.runs.result import Interrupted
-from gloam.runs.result import Result
-from gloam.runs.signals import stop_signals
+import time
 import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from gloam import checks
+from gloam.algorithms import Algorithm
+from gloam.archives import Elites
+from gloam.callbacks import RunEnd, RunStart
+from gloam.callbacks.callback import Notifier
+from gloam.formats import RunExistsError, RunFolder
 from gloam.formats.checkpoints import Checkpoint
-from gloam.formats.config import RunConfig
+from gloam.formats.config import DriverKind, RunConfig, describe
+from gloam.formats.run_folder import dataset_arrays, dataset_digest
+from gloam.progress import Silent, run_display
+from gloam.runs.options import RunOptions
+from gloam.runs.result import Interrupted, Result
+from gloam.runs.signals import StopRequest, stop_signals
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-# Rows wait this long, so that a fast run does not open a file at every iteration.
-_SECONDS = 1.0
-# Rows as dicts take ten times the memory of rows in a table.
+# Longest time between two looks at the clock and at signals.
+_STRETCH_SECONDS = 1.0
+# Ratio of the time between two checkpoints to the time of writing one: about 3% of a run.
+_CHECKPOINT_WAIT = 30.0
+# Rows of metrics are written this often, so that a fast run does not open a file every iteration.
+_ROW_SECONDS = 1.0
+# Largest number of rows kept as dicts, which take ten times the memory of a table.
 _MAX_WAITING = 1000
 
 
-class MetricRows:
-    """Rows of metrics, few of them as Python objects, however long the run is.
+class Driver(Protocol):
+    """A search that a run advances: on the device, by ask-tell, or asynchronously."""
+
+    kind: DriverKind
+    batch: int
+    """Number of evaluations per iteration and seed."""
+    seeds: list[int]
+
+    def start(self) -> None:
+        """Begin at iteration 0."""
+        ...
+
+    def restore(self, read: Callable[[Any], Any]) -> None:
+        """Begin at a checkpoint; ``read`` returns its state, given the shapes of the state."""
+        ...
+
+    def advance(self, iterations: int) -> None:
+        """Run some iterations."""
+        ...
+
+    @property
+    def iteration(self) -> int:
+        """Number of finished iterations."""
+        ...
+
+    def checkpoint(self) -> Any:
+        """Return the state for a checkpoint."""
+        ...
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Return the metrics of each seed after the last iteration."""
+        ...
+
+    def elites(self) -> list[Elites]:
+        """Return the elites of each seed."""
+        ...
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Return the arrays for a figure of the first seed."""
+        ...
+
+    def write_failures(self, folder: RunFolder) -> None:
+        """Write the evaluations that failed, if the driver records them."""
+        ...
+
+    def read_failures(self, folder: RunFolder) -> None:
+        """Read the failures in the folder, up to the driver's iteration."""
+        ...
+
+
+def drive(driver: Driver, domain: Callable, algorithm: Algorithm, options: RunOptions) -> Result:
+    """Run a driver to the last iteration, from the beginning or from a checkpoint.
 
     Args:
-        folder: Where the rows are kept; ``None`` keeps them in memory, as columns of numbers.
-        num_rows: Number of rows that the folder has.
+        driver: The search.
+        domain: The evaluation, which gives the run its name.
+        algorithm: The algorithm.
+        options: Options of the run.
+    """
+    began = time.perf_counter()
+    dataset = options.dataset
+    arrays = None if dataset is None else dataset_arrays(dataset)
+    if dataset is not None:
+        expected = f"{algorithm.archive.num_cells} items, one for each cell"
+        fits = algorithm.archive.num_cells == len(dataset)
+        fix = "Build the archive by dataset.archive()."
+        checks.expect(fits, "dataset", expected, f"{len(dataset)}", fix)
+    loop = _Loop(driver, domain, algorithm, options)
+    if options.run_dir is None:
+        driver.start()
+        return loop.run(None, began, 0)
+    folder = RunFolder(options.run_dir)
+    config, config_arrays = describe(
+        algorithm,
+        domain,
+        driver=driver.kind,
+        seeds=driver.seeds,
+        dataset=None if arrays is None else dataset_digest(arrays),
+        plan=options.plan,
+    )
+    with folder.locked():
+        seconds, num_rows = 0.0, 0
+        if not folder.holds_run:
+            folder.check_free()
+            driver.start()
+            folder.write_config(config, config_arrays)
+        elif options.resume:
+            seconds, num_rows = _restore(driver, folder, config)
+        else:
+            raise RunExistsError(folder.path)
+        if dataset is not None:
+            folder.write_dataset(dataset)
+        return loop.run(folder, began - seconds, num_rows)
+
+
+class _Loop:
+    """One run of a driver, with everything that is told and written about it."""
+
+    def __init__(self, driver: Driver, domain: Callable, algorithm: Algorithm, options: RunOptions):
+        self._driver, self._options = driver, options
+        self._notifier = Notifier(options.callbacks)
+        name = str(getattr(domain, "name", getattr(domain, "__name__", "")))
+        self._title = f"{algorithm.name} {getattr(domain, 'name', '')}".strip()
+        self._settings: Mapping[str, str | int | float] = {
+            "algorithm": algorithm.name,
+            "domain": name,
+            "cells": algorithm.archive.num_cells,
+            "iterations": options.iterations,
+            "seeds": len(driver.seeds),
+            "batch": driver.batch,
+        }
+
+    def run(self, folder: RunFolder | None, began: float, num_rows: int) -> Result:
+        """Advance the driver to the last iteration, and tell callbacks how the run ended.
+
+        Args:
+            folder: The run folder, or ``None`` to write nothing.
+            began: Time at which the run began, earlier sessions included.
+            num_rows: Number of rows of metrics in the folder.
+        """
+        # Not at the top: `import gloam` does not wait for it, and programs compile meanwhile.
+        import pandas  # noqa: F401
+
+        self._folder, self._began, self._rows = folder, began, MetricRows(folder, num_rows)
+        notifier, driver = self._notifier, self._driver
+        if self._options.callbacks:
+            notifier.start(self._run_start())
+        try:
+            result = self._advance_to_end()
+        except BaseException as error:
+            status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            notifier.end(RunEnd(status, str(error), notifier.iteration, {}))
+            notifier.report()
+            raise
+        status = "finished" if result.stopped is None else "stopped"
+        notifier.end(RunEnd(status, result.stopped or "", driver.iteration, result.elites_by_seed))
+        notifier.report()
+        return dataclasses.replace(result, callback_failures=tuple(notifier.failures))
+
+    def _run_start(self) -> RunStart:
+        folder, done = self._folder, self._driver.iteration
+        rows: Any = folder.read_metrics().to_dict("records") if folder is not None and done else []
+        return RunStart(
+            self._title,
+            self._settings,
+            tuple(self._driver.seeds),
+            self._options.iterations,
+            done,
+            rows,
+            folder.path if folder else None,
+        )
+
+    def _advance_to_end(self) -> Result:
+        driver, options, display = self._driver, self._options, self._options.progress
+        first_iteration, pace, reason = driver.iteration, None, None
+        self._saved_at, self._wait = time.perf_counter(), options.checkpoint_seconds
+        if isinstance(display, bool):
+            display = run_display(self._title, options.iterations) if display else Silent()
+        with stop_signals() as stop, display as bar:
+            while driver.iteration < options.iterations and reason is None:
+                length = options.next_stop(driver.iteration) - driver.iteration
+                # The first stretch is one iteration: it compiles, and shows that the run works.
+                length = min(length, max(1, int(_STRETCH_SECONDS / pace)) if pace else 1)
+                before = time.perf_counter()
+                self._advance(length)
+                now = time.perf_counter()
+                pace = (now - before) / length
+                current = driver.metrics()
+                with self._resumable():
+                    reason = self._record(current, now, stop)
+                self._notifier.report()
+                bar.update(
+                    driver.iteration,
+                    float(np.mean([row["qd_score"] for row in current])),
+                    float(np.mean([row["coverage"] for row in current])),
+                    driver.batch * len(driver.seeds) / pace,
+                    int(sum(row["failed_total"] for row in current)),
+                )
+                if stop.is_set() and driver.iteration < options.iterations:
+                    path = self._folder.path if self._folder else None
+                    raise Interrupted(path, driver.iteration, signal=stop.signal)
+            with self._resumable():
+                if driver.iteration == first_iteration:
+                    self._save()
+                return self._result(reason)
+
+    def _advance(self, length: int) -> None:
+        """Advance the driver; after an error, save what was found before."""
+        try:
+            self._driver.advance(length)
+        except Exception as error:
+            if self._folder is not None:
+                path, done = self._folder.path, self._driver.iteration
+                try:
+                    self._save()
+                    note = f"The run was saved after iteration {done} in '{path}'."
+                except Exception as second:  # the device lost the state, or the disk is full
+                    note = f"The run could not be saved in '{path}' ({second}). Resume it."
+                error.add_note(note)
+            raise
+
+    def _record(self, current: list[dict[str, Any]], now: float, stop: StopRequest) -> str | None:
+        """Write what is due after a stretch; return the reason of a callback to stop."""
+        options, done, reason = self._options, self._driver.iteration, None
+        if options.is_logged(done):
+            logged = [row | {"seconds": now - self._began} for row in current]
+            self._rows.add(logged)
+            reason = self._notifier.log(logged)
+        if self._folder and done in options.snapshots:
+            self._folder.write_snapshot(done, self._driver.snapshot())
+        is_due = options.is_checkpoint(done) or now - self._saved_at > self._wait
+        if is_due or stop.is_set() or reason is not None or self._notifier.has_news:
+            started = time.perf_counter()
+            self._save()
+            self._saved_at = time.perf_counter()
+            needed = _CHECKPOINT_WAIT * (self._saved_at - started)
+            self._wait = max(options.checkpoint_seconds, needed)
+        return reason
+
+    def _save(self) -> None:
+        """Write a checkpoint, if there is a folder."""
+        if self._folder is None:
+            return
+        self._driver.write_failures(self._folder)
+        # Metrics before the state: rows past a checkpoint can be dropped, missing ones are lost.
+        self._rows.save()
+        self._folder.write_checkpoint(
+            self._driver.checkpoint(),
+            seconds=time.perf_counter() - self._began,
+            num_rows=self._rows.num_rows,
+            keep=self._options.keep_checkpoints,
+        )
+        self._notifier.checkpoint(self._driver.iteration)
+
+    def _result(self, reason: str | None) -> Result:
+        driver, folder = self._driver, self._folder
+        found = dict(zip(driver.seeds, driver.elites(), strict=True))
+        if folder is not None:
+            for seed, elites in found.items():
+                folder.write_archive(elites, seed=seed)
+        path = folder.path if folder else None
+        return Result(found, self._rows.table(), driver.seeds, path, stopped=reason)
+
+    @contextmanager
+    def _resumable(self) -> Iterator[None]:
+        """Add to a write error, such as that of a full disk, how the run can be resumed."""
+        try:
+            yield
+        except OSError as error:
+            folder = self._folder
+            if folder is not None:
+                try:
+                    newest = folder.read_checkpoint_iteration()
+                    saved = f"its newest checkpoint is of iteration {newest}"
+                except (OSError, ValueError):
+                    saved = "it has no checkpoint yet"
+                error.add_note(
+                    f"The run in '{folder.path}' stopped at iteration {self._driver.iteration}; "
+                    f"{saved}. Make room, or make the folder writable, and resume the run."
+                )
+            raise
+
+
+def _restore(driver: Driver, folder: RunFolder, config: RunConfig) -> tuple[float, int]:
+    """Continue the run in a folder, which is written to only after everything fits.
+
+    Returns:
+        Time that earlier sessions took, and the number of rows of metrics in the folder.
+    """
+    stored = folder.read_config()
+    differences = stored.differences(config)
+    if differences:
+        listed = "; ".join(differences[:5]) + ("; ..." if len(differences) > 5 else "")
+        raise ValueError(
+            f"The run in '{folder.path}' cannot be resumed with other settings or data: {listed}. "
+            "Resume it with the same ones, or start in another folder."
+        )
+    found: Checkpoint | None = None
+
+    def read(like: Any) -> Any:
+        nonlocal found
+        found = folder.read_checkpoint(like)
+        return found.state
+
+    if folder.holds_checkpoint:
+        driver.restore(read)
+        driver.read_failures(folder)
+    else:  # it was stopped before its first checkpoint
+        driver.start()
+    if config.dataset is None:
+        config = dataclasses.replace(config, dataset=stored.dataset)
+    folder.write_plan(config)
+    return found.seconds if found else 0.0, _restore_metrics(found, folder)
+
+
+def _restore_metrics(checkpoint: Checkpoint | None, folder: RunFolder) -> int:
+    """Drop the rows of metrics past a checkpoint, and return the number of the others.
+
+    Rows that cannot be read do not prevent a resume: a warning says how many are lost.
+    """
+    iteration, expected = (checkpoint.iteration, checkpoint.num_rows) if checkpoint else (0, 0)
+    num_rows, error = folder.drop_metrics_after(iteration)
+    if num_rows < expected:
+        problem = error.problem if error else "it has fewer rows"
+        warnings.warn(
+            f"metrics: {expected - num_rows} of the {expected} rows up to iteration {iteration} "
+            f"are lost ('{folder.path / 'metrics.csv'}': {problem}). The state of the search is "
+            "intact, and the run continues without them.",
+            stacklevel=4,
+        )
+    return num_rows
+
+
+class MetricRows:
+    """Rows of metrics, in the run folder or in memory, with few of them as Python objects.
+
+    Args:
+        folder: The run folder, or ``None`` to keep rows in memory.
+        num_rows: Number of rows in the folder.
     """
 
     def __init__(self, folder: RunFolder | None, num_rows: int = 0):
@@ -64,16 +373,16 @@ class MetricRows:
         """
         self._waiting += rows
         self.num_rows += len(rows)
-        is_late = self._folder is not None and time.perf_counter() - self._moved_at > _SECONDS
+        is_late = self._folder is not None and time.perf_counter() - self._moved_at > _ROW_SECONDS
         if is_late or len(self._waiting) >= _MAX_WAITING:
             self._move(sync=False)
 
     def save(self) -> None:
-        """Bring all rows to the disk."""
+        """Write all rows to the disk."""
         self._move(sync=True)
 
     def table(self) -> "pd.DataFrame":
-        """All rows."""
+        """Return all rows."""
         import pandas as pd
 
         self._move(sync=False)
@@ -82,7 +391,7 @@ class MetricRows:
         return pd.concat(self._tables, ignore_index=True) if self._tables else pd.DataFrame()
 
     def _move(self, *, sync: bool) -> None:
-        """Bring the waiting rows to where they are kept."""
+        """Move the waiting rows to the folder or to a table."""
         if self._folder is not None:
             self._folder.append_metrics(self._waiting, sync=sync)
         elif self._waiting:
@@ -91,288 +400,3 @@ class MetricRows:
             self._tables.append(pd.DataFrame(self._waiting))
         self._waiting.clear()
         self._moved_at = time.perf_counter()
-
-
-# Longest stretch of work between two looks at the clock and at Ctrl-C.
-_STRETCH_SECONDS = 1.0
-# A checkpoint by time waits for this many times what the last one took: about 3% of a run.
-_CHECKPOINT_WAIT = 30.0
-
-
-class Driver(Protocol):
-    """A search that can be advanced: fused on the device, or ask-tell around Python."""
-
-    batch: int
-    """Evaluations per iteration and seed."""
-    seeds: list[int]
-
-    @property
-    def iteration(self) -> int:
-        """Iterations finished."""
-        ...
-
-    @property
-    def state(self) -> Any:
-        """The state to checkpoint."""
-        ...
-
-    def advance(self, iterations: int) -> None:
-        """Run some iterations."""
-        ...
-
-    def metrics(self) -> list[dict[str, Any]]:
-        """The metrics of each seed after the last iteration."""
-        ...
-
-    def elites(self) -> list[Elites]:
-        """The elites of each seed."""
-        ...
-
-    def snapshot(self) -> dict[str, np.ndarray]:
-        """Arrays for a picture of the first seed as it is now."""
-        ...
-
-    def write_failures(self, folder: RunFolder) -> None:
-        """Write the evaluations that failed, where the driver knows them."""
-        ...
-
-
-@dataclasses.dataclass(frozen=True)
-class Earlier:
-    """What was spent and logged before, by earlier sessions of a run."""
-
-    seconds: float = 0.0
-    num_rows: int = 0
-    """Number of rows of metrics in the folder, none of them past the driver's iteration."""
-
-
-@dataclasses.dataclass(frozen=True)
-class About:
-    """Names that describe a run."""
-
-    title: str
-    settings: Mapping[str, str | int | float]
-
-
-def drive(
-    driver: Driver, options: RunOptions, folder: RunFolder | None, about: About, earlier: Earlier
-) -> Result:
-    """Advance a driver to the last iteration, keeping what the options say.
-
-    Args:
-        driver: The search, possibly resumed in the middle.
-        options: How far, what to keep, and whom to tell.
-        folder: Where to keep it; ``None`` keeps nothing on disk.
-        about: Describes the run, beside the progress bar and to callbacks.
-        earlier: What was spent and logged before.
-    """
-    began = time.perf_counter() - earlier.seconds
-    # Here, and not above: `import gloam` need not wait for it, and programs compile meanwhile.
-    import pandas  # noqa: F401
-
-    notifier = Notifier(options.callbacks)
-    if options.callbacks:
-        notifier.start(_run_start(driver, options, folder, about))
-    try:
-        result = _advanced(driver, options, folder, about, earlier, began, notifier)
-    except BaseException as error:
-        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        notifier.end(RunEnd(status, str(error), notifier.iteration, {}))
-        notifier.report()
-        raise
-    status = "finished" if result.stopped is None else "stopped"
-    notifier.end(RunEnd(status, result.stopped or "", driver.iteration, result.elites_by_seed))
-    notifier.report()
-    return dataclasses.replace(result, callback_failures=tuple(notifier.failures))
-
-
-def _run_start(
-    driver: Driver, options: RunOptions, folder: RunFolder | None, about: About
-) -> RunStart:
-    done = driver.iteration
-    rows: Any = folder.read_metrics().to_dict("records") if folder is not None and done else []
-    sizes = {"iterations": options.iterations, "seeds": len(driver.seeds), "batch": driver.batch}
-    return RunStart(
-        about.title,
-        {**about.settings, **sizes},
-        tuple(driver.seeds),
-        options.iterations,
-        done,
-        rows,
-        folder.path if folder else None,
-    )
-
-
-def _advanced(
-    driver: Driver,
-    options: RunOptions,
-    folder: RunFolder | None,
-    about: About,
-    earlier: Earlier,
-    began: float,
-    notifier: Notifier,
-) -> Result:
-    rows, progress = MetricRows(folder, earlier.num_rows), options.progress
-    first_iteration = driver.iteration
-    saved_at, wait = time.perf_counter(), options.checkpoint_seconds
-    pace = None
-    if isinstance(progress, bool):
-        progress = run_display(about.title, options.iterations) if progress else Silent()
-
-    def save() -> None:
-        if folder is None:
-            return
-        driver.write_failures(folder)
-        # Metrics before state: rows past a checkpoint can be dropped, missing ones not made up.
-        rows.save()
-        seconds = time.perf_counter() - began
-        keep = options.keep_checkpoints
-        folder.write_checkpoint(driver.state, seconds=seconds, num_rows=rows.num_rows, keep=keep)
-        notifier.checkpoint(driver.iteration)
-
-    with stop_signals() as stop, progress as display:
-        reason: str | None = None
-        while driver.iteration < options.iterations and reason is None:
-            length = options.next_stop(driver.iteration) - driver.iteration
-            # The first stretch is one iteration: it compiles, and shows that the run works.
-            length = min(length, max(1, int(_STRETCH_SECONDS / pace)) if pace else 1)
-            before = time.perf_counter()
-            try:
-                driver.advance(length)
-            except Exception as error:
-                _save_after(error, save, driver, folder)
-                raise
-            now = time.perf_counter()
-            pace = (now - before) / length
-            done = driver.iteration
-            current = driver.metrics()
-            with _resumable(folder, done):
-                if options.is_logged(done):
-                    logged = [row | {"seconds": now - began} for row in current]
-                    rows.add(logged)
-                    reason = notifier.log(logged)
-                if folder and done in options.snapshots:
-                    folder.write_snapshot(done, driver.snapshot())
-                is_due = options.is_checkpoint(done) or now - saved_at > wait
-                if is_due or stop.is_set() or reason is not None or notifier.has_news:
-                    started = time.perf_counter()
-                    save()
-                    saved_at = time.perf_counter()
-                    wait = max(options.checkpoint_seconds, _CHECKPOINT_WAIT * (saved_at - started))
-            notifier.report()
-            rate = driver.batch * len(driver.seeds) / pace
-            display.update(
-                done,
-                float(np.mean([row["qd_score"] for row in current])),
-                float(np.mean([row["coverage"] for row in current])),
-                rate,
-                int(sum(row["failed_total"] for row in current)),
-            )
-            if stop.is_set() and done < options.iterations:
-                raise Interrupted(folder.path if folder else None, done, signal=stop.signal)
-        with _resumable(folder, driver.iteration):
-            if driver.iteration == first_iteration:
-                save()
-            found = dict(zip(driver.seeds, driver.elites(), strict=True))
-            if folder is not None:
-                for seed, elites in found.items():
-                    folder.write_archive(elites, seed=seed)
-            path = folder.path if folder else None
-            return Result(found, rows.table(), driver.seeds, path, stopped=reason)
-
-
-@contextmanager
-def _resumable(folder: RunFolder | None, iteration: int) -> Iterator[None]:
-    """Say of an error of writing, such as that of a full disk, what is left and how to go on."""
-    try:
-        yield
-    except OSError as error:
-        if folder is not None:
-            try:
-                saved = (
-                    f"its newest checkpoint is of iteration {folder.read_checkpoint_iteration()}"
-                )
-            except (OSError, ValueError):
-                saved = "it has no checkpoint yet"
-            error.add_note(
-                f"The run in '{folder.path}' stopped at iteration {iteration}; {saved}. Make room, "
-                "or make the folder writable, and resume the run."
-            )
-        raise
-
-
-def _save_after(
-    error: Exception, save: Callable[[], None], driver: Driver, folder: RunFolder | None
-) -> None:
-    """Keep what was found before an evaluation, or the device, raised an error."""
-    if folder is None:
-        return
-    try:
-        save()
-        note = f"The run was saved after iteration {driver.iteration} in '{folder.path}'."
-    except Exception as second:  # for instance: the device lost the state, or the disk is full
-        note = f"The run could not be saved in '{folder.path}' ({second}). Resume its checkpoint."
-    error.add_note(note)
-
-
-class Restorable(Protocol):
-    """The part of a driver that begins a search."""
-
-    def start(self) -> None:
-        """Begin at iteration 0."""
-        ...
-
-    def restore(self, read: Callable[[Any], Any]) -> None:
-        """Begin where a checkpoint ended; ``read`` is given the shapes of the state."""
-        ...
-
-    def read_failures(self, folder: RunFolder) -> None:
-        """Take over the failures that the folder holds, up to the driver's iteration."""
-        ...
-
-
-def restored(driver: Restorable, folder: RunFolder, config: RunConfig) -> Earlier:
-    """Continue the run in a folder. It is written to only after everything was read and fits."""
-    stored = folder.read_config()
-    differences = stored.differences(config)
-    if differences:
-        listed = "; ".join(differences[:5]) + ("; ..." if len(differences) > 5 else "")
-        raise ValueError(
-            f"The run in '{folder.path}' cannot be resumed with other settings or data: {listed}. "
-            "Resume it with the same ones, or start in another folder."
-        )
-    found = None
-    if folder.holds_checkpoint:
-        checkpoints = []
-
-        def read(like: Any) -> Any:
-            checkpoints.append(folder.read_checkpoint(like))
-            return checkpoints[0].state
-
-        driver.restore(read)
-        driver.read_failures(folder)
-        found = checkpoints[0]
-    else:  # it was stopped before its first checkpoint
-        driver.start()
-    if config.dataset is None:
-        config = dataclasses.replace(config, dataset=stored.dataset)
-    folder.write_plan(config)
-    return Earlier(found.seconds if found else 0.0, _restore_metrics(found, folder))
-
-
-def _restore_metrics(checkpoint: Checkpoint | None, folder: RunFolder) -> int:
-    """Drop the rows of metrics past a checkpoint, and return the number of the others.
-
-    Rows that cannot be read do not keep a run from going on: a warning states their number.
-    """
-    iteration, expected = (checkpoint.iteration, checkpoint.num_rows) if checkpoint else (0, 0)
-    num_rows, error = folder.drop_metrics_after(iteration)
-    if num_rows < expected:
-        problem = error.problem if error else "it has fewer rows"
-        warnings.warn(
-            f"metrics: {expected - num_rows} of the {expected} rows up to iteration {iteration} "
-            f"are lost ('{folder.path / 'metrics.csv'}': {problem}). The state of the search is "
-            "complete, and the run goes on without them.",
-            stacklevel=4,
-        )
-    return num_rows

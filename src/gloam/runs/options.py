@@ -1,28 +1,22 @@
-"""The options of a run: how long, what is kept and when, and what is shown.
-
-Where seeds start: at the algorithm's ``x0``, or each where its domain says.
-"""
+"""The options of a run: its length, what is written when, its seeds and starting solutions."""
 
 import dataclasses
 import inspect
 import os
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import Any
-from typing import TypedDict
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict, TypeVar
+
+import numpy as np
+from jaxtyping import Float
+
 from gloam import checks
+from gloam.algorithms import Algorithm
 from gloam.callbacks import Callback
 from gloam.callbacks.callback import checked
 from gloam.datasets import Dataset
 from gloam.progress import Display
-import numpy as np
-from jaxtyping import Float
-from gloam.algorithms import Algorithm
 
-
-# What a run folder keeps of the options. It may change when a run is resumed.
+# Options that a run folder stores. They may change when a run is resumed.
 _PLAN = (
     "iterations",
     "log_every",
@@ -35,16 +29,15 @@ _PLAN = (
 
 @dataclasses.dataclass(frozen=True)
 class Asynchronous:
-    """How `gloam.optimize` evaluates asynchronously.
+    """Settings of asynchronous evaluation in `gloam.optimize`.
 
     Args:
-        close_at: As in `gloam.AsyncSearch`: an emitter adapts when this share of its solutions is
-            evaluated.
+        close_at: Share of its solutions that must be evaluated before an emitter adapts, as in
+            `gloam.AsyncSearch`.
         timeout: Seconds after which an evaluation counts as failed, or ``None``. An executor cannot
-            end it: its worker stays busy, and if it answers after all, the result enters the
-            archive.
+            end it: its worker stays busy, and a late result still enters the archive.
         in_flight: Number of solutions that are handed to the executor at a time; by default twice
-            the number of its workers, so that none waits for the search.
+            the number of its workers, so that workers are never idle.
     """
 
     close_at: float = 1.0
@@ -61,7 +54,7 @@ class Asynchronous:
 
 @dataclasses.dataclass(frozen=True)
 class RunOptions:
-    """The options of `gloam.run`, which describes them, besides what is searched and the seeds."""
+    """Options of a run, which `gloam.run` describes."""
 
     iterations: int
     run_dir: str | os.PathLike | None = None
@@ -88,32 +81,31 @@ class RunOptions:
 
     @classmethod
     def of_plan(cls, plan: Mapping[str, Any]) -> "RunOptions":
-        """Options from the `plan` of a run folder.
+        """Return options from the `plan` of a run folder.
 
         Raises:
-            ValueError, TypeError, KeyError: It is not what `plan` gives.
+            ValueError, TypeError: It is not a plan.
         """
-        # A folder of an earlier version may lack an option; its default was what happened.
-        if not set(plan) <= set(_PLAN):
+        if set(plan) != set(_PLAN):
             raise ValueError(f"its plan has the parts {sorted(plan)}")
         return cls(**plan)
 
     @property
     def plan(self) -> dict[str, Any]:
-        """What a run folder keeps of the options."""
+        """The options that a run folder stores."""
         return {name: getattr(self, name) for name in _PLAN}
 
     def is_logged(self, iteration: int) -> bool:
-        """True when metrics are kept for ``iteration``."""
+        """Return whether metrics are logged for ``iteration``."""
         return iteration % self.log_every == 0 or iteration == self.iterations
 
     def is_checkpoint(self, iteration: int) -> bool:
-        """True when the state is kept after ``iteration``, whatever the time."""
+        """Return whether a checkpoint is due after ``iteration``, regardless of time."""
         every = self.checkpoint_every
         return iteration == self.iterations or (every is not None and iteration % every == 0)
 
     def next_stop(self, iteration: int) -> int:
-        """The next iteration at which something must be kept."""
+        """Return the next iteration at which something is written."""
         stops = [self.iterations, (iteration // self.log_every + 1) * self.log_every]
         if self.checkpoint_every:
             stops.append((iteration // self.checkpoint_every + 1) * self.checkpoint_every)
@@ -122,7 +114,7 @@ class RunOptions:
 
 
 class OptionKeywords(TypedDict, total=False):
-    """The options of `RunOptions` that have a default, for type checkers."""
+    """Options of `RunOptions` with a default, for type checkers."""
 
     run_dir: str | os.PathLike | None
     resume: bool
@@ -140,7 +132,7 @@ _Function = TypeVar("_Function", bound=Callable)
 
 
 def shows_options(function: _Function) -> _Function:
-    """Make ``help`` list the options that ``function`` takes as ``**options``."""
+    """Show the options of `RunOptions` in the signature, in the place of ``**options``."""
     signature = inspect.signature(function)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     options = [
@@ -154,21 +146,37 @@ def shows_options(function: _Function) -> _Function:
     return function
 
 
-def start_of(domain: Callable, algorithm: Algorithm, seed: int) -> Float[np.ndarray, " sol"]:
-    """The start of a seed.
+def checked_options(function: Callable, iterations: int, options: Mapping[str, Any]) -> RunOptions:
+    """Return the options that were passed to ``function``; unknown names are errors."""
+    known = inspect.signature(function).parameters
+    checks.unexpected_names(getattr(function, "__name__", ""), options, known)
+    return RunOptions(iterations, **options)
 
-    A domain may have a start for each seed (``domain.x0_of(seed)``). It is used where the algorithm
-    was built with the domain's own ``x0``; an algorithm with another ``x0`` starts all seeds there.
+
+def seed_list(seeds: int | Sequence[int]) -> list[int]:
+    """Return seeds as a list; a number ``n`` means seeds 0 to ``n - 1``."""
+    if isinstance(seeds, (int, np.integer)):
+        return list(range(checks.integer("seeds", seeds, minimum=1)))
+    is_list = isinstance(seeds, (list, tuple, range)) or np.ndim(seeds) == 1
+    expected = "a number of seeds, or a list of them"
+    checks.expect(is_list and not isinstance(seeds, str), "seeds", expected, checks.short(seeds))
+    found = [checks.seed("seeds", seed) for seed in seeds]
+    is_set = 0 < len(found) == len(set(found))
+    checks.expect(is_set, "seeds", "different seeds, at least one", checks.short(seeds))
+    return found
+
+
+def start_of(domain: Callable, algorithm: Algorithm, seed: int) -> Float[np.ndarray, " sol"]:
+    """Return the starting solution of a seed.
+
+    It is ``domain.x0_of(seed)`` if the domain has one and the algorithm was built with the domain's
+    own ``x0``. Otherwise it is the algorithm's ``x0``.
     """
     own = np.asarray(algorithm.emitter.x0)
     x0_of: Any = getattr(domain, "x0_of", None)
     if x0_of is None or not np.array_equal(own, np.asarray(getattr(domain, "x0", None))):
         return own
     start = checks.finite_array("x0_of", x0_of(seed), ndim=1)
-    checks.expect(
-        start.shape == own.shape,
-        "x0_of",
-        f"{own.size} numbers, as x0 has",
-        f"{start.size} for seed {seed}",
-    )
+    got = f"{start.size} for seed {seed}"
+    checks.expect(start.shape == own.shape, "x0_of", f"{own.size} numbers, as x0 has", got)
     return start

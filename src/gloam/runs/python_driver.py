@@ -1,92 +1,72 @@
-"""The states of several searches as one state, as the fused driver has them.
+"""The driver of `gloam.optimize`: a `Search` for each seed, evaluated in Python."""
 
-What drivers of evaluations in Python have in common: a search and failures for each seed.
+import dataclasses
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import Any, Generic, NamedTuple, TypeVar
 
-A `Search` for each seed and an evaluation in Python, as a driver.
-"""
-
-from collections.abc import Callable
-from collections.abc import Sequence
-from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gloam.records import SearchState
-from typing import Generic
-from typing import TypeVar
-from gloam.archives import Elites
-from gloam.searches.async_search import AsyncSearch
-from gloam.runs.failures import FailureLog
-from gloam.searches.search import Search
-from gloam.formats import RunFolder
-import dataclasses
-from concurrent.futures import Executor
-from typing import Literal
-from typing import NamedTuple
+
 from gloam import checks
 from gloam.algorithms import Algorithm
-from gloam.runs.failures import FailureLimit
-from gloam.runs.failures import Outcome
-from gloam.runs.failures import all_failures
-from gloam.runs.failures import refuse_wrong_form
-from gloam.searches.search import Checked
+from gloam.archives import Elites
+from gloam.evaluators import Evaluator, PerSolution, ResultSpec, as_evaluator
+from gloam.evaluators.results import Results, valid_rows
+from gloam.formats import RunFolder
+from gloam.formats.config import DriverKind
+from gloam.records import SearchState
+from gloam.runs.failures import (
+    FailureLimit,
+    FailureLog,
+    Outcome,
+    all_failures,
+    refuse_wrong_form,
+)
 from gloam.runs.options import start_of
-from gloam.evaluators import AnswerForm
-from gloam.evaluators import Evaluator
-from gloam.evaluators import as_evaluator
-from gloam.evaluators.answers import declared
-
-
-def stacked_state(searches: Sequence[Any]) -> SearchState:
-    """The states of all seeds in one: they share the iteration."""
-    states = [search.state for search in searches]
-    stacked = jax.tree.map(_stack, *states)
-    return eqx.tree_at(lambda s: s.iteration, stacked, states[0].iteration)
-
-
-def restore_states(searches: Sequence[Any], read: Callable[[Any], SearchState]) -> None:
-    """Set the states of searches; ``read`` is given the shapes of the stacked state."""
-    one, number = searches[0].state, len(searches)
-    shapes = jax.tree.map(lambda s: jax.ShapeDtypeStruct((number, *s.shape), s.dtype), one)
-    state = read(eqx.tree_at(lambda s: s.iteration, shapes, one.iteration))
-    # Each seed has arrays of its own, because they are donated to the next iteration.
-    iterations = jnp.stack([state.iteration] * number)
-    state = eqx.tree_at(lambda s: s.iteration, state, iterations)
-    for place, search in enumerate(searches):
-        search.state = jax.tree.map(lambda leaf, i=place: leaf[i], state)
-
-
-def _stack(*leaves: Any) -> Any:
-    """One array of all seeds' arrays; on the host, where they are written from.
-
-    That of one seed is not copied: it may be large.
-    """
-    if jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
-        return jnp.stack(leaves)
-    arrays = [np.asarray(leaf) for leaf in leaves]
-    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
-
+from gloam.searches import AsyncSearch, Search
 
 _Search = TypeVar("_Search", Search, AsyncSearch)
 
 
 class HostDriver(Generic[_Search]):
-    """Reports on the searches of all seeds."""
+    """Base of drivers with evaluations in Python: searches, failures and what they report."""
 
     searches: list[_Search]
-    _log: FailureLog
+
+    def __init__(
+        self,
+        evaluate: Callable,
+        algorithm: Algorithm,
+        seeds: list[int],
+        per_solution: bool,
+        max_failure_rate: float,
+    ):
+        expected, got = "a function of a batch of solutions", type(evaluate).__name__
+        checks.expect(callable(evaluate), "evaluate", expected, got)
+        checks.instance("algorithm", algorithm, Algorithm, "Build one, for instance gloam.DMS.")
+        declared = isinstance(evaluate, PerSolution) or not per_solution
+        self.seeds, self.batch = seeds, algorithm.emitter.num_solutions
+        self._function = evaluate if declared else PerSolution(evaluate)
+        self._archive, self._spec = algorithm.archive, ResultSpec.of(algorithm.archive)
+        self._log = FailureLog()
+        self._limit = FailureLimit(max_failure_rate)
+
+    def start(self) -> None:
+        """Begin at iteration 0, as new searches do."""
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The metrics of each seed after the last iteration."""
-        return [search.metrics for search in self.searches]
+        """Return the metrics of each seed after the last iteration."""
+        return [search.metrics() for search in self.searches]
 
     def elites(self) -> list[Elites]:
-        """The elites of each seed."""
-        return [search.elites for search in self.searches]
+        """Return the elites of each seed."""
+        return [search.elites() for search in self.searches]
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """Arrays for a picture of the first seed."""
+        """Return the arrays for a figure of the first seed."""
         return self.searches[0].snapshot()
 
     def write_failures(self, folder: RunFolder) -> None:
@@ -94,18 +74,10 @@ class HostDriver(Generic[_Search]):
         self._log.write(folder)
 
 
-class EvaluatedBatch(NamedTuple):
-    """The batch of one seed: evaluated and checked."""
-
-    solutions: np.ndarray
-    checked: Checked
-    outcome: Outcome
-
-
 class PythonDriver(HostDriver[Search]):
     """Asks, evaluates in Python and tells, one seed after the other."""
 
-    kind: Literal["ask-tell"] = "ask-tell"
+    kind: DriverKind = "ask-tell"
 
     def __init__(
         self,
@@ -117,77 +89,96 @@ class PythonDriver(HostDriver[Search]):
         per_solution: bool = False,
         max_failure_rate: float = 1.0,
     ):
-        checks.expect(
-            callable(evaluate),
-            "evaluate",
-            "a function of a batch of solutions",
-            type(evaluate).__name__,
-        )
-        checks.instance("algorithm", algorithm, Algorithm, "Build one, for instance gloam.DMS.")
-        self._function = declared(evaluate, per_solution)
+        super().__init__(evaluate, algorithm, seeds, per_solution, max_failure_rate)
         self.evaluator = as_evaluator(evaluator)
         self.evaluator.check(self._function)
-        self._form = AnswerForm.of(algorithm.archive)
-        self._log = FailureLog()
-        self._limit = FailureLimit(max_failure_rate)
-        self.seeds = seeds
-        self.batch = algorithm.emitter.num_solutions
         self.searches = [
             Search(algorithm, seed, x0=start_of(evaluate, algorithm, seed)) for seed in seeds
         ]
 
-    @property
-    def state(self) -> SearchState:
-        """The states of all seeds, as the fused driver has them: they share the iteration."""
-        return stacked_state(self.searches)
-
-    @property
-    def iteration(self) -> int:
-        """Iterations finished."""
-        return self.searches[0].iteration
-
-    def start(self) -> None:
-        """Begin at iteration 0, where a new `Search` is."""
-
     def restore(self, read: Callable[[Any], SearchState]) -> None:
-        """Begin where a checkpoint ended; ``read`` is given the shapes of the state."""
-        restore_states(self.searches, read)
+        """Begin at a checkpoint; ``read`` returns its state, given the shapes of the state."""
+        states = [search.state for search in self.searches]
+        for search, state in zip(self.searches, restored_states(states, read), strict=True):
+            search.state = state
 
     def advance(self, iterations: int) -> None:
-        """Ask, evaluate and tell some times.
+        """Ask, evaluate and tell.
 
-        No seed learns before the evaluations of all seeds have been checked: when the evaluator
-        raises an error, all seeds are at the iteration before.
+        No seed learns before the evaluations of all seeds are finished: if the evaluator raises an
+        error, all seeds are at the iteration before.
 
         Raises:
-            EvaluationError: Too many evaluations failed in the last iterations of the state, which
-                is whole.
+            EvaluationError: Too many evaluations failed in the last iterations of the state.
         """
         for iteration in range(self.iteration + 1, self.iteration + iterations + 1):
-            told = [self._evaluated(search) for search in self.searches]
-            outcomes = [one.outcome for one in told]
+            evaluated = [self._evaluated(search) for search in self.searches]
+            outcomes = [one.outcome for one in evaluated]
             if iteration == 1:
                 refuse_wrong_form(outcomes)
-            for search, one in zip(self.searches, told, strict=True):
-                search.learn(one.checked)
-            for seed, one in zip(self.seeds, told, strict=True):
+            for search, one in zip(self.searches, evaluated, strict=True):
+                search.learn(one.results)
                 for failure in one.outcome.failures:
-                    self._log.add(seed, iteration, one.solutions[failure.row], failure)
+                    solution = one.solutions[failure.row]
+                    self._log.add(search.seed, iteration, solution, failure)
             self._limit.note(outcomes, iteration)
         jax.block_until_ready([search.state.iteration for search in self.searches])
 
-    def _evaluated(self, search: Search) -> EvaluatedBatch:
-        solutions = search.ask()
-        answer = self.evaluator.evaluate(self._function, solutions, self._form)
-        if self._form.has_objectives is None and len(answer.failures) < self.batch:
-            given = answer.objectives is not None
-            self._form = dataclasses.replace(self._form, has_objectives=given)
-        checked = search.checked(
-            answer.objectives, answer.measures, None, answer.fields, may_all_fail=True
-        )
-        failures = all_failures(answer, checked.valid)
-        return EvaluatedBatch(solutions, checked, Outcome(search.seed, self.batch, failures))
+    @property
+    def iteration(self) -> int:
+        """Number of finished iterations."""
+        return self.searches[0].iteration
+
+    def checkpoint(self) -> SearchState:
+        """Return the states of all seeds in one, as the fused driver has them."""
+        return stacked_state([search.state for search in self.searches])
 
     def read_failures(self, folder: RunFolder) -> None:
-        """Go on with the failures of the iterations that are finished; later ones come again."""
+        """Read the failures of finished iterations; later ones are evaluated again."""
         self._log.read(folder, self.batch, dict.fromkeys(self.seeds, self.iteration * self.batch))
+
+    def _evaluated(self, search: Search) -> "_EvaluatedBatch":
+        solutions = search.ask()
+        found = self.evaluator.evaluate(self._function, solutions, self._spec)
+        if self._spec.has_objectives is None and len(found.failures) < self.batch:
+            given = found.objectives is not None
+            self._spec = dataclasses.replace(self._spec, has_objectives=given)
+        valid = valid_rows(self._archive, found.objectives, found.measures)
+        failures = all_failures(found, valid)
+        outcome = Outcome(search.seed, self.batch, failures)
+        return _EvaluatedBatch(solutions, found[:3], outcome)
+
+
+class _EvaluatedBatch(NamedTuple):
+    """The evaluated batch of one seed."""
+
+    solutions: np.ndarray
+    results: Results
+    outcome: Outcome
+
+
+def stacked_state(states: Sequence[SearchState]) -> SearchState:
+    """Stack the states of all seeds, which share the iteration."""
+    stacked = jax.tree.map(_stack, *states)
+    return eqx.tree_at(lambda s: s.iteration, stacked, states[0].iteration)
+
+
+def restored_states(
+    states: Sequence[SearchState], read: Callable[[Any], SearchState]
+) -> list[SearchState]:
+    """Return the states of a checkpoint; ``read`` is given the shapes of the stacked state."""
+    one, number = states[0], len(states)
+    shapes = jax.tree.map(lambda s: jax.ShapeDtypeStruct((number, *s.shape), s.dtype), one)
+    state = read(eqx.tree_at(lambda s: s.iteration, shapes, one.iteration))
+    # Each seed gets its own arrays, because they are donated to the next iteration.
+    iterations = jnp.stack([state.iteration] * number)
+    state = eqx.tree_at(lambda s: s.iteration, state, iterations)
+    return [jax.tree.map(lambda leaf, i=place: leaf[i], state) for place in range(number)]
+
+
+def _stack(*leaves: Any) -> Any:
+    """Stack arrays on the host, from where they are written. One seed is not copied."""
+    if jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
+        return jnp.stack(leaves)
+    arrays = [np.asarray(leaf) for leaf in leaves]
+    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)

@@ -1,52 +1,110 @@
-"""What a run leaves behind: its result, or the news that it was stopped."""
+"""The result of a run, and the exception of an interrupted one."""
 
 import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gloam import drawing
 from gloam.archives import Elites
+from gloam.archives.thumbnail import thumbnail
 from gloam.callbacks import CallbackFailure
-from gloam.searches.search import result_card
-from gloam.searches.search import result_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_FORMATS = {"QD score": "{:,.2f}", "coverage": "{:.1%}", "best objective": "{:.4g}"}
+
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Result:
-    """What a run leaves behind."""
+    """Elites and metrics of a run."""
 
     elites_by_seed: dict[int, Elites]
-    """The elites of every seed."""
+    """Elites of every seed."""
     metrics: "pd.DataFrame"
-    """Columns seed, iteration, evaluations, qd_score, coverage, best_objective, loss, epochs,
-    restarts, unique_cells, failed (in this iteration), failed_total (in all so far), below_f_min,
-    outside_bounds, empty_discount, rank_correlation (see `DiscountMetrics`), seconds."""
+    """A row for each seed and logged iteration, with the columns:
+
+    * ``seed``, ``iteration``, ``evaluations``, ``seconds``;
+    * ``qd_score``, ``coverage``, ``best_objective``, of the archive;
+    * ``loss``, ``epochs``, of the last training of the discount model;
+    * ``empty_discount``, ``rank_correlation``, how well the discount agrees with the archive, see
+      `gloam.discounts.discount.DiscountMetrics`;
+    * ``restarts``, of all emitters since the start;
+    * ``unique_cells``, number of different cells of the last batch;
+    * ``failed`` in the last iteration, and ``failed_total`` since the start;
+    * ``below_f_min``, ``outside_bounds``, solutions of the last batch with such an objective or
+      measure.
+
+    A mixture of emitters, such as that of `gloam.DMS`, adds columns for each of its emitters since
+    the start: ``cma_es_restarts``, ``cma_es_accepted`` (solutions that beat the elite of their
+    cell), ``cma_es_filled`` (solutions that filled an empty cell), and likewise ``moves_accepted``,
+    ``moves_filled`` and ``moves_swap_share`` (share of swaps in the next batch).
+    """
     seeds: list[int]
     run_dir: Path | None
     stopped: str | None = None
-    """The reason that a callback gave to stop the run before its last iteration."""
+    """Reason of the callback that stopped the run before its last iteration."""
     callback_failures: tuple[CallbackFailure, ...] = ()
     """Errors that callbacks raised."""
 
     @property
     def elites(self) -> Elites:
-        """The elites of the first seed."""
+        """Elites of the first seed."""
         return self.elites_by_seed[self.seeds[0]]
 
     def __repr__(self) -> str:
-        return result_text(self)
+        parts = [self._seeds, *(f"{value} {name}" for name, value in self._progress().items())]
+        mean = {name: np.mean(values) for name, values in self._by_seed().items()}
+        parts.append(f"QD score {mean['QD score']:.2f}, coverage {mean['coverage']:.1%}")
+        return f"Result({', '.join(parts)})"
 
     def _repr_html_(self) -> str:
-        return result_card(self)
+        figures = {"seeds": self._seeds} | self._progress()
+        for name, values in self._by_seed().items():
+            shown = _FORMATS[name].format(np.mean(values))
+            if len(values) > 1:
+                error = np.std(values, ddof=1) / len(values) ** 0.5
+                shown += f" ± {_FORMATS[name].format(error)}"
+            figures[name] = shown
+        if self.run_dir is not None:
+            figures["folder"] = str(self.run_dir)
+        pictures = [thumbnail(self.elites)] if len(self.elites) else []
+        if "qd_score" in self.metrics and len(self.metrics):
+            means = self.metrics.pivot_table("qd_score", "iteration").to_numpy().ravel()
+            pictures.append(drawing.sparkline(means, "QD score over the iterations"))
+        return drawing.card("Result", figures, pictures)
+
+    @property
+    def _seeds(self) -> str:
+        return f"seed {self.seeds[0]}" if len(self.seeds) == 1 else f"{len(self.seeds)} seeds"
+
+    def _progress(self) -> dict[str, str]:
+        """Return iterations and evaluations of each seed, if metrics were logged."""
+        return {
+            name: f"{int(self.metrics[column].to_numpy().max()):,}"
+            for name, column in (("iterations", "iteration"), ("evaluations", "evaluations"))
+            if column in self.metrics and len(self.metrics)
+        }
+
+    def _by_seed(self) -> dict[str, list[float]]:
+        found = [self.elites_by_seed[seed] for seed in self.seeds]
+        values = {
+            "QD score": [elites.qd_score for elites in found],
+            "coverage": [elites.coverage for elites in found],
+        }
+        if all(len(elites) for elites in found):
+            values["best objective"] = [elites.best_objective for elites in found]
+        return values
 
 
 class Interrupted(KeyboardInterrupt):
-    """The run was stopped by Ctrl-C or a termination signal after saving what it had.
+    """The run was stopped by Ctrl-C or a termination signal, after its state was saved.
 
     Attributes:
         run_dir: The run folder, or ``None``.
-        iteration: Iterations finished.
+        iteration: Number of finished iterations.
         signal: Number of the signal that stopped it, or ``None``.
     """
 

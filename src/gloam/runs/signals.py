@@ -1,8 +1,4 @@
-"""Signals that ask a run to stop: Ctrl-C, a termination, a closed terminal, the end of a job.
-
-`stop_signals` lets the loop of a run stop at a whole state. `remembered_interrupt` is for the work
-around runs (reading, drawing). Neither lets a signal pass without effect.
-"""
+"""Signals that stop a run: Ctrl-C, termination, a closed terminal, the end of a batch job."""
 
 import signal
 import threading
@@ -12,24 +8,23 @@ from typing import Any
 
 
 class StopRequest:
-    """Whether a signal asked the run to stop, and which one."""
+    """The signal that requested the run to stop, if any."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
 
     def is_set(self) -> bool:
-        """Whether a signal has come."""
+        """Return whether a signal has arrived."""
         return self.signal is not None
 
 
 @contextmanager
 def stop_signals() -> Iterator[StopRequest]:
-    """A request that Ctrl-C or a termination signal sets, so that the loop stops at a whole state.
+    """Turn Ctrl-C and termination signals into a request to stop after the current iteration.
 
-    A second signal acts as usual. A signal that the block did not answer by a KeyboardInterrupt
-    (it came during the last iteration, or while results were written) is delivered again at the
-    end of the block, so that it ends what follows. Only the main thread may handle signals;
-    elsewhere the request is never set.
+    A second signal acts as usual. If the block does not raise KeyboardInterrupt (the signal arrived
+    during the last iteration, or while results were written), the signal is delivered again at the
+    end of the block. Only the main thread can handle signals; in others the request is never set.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
@@ -60,12 +55,11 @@ def stop_signals() -> Iterator[StopRequest]:
 
 
 def _stopping() -> list[signal.Signals]:
-    """The signals that stop a run.
+    """Return the signals that stop a run.
 
-    Left out are those that are ignored, as SIGHUP is under nohup, and those whose handler Python
-    did not install (``None``) and could not install again. Batch systems announce the end of a
-    job by SIGUSR1, SIGUSR2 or SIGXCPU, which end a process; a program that handles these itself
-    goes on to do so.
+    Not included are signals that are ignored, as SIGHUP is under nohup, and those whose handler was
+    not installed by Python (``None``) and could not be restored. Batch systems announce the end of
+    a job by SIGUSR1, SIGUSR2 or SIGXCPU; a program that handles these itself keeps its handlers.
     """
     found = []
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):
@@ -81,15 +75,15 @@ def _stopping() -> list[signal.Signals]:
 
 @contextmanager
 def remembered_interrupt() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the end of the block if Ctrl-C came and was lost in it.
+    """Raise KeyboardInterrupt at the end of the block if one was raised and lost in it.
 
-    Python drops an exception that is raised while an object is destroyed or a library written in C
-    calls back. A KeyboardInterrupt can meet that fate while figures are drawn.
+    Python drops exceptions that are raised in destructors and in callbacks of C libraries, which
+    can happen to a KeyboardInterrupt while figures are drawn.
     """
     usual = signal.getsignal(signal.SIGINT)
     main = threading.current_thread() is threading.main_thread()
     if not main or usual is not signal.default_int_handler:
-        yield  # somebody else decides what Ctrl-C does
+        yield  # Ctrl-C is handled elsewhere
         return
     came = False
 

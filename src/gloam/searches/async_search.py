@@ -1,8 +1,9 @@
-"""The asynchronous search: solutions by ticket, results in any order."""
+"""The asynchronous search: solutions with tickets, and results in any order."""
 
 import dataclasses
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,45 +14,49 @@ from jaxtyping import ArrayLike
 from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
-from gloam.programs.search_programs import async_programs
-from gloam.programs.splitting import for_programs, shapes_of, split, surroundings
-from gloam.records import SearchState
+from gloam.programs.sharing import compiled, for_programs, partition
+from gloam.records import SearchState, StepInfo
+from gloam.searches import part_step
+from gloam.searches.metrics import LowObjectiveWarning
 from gloam.searches.parts import (
     EmittersInParts,
     HandedOut,
     PartTable,
-    Result,
+    RowResult,
     Ticket,
     TicketBook,
     Told,
-    checked_results,
-    failed_result,
+    checked_rows,
     padded_rows,
-    rows_of,
 )
-from gloam.searches.search import Search, warn_of_low_objectives
+from gloam.searches.search import Search
 
-# Results that are added to the archive at a time; all pairs of them are compared.
+# Number of results that are added to the archive at a time; all pairs of them are compared.
 _MOST_ROWS = 64
+
+_ask = compiled(part_step.ask_part)
+_add = compiled(part_step.add_rows, donate_state=True)
+_add_to_copy = compiled(part_step.add_rows)
+_adapt = compiled(part_step.adapt_part, donate_state=True)
+_train = compiled(part_step.train, donate_state=True)
 
 
 class AsyncSearch:
-    """A search that you drive, for evaluations that take uneven times.
+    """A search that you drive, for evaluations of uneven duration.
 
-    Each emitter adapts when its own solutions are evaluated, and goes on without waiting for the
+    Each emitter adapts when its own solutions are evaluated, and continues without waiting for the
     others. Results enter the archive in any order. The discount is trained whenever as many results
-    have come as a batch of the synchronous search has; that is an iteration.
+    have arrived as the synchronous search has in a batch, which is an iteration.
 
-    What the search does depends on the order in which results are told, and on nothing else: the
-    same seed, asked and told in the same order, gives the same search.
+    The search depends only on the seed and on the order of the calls: the same seed, asked and told
+    in the same order, gives the same search.
 
     Args:
         algorithm: For instance `gloam.DMS`.
         seed: Seed of the random numbers.
-        x0: Where the search starts, instead of at the algorithm's own ``x0``.
-        close_at: An emitter adapts when this share of its solutions is evaluated. Results of the
-            others come late: they enter the archive and train the discount, but the emitter does
-            not learn from them.
+        x0: Starting solution, instead of the algorithm's own ``x0``.
+        close_at: Share of its solutions that must be evaluated before an emitter adapts. Later
+            results enter the archive and train the discount, but the emitter does not use them.
 
     Example:
         >>> import gloam
@@ -60,7 +65,7 @@ class AsyncSearch:
         >>> tickets = search.ask(5)
         >>> for ticket in reversed(tickets):
         ...     search.tell(ticket, 1 - np.square(ticket.solution).sum(), ticket.solution[:2])
-        >>> search.metrics["iteration"], search.metrics["evaluations"], len(search.elites) > 0
+        >>> search.iteration, search.evaluations, len(search.elites()) > 0
         (0, 5, True)
     """
 
@@ -75,25 +80,24 @@ class AsyncSearch:
         self._search = Search(algorithm, seed, x0=x0)
         self.algorithm, self.seed = algorithm, self._search.seed
         share = checks.number("close_at", close_at, above=0.0, at_most=1.0)
-        part = algorithm.emitter.part()
-        arrays, rest = split((for_programs(algorithm, cells_given=True), part))
-        self._arrays = arrays
-        self._programs = async_programs(rest, shapes_of(arrays), surroundings())
+        num_parts, part = part_step.divided(algorithm.emitter)
+        pair = for_programs(algorithm, cells_given=True), part
+        self._arrays, self._static = partition(pair)
         self._archive, self._batch = algorithm.archive, algorithm.emitter.num_solutions
-        self._table = PartTable(algorithm, part)
+        self._table = PartTable(algorithm, num_parts)
         self._rows_at_a_time = min(self._table.part_size, _MOST_ROWS)
         self._needed = math.ceil(share * self._table.part_size)
         first = np.zeros((), np.int32)
-        shapes = jax.eval_shape(self._programs.ask, arrays, self._search.state, first, first)
-        self._table.reserve_memory(shapes.memory)
+        ask = partial(part_step.ask_part, pair)
+        self._table.allocate_aux(jax.eval_shape(ask, self._search.state, first, first).aux)
         self._tickets = TicketBook()
         self._told: list[Told] = []  # and not in the archive yet
         self._has_objectives: bool | None = None
         self._num_counted = 0  # results since the last training
-        self._has_warned = False
+        self._warning = LowObjectiveWarning(algorithm)
 
     def ask(self, number: int) -> list[Ticket]:
-        """Up to ``number`` solutions to evaluate; fewer when all of the emitters' are handed out.
+        """Return up to ``number`` solutions to evaluate.
 
         At most ``num_solutions`` of the emitter are handed out at a time.
         """
@@ -117,10 +121,10 @@ class AsyncSearch:
         measures: ArrayLike,
         **fields: ArrayLike,
     ) -> None:
-        """Learn from results, in any order.
+        """Tell results, in any order.
 
         Args:
-            tickets: One ticket or several, each of which is told once.
+            tickets: One ticket or several. Each is told once.
             objectives: One number for each ticket, or ``None``, as in `gloam.Search.tell`.
             measures: ``(meas,)`` measures of one ticket, ``(n, meas)`` of several, or in the
                 archive's shape.
@@ -128,13 +132,14 @@ class AsyncSearch:
 
         Raises:
             ValueError: A ticket is unknown or was told before, or an array has another shape. The
-                search is as it was.
+                search is unchanged.
         """
         if isinstance(tickets, Ticket):
             tickets, measures = [tickets], np.asarray(measures)[None]
             objectives = None if objectives is None else np.asarray(objectives)[None]
             fields = {name: np.asarray(value)[None] for name, value in fields.items()}
-        results = checked_results(self._archive, len(tickets), objectives, measures, fields)
+        spec = self._search.result_spec
+        results = checked_rows(spec, len(tickets), objectives, measures, fields)
         numbers = self._tickets.numbers(tickets, may_have_failed=True)
         has_objectives = objectives is not None
         checks.expect(
@@ -148,12 +153,12 @@ class AsyncSearch:
             self._take_result(self._tickets.take(number), result)
 
     def fail(self, tickets: Ticket | Sequence[Ticket], *, may_come_late: bool = False) -> None:
-        """Count evaluations as failed: their emitters go on without a result.
+        """Count evaluations as failed; their emitters continue without them.
 
         Args:
             tickets: One ticket or several.
-            may_come_late: True for an evaluation that is still running but took too long. If its
-                result is told after all, it enters the archive.
+            may_come_late: True for an evaluation that exceeded its time limit but is still
+                running. If its result is told later, it enters the archive.
 
         Raises:
             ValueError: A ticket is unknown, or was told or failed before.
@@ -161,54 +166,51 @@ class AsyncSearch:
         tickets = [tickets] if isinstance(tickets, Ticket) else tickets
         for number in self._tickets.numbers(tickets, may_have_failed=False):
             handed_out = self._tickets.take(number, as_failed=may_come_late)
-            self._take_result(handed_out, failed_result(self._archive))
+            self._take_result(handed_out, RowResult.failed(self._archive))
 
     @property
     def iteration(self) -> int:
-        """Iterations finished: trainings of the discount, each by a batch of results."""
+        """Number of finished iterations; each ends with a training of the discount."""
         return self._search.iteration
 
     @property
     def evaluations(self) -> int:
-        """Solutions that have a result or have failed."""
+        """Number of solutions that have a result or have failed."""
         return self.iteration * self._batch + self._num_counted
 
     @property
     def generations(self) -> np.ndarray:
-        """How often each emitter has adapted."""
+        """Number of times that each part of the emitter has adapted."""
         return self._table.arrays.generations.copy()
 
     @property
-    def report(self) -> Any:
-        """What the last iteration said of itself; ``None`` before the first."""
-        return self._search.report
+    def info(self) -> StepInfo | None:
+        """Diagnostics of the last iteration; ``None`` before the first."""
+        return self._search.info
 
-    @property
     def elites(self) -> Elites:
-        """The elites found so far, all results that were told included."""
+        """Return the elites found so far, including all results that were told."""
         return Elites(self.algorithm.archive, self._with_results().store)
 
-    @property
     def metrics(self) -> dict[str, Any]:
-        """The metrics of the search as it is now; those of training are of the last iteration."""
+        """Return the metrics of the search; those of training are of the last iteration."""
         found = self._search.metrics_of(self._with_results())
         return found | {"evaluations": self.evaluations}
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """Arrays for a picture of the search after the last iteration."""
+        """Return the arrays for a figure of the search after the last iteration."""
         return self._search.snapshot()
 
-    @property
-    def state(self) -> SearchState:
-        """All that a checkpoint keeps. Solutions that are handed out count as not asked."""
+    def checkpoint(self) -> SearchState:
+        """Return the state for a checkpoint. Solutions without a result count as not asked."""
         self._add_results()
         state = self._search.state
-        # A copy: the state is donated, and must not have an array twice.
+        # A copy, because the state is donated and must not contain an array twice.
         emitter = EmittersInParts(state.emitter, self._table.copied(), np.array(state.iteration))
         return dataclasses.replace(state, emitter=emitter)
 
-    @state.setter
-    def state(self, state: SearchState) -> None:
+    def restore(self, state: SearchState) -> None:
+        """Continue from the state of a checkpoint."""
         own: EmittersInParts = state.emitter
         parts, emitters, iteration = own.parts, own.emitters, own.iteration
         self._table.restore(parts)
@@ -220,17 +222,17 @@ class AsyncSearch:
 
     def _open(self, part: int) -> None:
         """Ask for the next solutions of a part."""
-        self._add_results()  # elites to vary are the newest
+        self._add_results()  # so that the newest elites are varied
         generation = self._table.generation(part)
         state = self._search.state
-        proposal = self._programs.ask(self._arrays, state, np.int32(part), generation)
+        proposal = _ask(self._static, self._arrays, state, np.int32(part), generation)
         self._table.open(part, jax.device_get(proposal))
 
-    def _take_result(self, handed_out: HandedOut, result: Result) -> None:
-        """Take the result of one ticket, and do what is due by it."""
+    def _take_result(self, handed_out: HandedOut, result: RowResult) -> None:
+        """Process the result of one ticket."""
         place, solution, has_failed = handed_out
         if has_failed and not result.is_finite:
-            return  # it was counted as failed before
+            return  # it was counted before
         is_awaited = not has_failed and self._table.is_open(place)
         self._told.append(Told(place if is_awaited else None, not has_failed, solution, result))
         self._num_counted += not has_failed
@@ -242,47 +244,48 @@ class AsyncSearch:
             self._add_results()
 
     def _adapt(self, part: int) -> None:
-        """Let a part learn from its results; it can be opened again."""
+        """Let a part adapt to its results, and close it."""
         self._add_results()
         rows = self._table.close(part)
         state = self._search.state
-        self._search.state = self._programs.adapt(self._arrays, state, np.int32(part), *rows)
+        self._search.state = _adapt(self._static, self._arrays, state, np.int32(part), *rows)
 
     def _train(self) -> None:
-        """Train the discount on the results of an iteration."""
+        """Train the discount on a batch of results."""
         self._add_results()
         self._num_counted = 0
         batch = self._table.take_untrained()
-        state, self._search.report = self._programs.train(self._arrays, self._search.state, batch)
-        self._search.state = state
-        if not self._has_warned and int(state.low.batches) > 0:
-            self._has_warned = True
-            lowest = float(state.low.lowest)
-            warn_of_low_objectives(lowest, self.algorithm, stacklevel=4)
+        search = self._search
+        search.state, search.info = _train(self._static, self._arrays, search.state, batch)
+        self._warning.check(search.state.low, stacklevel=4)
 
     def _add_results(self) -> None:
-        """Put the results that wait into the archive, and where they are learned from."""
+        """Add the waiting results to the archive, and store them for adaptation and training."""
         told = self._told
         if not told:
             return
-        added = self._programs.add(self._arrays, self._search.state, *self._rows_to_add())
-        self._search.state = added[0]
-        batch, improved, filled = jax.device_get(added[1:])
+        rows = self._rows_to_add()
+        self._search.state, *found = _add(self._static, self._arrays, self._search.state, *rows)
+        batch, added = jax.device_get(found)
         counted = [row for row, one in enumerate(told) if one.is_counted]
-        self._table.put_untrained(rows_of(batch, counted))
+        self._table.store_untrained(_rows_of(batch, counted))
         awaited = [row for row, one in enumerate(told) if one.place is not None]
         places = [one.place for one in told if one.place is not None]
-        self._table.put(places, rows_of(batch, awaited), improved[awaited], filled[awaited])
+        self._table.store(places, _rows_of(batch, awaited), _rows_of(added, awaited))
         told.clear()
 
     def _with_results(self) -> SearchState:
-        """The state with the results that wait in the archive. The search stays as it is."""
+        """Return the state with the waiting results added; the search is unchanged."""
         if not self._told:
             return self._search.state
         rows = self._rows_to_add()
-        return self._programs.add_to_copy(self._arrays, self._search.state, *rows)[0]
+        return _add_to_copy(self._static, self._arrays, self._search.state, *rows)[0]
 
     def _rows_to_add(self) -> tuple[Any, ...]:
         has_objectives = self._has_objectives is not False
         size = self._rows_at_a_time
         return padded_rows(self._archive, self._told, size, has_objectives=has_objectives)
+
+
+def _rows_of(tree: Any, rows: list[int]) -> Any:
+    return jax.tree.map(lambda leaf: leaf[rows] if leaf.ndim else leaf, tree)

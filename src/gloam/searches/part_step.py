@@ -1,9 +1,10 @@
-"""The verbs of an iteration for one part of the emitter: what an asynchronous search is made of.
+"""The verbs of an iteration for one part of the emitter, for asynchronous search.
 
-The emitter has parts (the CMA-ES instances of `gloam.emitters.CmaEmitters`). Each asks for its
-solutions, and adapts when they are evaluated, whatever the others do. Results enter the store as
-they come, and the discount is trained whenever a whole batch of them has come. Archive, discount
-and verbs are those of `gloam.step`; all functions are pure.
+A `gloam.emitters.Divisible` emitter has parts, such as the CMA-ES instances of
+`gloam.emitters.CmaEmitters`; any other emitter is one part. Each part asks for its solutions and
+adapts when they are evaluated, independently of the others. Results enter the store as they arrive,
+and the discount is trained whenever a whole batch has arrived. Archive, discount and verbs are
+those of `gloam.step`, and all functions are pure.
 """
 
 import dataclasses
@@ -17,106 +18,114 @@ from jaxtyping import Array, Bool, Float, Int
 from gloam import step
 from gloam.algorithms import Algorithm
 from gloam.archives.store import num_unique_cells
-from gloam.records import Batch, Proposal, SearchState, StepInfo
+from gloam.emitters import Divisible, Emitter
+from gloam.records import Added, Batch, Proposal, SearchState, StepInfo
 
-# No iteration has this number, so the parts share no randomness with the training.
+# No iteration has this number, so parts share no random numbers with the training.
 _PARTS = 2**32 - 2
 
+WithPart = tuple[Algorithm, Emitter]
+"""An algorithm, and an emitter like one part of its emitter."""
 
-def with_emitter(algorithm: Algorithm, emitter: Any) -> Algorithm:
-    """The algorithm with another emitter."""
-    return eqx.tree_at(lambda a: a.emitter, algorithm, emitter)
+
+def divided(emitter: Emitter) -> tuple[int, Emitter]:
+    """Return the number of parts of an emitter, and an emitter like one of them."""
+    number = emitter.num_parts if isinstance(emitter, Divisible) else 1
+    return number, emitter.part(number) if isinstance(emitter, Divisible) else emitter
 
 
 def ask_part(
-    algorithm: Algorithm,
-    part: Any,
-    state: SearchState,
-    index: Int[Array, ""],
-    generation: Int[Array, ""],
+    pair: WithPart, state: SearchState, index: Int[Array, ""], generation: Int[Array, ""]
 ) -> Proposal:
-    """ASK: the next solutions of one part.
+    """ASK: propose the next solutions of one part.
 
     Args:
-        algorithm: The algorithm.
-        part: ``algorithm.emitter.part()``.
+        pair: The algorithm and its part.
         state: State of the search.
-        index: Which part.
-        generation: How often this part has adapted.
+        index: Index of the part.
+        generation: Number of times that this part has adapted.
     """
-    return step.ask(with_emitter(algorithm, part), _view(algorithm, state, index, generation))
+    return step.ask(_alone(pair), _view(pair, state, index, generation))
 
 
 def add_rows(
-    algorithm: Algorithm,
+    pair: WithPart,
     state: SearchState,
     solutions: Float[Array, "batch sol"],
     evaluation: step.Evaluation,
     cells: Int[Array, " batch"] | None,
     is_row: Bool[Array, " batch"],
-) -> tuple[SearchState, Batch, Bool[Array, " batch"], Bool[Array, " batch"]]:
-    """ADD: put results into the store, to the same end as if they were added one after the other.
+) -> tuple[SearchState, Batch, Added]:
+    """ADD: add results to the store, with the same outcome as one after the other.
 
     ``is_row`` is false for padding.
 
     Returns:
-        The state, the results with failed rows masked, which of them improved the archive as it was
-        before them, and which filled an empty cell.
+        The state, the results with failed rows masked, and which of them were accepted and filled
+        a cell when they were added in order.
     """
-    batch = step.evaluated(algorithm, solutions, evaluation, cells)
+    algorithm, _ = pair
+    batch = step.masked_batch(algorithm, solutions, evaluation, cells)
     valid = batch.valid & is_row
     batch = eqx.tree_at(lambda b: b.valid, batch, valid)
     was_empty = state.store.objectives[batch.cells] == -jnp.inf
-    state, added = step.put(algorithm, state, batch)
+    state, added = step.add(algorithm, state, batch)
     is_earlier = jnp.tril(batch.cells[:, None] == batch.cells, -1) & valid
     best_earlier = jnp.max(jnp.where(is_earlier, batch.objectives, -jnp.inf), axis=1)
-    improved = added.improved & (batch.objectives > best_earlier)
+    accepted = added.accepted & (batch.objectives > best_earlier)
     filled = valid & was_empty & ~jnp.any(is_earlier, axis=1)
     failed = state.failed + jnp.sum(is_row & ~valid, dtype=jnp.int32)
-    return dataclasses.replace(state, failed=failed), batch, improved, filled
+    in_order = Added(accepted, filled, added.unique_cells)
+    return dataclasses.replace(state, failed=failed), batch, in_order
 
 
 def adapt_part(
-    algorithm: Algorithm,
-    part: Any,
+    pair: WithPart,
     state: SearchState,
     index: Int[Array, ""],
     generation: Int[Array, ""],
-    memory: Any,
+    aux: Any,
     batch: Batch,
-    improved: Bool[Array, " batch"],
+    accepted: Bool[Array, " batch"],
     filled: Bool[Array, " batch"],
 ) -> SearchState:
-    """SCORE, ADAPT: let one part learn from its solutions, whose results are in the store.
+    """SCORE, ADAPT: let one part adapt to its solutions, whose results are in the store.
 
-    Rows that are not valid failed, or were not waited for.
+    Rows that are not valid failed, or did not arrive in time.
     """
-    view, alone = _view(algorithm, state, index, generation), with_emitter(algorithm, part)
+    algorithm, view, alone = pair[0], _view(pair, state, index, generation), _alone(pair)
     _, scored = step.score(alone, view, batch)
-    proposal = Proposal(batch.solutions, memory)
-    adapted = step.adapt(alone, view, proposal, batch, scored, improved, filled)
-    emitter = algorithm.emitter.with_part_state(state.emitter, index, adapted)
+    proposal = Proposal(batch.solutions, aux)
+    added = Added(accepted, filled, jnp.zeros((), jnp.int32))
+    emitter = step.adapt(alone, view, proposal, batch, scored, added)
+    if isinstance(algorithm.emitter, Divisible):
+        emitter = algorithm.emitter.with_part_state(state.emitter, index, emitter)
     return dataclasses.replace(state, emitter=emitter)
 
 
-def train(algorithm: Algorithm, state: SearchState, batch: Batch) -> tuple[SearchState, StepInfo]:
-    """SCORE, TRAIN: let the discount learn from a batch of results, which ends an iteration."""
-    archive = algorithm.archive
+def train(pair: WithPart, state: SearchState, batch: Batch) -> tuple[SearchState, StepInfo]:
+    """SCORE, TRAIN: train the discount on a batch of results, which ends an iteration."""
+    algorithm, _ = pair
     seen, scored = step.score(algorithm, state, batch)
     learned, fit = step.train(algorithm, state, seen, scored)
-    below, low = step.below_f_min(state.low, batch, archive.f_min)
-    counts = algorithm.emitter.metrics(state.emitter)
-    unique_cells = num_unique_cells(batch, archive.num_cells)
-    failed, outside = jnp.sum(~batch.valid, dtype=jnp.int32), step.outside_bounds(archive, seen)
-    info = StepInfo(fit, counts, unique_cells, failed, below, outside)
+    unique_cells = num_unique_cells(batch, algorithm.archive.num_cells)
+    info, low = step.diagnostics(algorithm, state, state.emitter, batch, seen, fit, unique_cells)
     finished = state.iteration + 1
     return dataclasses.replace(state, iteration=finished, discount=learned, low=low), info
 
 
+def _alone(pair: WithPart) -> Algorithm:
+    """Return the algorithm with one part as its emitter."""
+    algorithm, part = pair
+    return eqx.tree_at(lambda a: a.emitter, algorithm, part)
+
+
 def _view(
-    algorithm: Algorithm, state: SearchState, index: Int[Array, ""], generation: Int[Array, ""]
+    pair: WithPart, state: SearchState, index: Int[Array, ""], generation: Int[Array, ""]
 ) -> SearchState:
-    """The search as one part sees it: its own randomness, generation and emitter."""
+    """Return the state from the view of one part: its own key, generation and emitter."""
     key = jax.random.fold_in(jax.random.fold_in(state.key, _PARTS), index)
-    emitter = algorithm.emitter.part_state(state.emitter, index)
-    return dataclasses.replace(state, key=key, iteration=generation, emitter=emitter)
+    emitter, own = pair[0].emitter, state.emitter
+    if isinstance(emitter, Divisible):
+        own = emitter.part_state(own, index)
+    return dataclasses.replace(state, key=key, iteration=generation, emitter=own)

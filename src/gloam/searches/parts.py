@@ -1,11 +1,7 @@
-"""What an asynchronous search keeps on the host: open parts, their results, and the next batch.
+"""Bookkeeping of an asynchronous search on the host: open parts, tickets and results.
 
-The emitter has parts. A part is open from the time it asked for solutions until it adapts. Its
-solutions wait in a queue, are handed out, and get their results in any order.
-
-Tickets: which solutions of an asynchronous search are handed out and have no result yet.
-
-Results of single solutions, put together for the compiled programs.
+A part of the emitter is open from the time it asks for solutions until it adapts. Its solutions
+wait in a queue, are handed out with a ticket, and get their results in any order.
 """
 
 import dataclasses
@@ -20,58 +16,57 @@ import numpy as np
 from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import Archive
-from gloam.archives.archive import field_rows
-from gloam.records import Batch, Proposal
-from gloam.searches.search import flat_rows, float32
+from gloam.evaluators import ResultSpec
+from gloam.records import Added, Batch, Proposal
 
 
 class OpenParts(eqx.Module):
-    """The arrays of a `PartTable`, as a checkpoint has them. All have the sizes of a batch."""
+    """Arrays of a `PartTable`, as stored in a checkpoint. All have the sizes of a batch."""
 
     generations: Any
-    """How often each part has adapted."""
+    """Number of times that each part has adapted."""
     opened: Any
-    """Order in which the parts were opened, -1 for parts that are not open."""
+    """Order in which parts were opened, -1 for parts that are not open."""
     is_told: Any
     """True for solutions of open parts that have a result."""
-    improved: Any
-    """True for those that improved the archive."""
+    accepted: Any
+    """True for those that beat the elite of their cell."""
     filled: Any
     """True for those that filled an empty cell."""
     batch: Any
     """Solutions of open parts and their results, part by part."""
-    memory: Any
-    """What the parts need to learn from their solutions."""
+    aux: Any
+    """Data that the parts need to adapt, see `gloam.records.Proposal`."""
     untrained: Any
-    """Results that the discount has not been trained on."""
+    """Results on which the discount has not been trained."""
     num_untrained: Any
 
 
 class EmittersInParts(eqx.Module):
-    """The emitter in the state of an asynchronous search."""
+    """State of the emitter in an asynchronous search."""
 
     emitters: Any
-    """The state that the emitter has in a synchronous search."""
+    """State of the emitter as in a synchronous search."""
     parts: OpenParts
     iteration: Any
-    """Iterations of this seed. Those of a run with several seeds may differ when it is stopped."""
+    """Number of iterations of this seed. Seeds of a stopped run may differ."""
 
 
 class Place(NamedTuple):
-    """Where a solution of a part is: of which part, of which of its generations, which row."""
+    """The place of a solution: its part, the generation of the part, and its row."""
 
     part: int
     generation: int
     row: int
-    """Row of the table."""
+    """Row in the table."""
 
 
 class PartTable:
-    """Open parts of the emitter, and the results that the discount is to be trained on."""
+    """The open parts of the emitter, and the results for the next training of the discount."""
 
-    def __init__(self, algorithm: Algorithm, part: Any):
+    def __init__(self, algorithm: Algorithm, num_parts: int):
         emitter, archive = algorithm.emitter, algorithm.archive
-        self.num_parts, self.part_size = emitter.num_parts, part.num_solutions
+        self.num_parts, self.part_size = num_parts, emitter.num_solutions // num_parts
         number = emitter.num_solutions
         sizes = (number, emitter.x0.shape[0], archive.measure_dim, dict(archive.fields))
         self.arrays = OpenParts(
@@ -87,37 +82,37 @@ class PartTable:
         )
         self._queue: deque[Place] = deque()
 
-    def reserve_memory(self, memory: Any) -> None:
-        """Make room for the memory of all parts; ``memory`` has the shapes of that of one."""
+    def allocate_aux(self, aux: Any) -> None:
+        """Allocate ``aux`` of all parts; the argument has the shapes of one."""
 
         def room(leaf: Any) -> np.ndarray:
             return np.zeros((self.num_parts * leaf.shape[0], *leaf.shape[1:]), leaf.dtype)
 
-        self.arrays = dataclasses.replace(self.arrays, memory=jax.tree.map(room, memory))
+        self.arrays = dataclasses.replace(self.arrays, aux=jax.tree.map(room, aux))
 
     def restore(self, arrays: OpenParts) -> None:
-        """Go on with the arrays of a checkpoint. What was handed out is to be handed out again."""
+        """Continue with the arrays of a checkpoint. Solutions without a result are queued again."""
         self.arrays = jax.tree.map(np.array, arrays)
         opened = self.arrays.opened
         parts = [part for part in np.argsort(opened).tolist() if opened[part] >= 0]
         self._queue = deque(place for part in parts for place in self._untold(part))
 
     def copied(self) -> OpenParts:
-        """The arrays, which later results do not change."""
+        """Return a copy of the arrays."""
         return jax.tree.map(np.array, self.arrays)
 
     def idle_part(self) -> int | None:
-        """The part to open next: of those that are not open, one that has adapted least often."""
+        """Return the part to open next: of those that are not open, the one that adapted least."""
         opened, generations = self.arrays.opened, self.arrays.generations
         idle = np.flatnonzero(opened < 0)
         return int(idle[np.argmin(generations[idle])]) if len(idle) else None
 
     def generation(self, part: int) -> np.ndarray:
-        """How often a part has adapted."""
+        """Return the number of times that a part has adapted."""
         return self.arrays.generations[part]
 
     def open(self, part: int, proposal: Proposal) -> None:
-        """Put the solutions of a part into the queue."""
+        """Open a part: put its solutions into the queue."""
         arrays, rows = self.arrays, self._rows(part)
         arrays.opened[part] = 1 + arrays.opened.max()
         arrays.batch.solutions[rows] = proposal.solutions
@@ -126,59 +121,57 @@ class PartTable:
         def keep(all_: np.ndarray, one: Any) -> None:
             all_[self._share(all_, part)] = one
 
-        jax.tree.map(keep, arrays.memory, proposal.memory)
+        jax.tree.map(keep, arrays.aux, proposal.aux)
         self._queue.extend(self._untold(part))
 
     def take(self) -> Place | None:
-        """Hand out the next solution of the queue."""
+        """Hand out the next solution of the queue, or ``None``."""
         return self._queue.popleft() if self._queue else None
 
     def solution(self, place: Place) -> np.ndarray:
-        """A copy of a solution of an open part."""
+        """Return a copy of a solution of an open part."""
         return self.arrays.batch.solutions[place.row].copy()
 
     def is_open(self, place: Place) -> bool:
-        """Whether the solution's part waits for its result; else the result comes late."""
+        """Return whether the part of a solution waits for its result; otherwise it is late."""
         part = place.part
         is_same = self.arrays.generations[part] == place.generation
         return bool(is_same and self.arrays.opened[part] >= 0)
 
     def mark_told(self, place: Place) -> int:
-        """Note that a solution has a result. Returns how many of its part have one."""
+        """Mark a solution as evaluated; return the number of evaluated solutions of its part."""
         self.arrays.is_told[place.row] = True
         return int(self.arrays.is_told[self._rows(place.part)].sum())
 
-    def put(
-        self, places: list[Place], results: Batch, improved: np.ndarray, filled: np.ndarray
-    ) -> None:
-        """Keep results for the parts to learn from."""
+    def store(self, places: list[Place], results: Batch, added: Added) -> None:
+        """Store results for the parts to adapt to."""
         rows = [place.row for place in places]
         _copy_rows(self.arrays.batch, rows, results)
-        self.arrays.improved[rows] = improved
-        self.arrays.filled[rows] = filled
+        self.arrays.accepted[rows] = added.accepted
+        self.arrays.filled[rows] = added.filled
 
-    def put_untrained(self, results: Batch) -> None:
-        """Keep results for the discount to be trained on."""
+    def store_untrained(self, results: Batch) -> None:
+        """Store results for the training of the discount."""
         number, more = self.arrays.num_untrained, len(results.valid)
         _copy_rows(self.arrays.untrained, slice(int(number), int(number) + more), results)
         number[...] += more
 
     def close(self, part: int) -> tuple[np.ndarray, Any, Batch, np.ndarray, np.ndarray]:
-        """Close a part: generation, memory, results, and which improved and filled a cell."""
+        """Close a part; return its generation, ``aux``, results, accepted and filled masks."""
         arrays, rows = self.arrays, self._rows(part)
         generation = arrays.generations[part].copy()
-        memory = jax.tree.map(lambda all_: all_[self._share(all_, part)].copy(), arrays.memory)
+        aux = jax.tree.map(lambda all_: all_[self._share(all_, part)].copy(), arrays.aux)
         batch = jax.tree.map(lambda all_: all_[rows].copy(), arrays.batch)
-        improved, filled = arrays.improved[rows] & batch.valid, arrays.filled[rows] & batch.valid
+        accepted, filled = arrays.accepted[rows] & batch.valid, arrays.filled[rows] & batch.valid
         arrays.generations[part] += 1
         arrays.opened[part] = -1
         arrays.is_told[rows] = False
         if self._queue and any(place.part == part for place in self._queue):
             self._queue = deque(place for place in self._queue if place.part != part)
-        return generation, memory, batch, improved, filled
+        return generation, aux, batch, accepted, filled
 
     def take_untrained(self) -> Batch:
-        """The results that the discount is to be trained on. The next batch begins."""
+        """Return the results for the training of the discount, and begin the next batch."""
         self.arrays.num_untrained[...] = 0
         return jax.tree.map(np.copy, self.arrays.untrained)
 
@@ -213,7 +206,7 @@ def _copy_rows(table: Any, rows: Any, results: Batch) -> None:
 
 
 class Ticket(NamedTuple):
-    """A solution to evaluate, and the number that its result is told under."""
+    """A solution to evaluate, and the number under which its result is told."""
 
     number: int
     solution: np.ndarray
@@ -225,29 +218,29 @@ class HandedOut(NamedTuple):
     place: Place
     solution: np.ndarray
     has_failed: bool
-    """True when it was counted as failed before its result came."""
+    """True if it was counted as failed before its result arrived."""
 
 
 class TicketBook:
-    """The tickets that are out. A number is never given twice."""
+    """The tickets without a result. Numbers are never reused."""
 
     def __init__(self) -> None:
         self._out: dict[int, HandedOut] = {}
         self._next = 0
 
     def issue(self, place: Place, solution: np.ndarray) -> Ticket:
-        """A new ticket."""
+        """Return a new ticket."""
         ticket = Ticket(self._next, solution)
         self._next += 1
-        # A copy, because the user may write into the solution.
+        # A copy, because the user may modify the solution.
         self._out[ticket.number] = HandedOut(place, solution.copy(), False)
         return ticket
 
     def numbers(self, tickets: Sequence[Ticket], *, may_have_failed: bool) -> list[int]:
-        """The numbers of tickets, checked.
+        """Return the numbers of tickets.
 
         Raises:
-            ValueError: A ticket is not out, or is named twice.
+            ValueError: A ticket is unknown, has a result already, or occurs twice.
         """
         numbers = [ticket.number for ticket in tickets]
         wrong = [
@@ -258,25 +251,25 @@ class TicketBook:
         checks.expect(
             not wrong and len(set(numbers)) == len(numbers),
             "tickets",
-            "tickets of ask() without a result, each once",
+            "tickets of ask() that have no result yet, each once",
             f"number {wrong[0]}" if wrong else "a ticket twice",
             "Tell the result of each ticket once, to the search that it came from.",
         )
         return numbers
 
     def take(self, number: int, *, as_failed: bool = False) -> HandedOut:
-        """Take a ticket back. One that failed stays out, so that a late result is accepted."""
+        """Remove a ticket. One that failed is kept, so that a late result is accepted."""
         found = self._out.pop(number)
         if as_failed:
             self._out[number] = found._replace(has_failed=True)
         return found
 
     def void(self) -> None:
-        """Refuse all tickets that are out."""
+        """Invalidate all tickets."""
         self._out.clear()
 
 
-class Result(NamedTuple):
+class RowResult(NamedTuple):
     """The result of one solution."""
 
     objective: np.ndarray | None
@@ -285,57 +278,51 @@ class Result(NamedTuple):
 
     @property
     def is_finite(self) -> bool:
-        """False when the evaluation failed."""
+        """False if the evaluation failed."""
         return bool(np.isfinite(self.measures).all() and np.isfinite(self.objective or 0.0))
+
+    @classmethod
+    def failed(cls, archive: Archive) -> "RowResult":
+        """Return the result of an evaluation that failed."""
+        measures = np.full(archive.measure_dim, np.nan, np.float32)
+        fields = {name: np.zeros(spec.shape, spec.dtype) for name, spec in archive.fields.items()}
+        return cls(np.array(np.nan, np.float32), measures, fields)
 
 
 class Told(NamedTuple):
     """A result that has been told, with its solution."""
 
     place: Place | None
-    """Where its part keeps it; ``None`` when it came late."""
+    """Place of the solution in its part; ``None`` if the result is late."""
     is_counted: bool
-    """False when the evaluation was counted before, as failed."""
+    """False if the evaluation was counted before, as failed."""
     solution: np.ndarray
-    result: Result
+    result: RowResult
 
 
-def checked_results(
-    archive: Archive, number: int, objectives: Any, measures: Any, fields: dict[str, Any]
-) -> list[Result]:
-    """The results of ``number`` solutions one by one.
+def checked_rows(
+    spec: ResultSpec, number: int, objectives: Any, measures: Any, fields: dict[str, Any]
+) -> list[RowResult]:
+    """Return the results of ``number`` solutions one by one.
 
     Raises:
-        ValueError: They have other shapes or fields than the archive.
+        ValueError: They do not have the specified form.
     """
-    values: Any = [None] * number
-    if objectives is not None:
-        values = float32(checks.rows("objectives", objectives, (number,)))
-    shapes = checks.measure_shapes(number, archive.measure_shape)
-    points = flat_rows(float32(checks.rows("measures", measures, *shapes)))
-    specs = dict(archive.fields)
-    checks.same_names("fields", specs, fields)
-    # Copies, because the user may write into arrays that were told.
-    extras = {
-        name: np.array(field_rows(name, fields[name], number, spec)) for name, spec in specs.items()
-    }
+    values, points, extras = spec.checked(objectives, measures, fields, number)
     return [
-        Result(value, point, {name: rows[row] for name, rows in extras.items()})
-        for row, (value, point) in enumerate(zip(values, points, strict=True))
+        RowResult(
+            None if values is None else values[row],
+            points[row],
+            {name: rows[row] for name, rows in extras.items()},
+        )
+        for row in range(number)
     ]
-
-
-def failed_result(archive: Archive) -> Result:
-    """The result of an evaluation that failed."""
-    measures = np.full(archive.measure_dim, np.nan, np.float32)
-    fields = {name: np.zeros(spec.shape, spec.dtype) for name, spec in archive.fields.items()}
-    return Result(np.array(np.nan, np.float32), measures, fields)
 
 
 def padded_rows(
     archive: Archive, told: list[Told], size: int, *, has_objectives: bool
 ) -> tuple[Any, ...]:
-    """Results as arguments of `gloam.searches.part_step.add_rows`, filled up to ``size`` rows."""
+    """Return results as arguments of `gloam.searches.part_step.add_rows`, padded to ``size``."""
     results = [one.result for one in told]
     solutions = _padded([one.solution for one in told], size, 0.0)
     measures = _padded([result.measures for result in results], size, np.nan)
@@ -348,11 +335,6 @@ def padded_rows(
     }
     cells = archive.index_on_host(measures)
     return solutions, (objectives, measures, fields), cells, np.arange(size) < len(told)
-
-
-def rows_of(batch: Batch, rows: list[int]) -> Batch:
-    """Some rows of a batch."""
-    return jax.tree.map(lambda leaf: leaf[rows], batch)
 
 
 def _padded(rows: list[Any], size: int, padding: float) -> np.ndarray:

@@ -25,19 +25,19 @@ def test_the_wait_is_what_restarts_take_to_pay():
     # guess, 20 iterations and one cell: (20 + 10 + 30) / 3 = 20.
     filled = [[int(i == 10), int(i == 30)] for i in range(1, 71)]
     improved = [[1, 1]] * 30 + [[0, 1]] * 40
-    found, state = restarts(RestartWhenIdle(memory=1e30), improved, filled)
-    assert (state.waited.item(), state.paid.item()) == (20 + 10 + 30 + 20, 3)  # 20 of a new wait
+    found, state = restarts(RestartWhenIdle(window=1e30), improved, filled)
+    assert (state.waited.item(), state.ended.item()) == (20 + 10 + 30 + 20, 3)  # 20 of a new wait
     # Idle since iteration 30; it restarts 20 iterations later, and then waits for a cell itself.
     assert [i for i, row in enumerate(found, 1) if row[0]] == [50]
     assert not any(row[1] for row in found)
 
 
 def test_the_estimate_forgets():
-    rule = RestartWhenIdle(memory=10.0)
+    rule = RestartWhenIdle(window=10.0)
     _, state = restarts(rule, [[1]] * 200, [[1]] + [[0]] * 199)
-    assert state.paid.item() < 1e-6  # nothing is waited for, nothing is found
+    assert state.ended.item() < 1e-6  # nothing is waited for, nothing is found
     _, state = restarts(rule, [[1]] * 200, [[0]] * 200)
-    assert state.waited.item() / max(state.paid.item(), 1e-6) > 1e6  # nothing pays: a long wait
+    assert state.waited.item() / max(state.ended.item(), 1e-6) > 1e6  # nothing pays: a long wait
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=2, max_size=2), min_size=1, max_size=40))
@@ -56,5 +56,5 @@ def test_an_emitter_restarts_exactly_when_it_was_idle_for_long(improved):
 def test_wrong_settings_are_refused():
     with refused("factor: expected a finite number > 0"):
         RestartWhenIdle(0.0)
-    with refused("memory: expected a finite number > 1"):
-        RestartWhenIdle(memory=1.0)
+    with refused("window: expected a finite number > 1"):
+        RestartWhenIdle(window=1.0)

@@ -1,0 +1,314 @@
+"""Results of evaluations: calls of the user's function, checked results, and failures by row.
+
+A batch is evaluated in blocks of consecutive rows, in this process, in a worker or on a cluster.
+Results are checked here, once, and are float32 with flat rows of measures from then on.
+"""
+
+import dataclasses
+import math
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from gloam import checks
+from gloam.archives import Archive
+from gloam.archives.archive import field_rows
+
+Results = tuple[np.ndarray | None, np.ndarray, dict[str, np.ndarray]]
+"""Objectives (or ``None``), measures and fields of some rows."""
+FailureKind = Literal["exception", "timeout", "lost worker", "wrong form", "not finite"]
+
+_LONGEST_TEXT = 8_000
+
+
+@dataclasses.dataclass(frozen=True)
+class ResultSpec:
+    """Shapes and fields that results must have. By default all numbers are accepted.
+
+    Args:
+        measure_shape: Shape of the measures of one solution, or ``None`` for any shape.
+        fields: Fields that the archive declares, or ``None`` for any fields.
+        has_objectives: Whether there are objectives; ``None`` accepts both.
+    """
+
+    measure_shape: tuple[int, ...] | None = None
+    fields: Mapping[str, Any] | None = None
+    has_objectives: bool | None = None
+
+    @classmethod
+    def of(cls, archive: Archive) -> "ResultSpec":
+        """Return the specification of an archive."""
+        return cls(tuple(archive.measure_shape), dict(archive.fields))
+
+    def checked(
+        self, objectives: Any, measures: Any, fields: Mapping[str, Any], number: int
+    ) -> Results:
+        """Return the results of ``number`` solutions as new arrays: float32, flat measures.
+
+        Numbers beyond float32 become infinite, and their rows count as failed.
+
+        Raises:
+            ValueError, TypeError: They do not have the specified form.
+        """
+        given = objectives is not None
+        checks.expect(
+            self.has_objectives in (None, given),
+            "objectives",
+            "objectives for every solution or for none",
+            "objectives and measures" if given else "measures alone",
+        )
+        values = None
+        if given:
+            values = _float32(checks.rows("objectives", objectives, (number,)))
+        shape = np.shape(measures)[1:] if self.measure_shape is None else self.measure_shape
+        rows = checks.rows("measures", measures, *checks.measure_shapes(number, shape))
+        points = _float32(rows)
+        if self.measure_shape is not None:
+            points = points.reshape(number, -1)
+        return values, points, self._checked_fields(fields, number)
+
+    def of_batch(self, answer: Any, number: int) -> Results:
+        """Return the results that a function of a batch returned."""
+        return self.checked(*checks.evaluation_parts(answer), number)
+
+    def of_one(self, answer: Any) -> Results:
+        """Return the results that a function of one solution returned, as a batch of one."""
+        objective, measures, fields = checks.evaluation_parts(answer)
+        if objective is not None:
+            checks.expect(np.size(objective) == 1, "objective", "one number", np.shape(objective))
+            objective = np.reshape(objective, (1,))
+        rows = {name: np.asarray(value)[None] for name, value in fields.items()}
+        return self.checked(objective, np.asarray(measures)[None], rows, 1)
+
+    def _checked_fields(self, fields: Mapping[str, Any], number: int) -> dict[str, np.ndarray]:
+        # Copies, because a function may return the same array at each call and write into it.
+        if self.fields is None:
+            return {name: np.array(value) for name, value in fields.items()}
+        checks.same_names("fields", self.fields, fields)
+        return {
+            name: np.array(field_rows(name, fields[name], number, spec))
+            for name, spec in self.fields.items()
+        }
+
+
+def _float32(array: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return array.astype(np.float32)
+
+
+def valid_rows(archive: Archive, objectives: np.ndarray | None, measures: np.ndarray) -> np.ndarray:
+    """Return a mask that is false for failed rows: not finite, or not accepted by the archive."""
+    valid = np.asarray(archive.accepts(measures))
+    return valid if objectives is None else valid & (np.abs(objectives) <= checks.LARGEST)
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """Why one solution of a batch has no result."""
+
+    row: int
+    kind: FailureKind
+    error: str
+    traceback: str = ""
+    exception: BaseException | None = dataclasses.field(default=None, compare=False, repr=False)
+    """The exception itself, if the function ran in this process."""
+
+    @classmethod
+    def of(cls, row: int, kind: FailureKind, error: BaseException) -> "Failure":
+        """Return the failure that an exception describes."""
+        below = error.__traceback__ and error.__traceback__.tb_next  # without the frame of gloam
+        lines = traceback.format_exception(type(error), error, below)
+        text = f"{type(error).__name__}: {error}"
+        # The end of a traceback names the place, so deep recursions are cut at the beginning.
+        return cls(row, kind, text[:_LONGEST_TEXT], "".join(lines)[-_LONGEST_TEXT:], error)
+
+
+class Evaluated(NamedTuple):
+    """The evaluation of a batch: ``search.tell(e.objectives, e.measures, **e.fields)``."""
+
+    objectives: np.ndarray | None
+    """NaN in failed rows; ``None`` if the function returns measures alone."""
+    measures: np.ndarray
+    """NaN in failed rows."""
+    fields: dict[str, np.ndarray]
+    """Zero in failed rows."""
+    failures: list[Failure]
+    """Failures in the order of the rows."""
+
+
+class PerSolution:
+    """Declares that a function evaluates one solution ``(sol,)`` instead of a batch.
+
+    It returns an objective and the measures of this solution, and optionally a dict of fields.
+
+    Example:
+        >>> import gloam
+        >>> def simulate(solution):
+        ...     return 1 - np.square(solution).sum(), solution[:2]
+        >>> result = gloam.InProcess().evaluate(gloam.PerSolution(simulate), np.eye(3))
+        >>> result.objectives.tolist(), result.measures.shape
+        ([0.0, 0.0, 0.0], (3, 2))
+    """
+
+    def __init__(self, function: Callable[[np.ndarray], Any]):
+        self.function = function
+
+    def __call__(self, solution: np.ndarray) -> Any:
+        """Evaluate one solution."""
+        return self.function(solution)
+
+
+class Block(NamedTuple):
+    """Consecutive rows of a chunk: their results, or the failure of one row."""
+
+    start: int
+    results: Results | None
+    failure: Failure | None
+    seconds: float
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return 1 if self.results is None else len(self.results[1])
+
+    def portable(self) -> "Block":
+        """Return the block without the exception, which may not be picklable."""
+        if self.failure is None:
+            return self
+        return self._replace(failure=dataclasses.replace(self.failure, exception=None))
+
+
+def evaluated_blocks(
+    function: Callable, solutions: np.ndarray, spec: ResultSpec, *, retry_rows: bool = True
+) -> Iterator[Block]:
+    """Evaluate solutions and yield blocks that cover all rows in order.
+
+    Args:
+        function: A function of a batch of solutions, or `PerSolution`.
+        solutions: ``(batch, sol)`` solutions.
+        spec: Specification of the results.
+        retry_rows: If a function of a batch raises or returns results of another form, call it
+            again for each row, so that only the rows that fail alone are lost.
+    """
+    if isinstance(function, PerSolution):
+        for row, solution in enumerate(solutions):
+            yield _block(function.function, solution, spec.of_one, row)
+        return
+    number = len(solutions)
+    block = _block(function, solutions, lambda answer: spec.of_batch(answer, number), 0)
+    if block.failure is None or number == 1:
+        yield block
+        return
+    for row in range(number):
+        if retry_rows:
+            (block,) = evaluated_blocks(function, solutions[row : row + 1], spec)
+        failure = block.failure and dataclasses.replace(block.failure, row=row)
+        yield block._replace(start=row, failure=failure)
+
+
+def portable_blocks(
+    function: Callable, solutions: np.ndarray, spec: ResultSpec, retry_rows: bool
+) -> list[Block]:
+    """Return the blocks of `evaluated_blocks` as a list that can be sent to another process."""
+    found = evaluated_blocks(function, solutions, spec, retry_rows=retry_rows)
+    return [block.portable() for block in found]
+
+
+def _block(
+    function: Callable, argument: np.ndarray, checked: Callable[[Any], Results], row: int
+) -> Block:
+    began = time.perf_counter()
+    results = failure = None
+    try:
+        answer = function(argument)
+    except Exception as error:
+        failure = Failure.of(row, "exception", error)
+    else:
+        try:
+            results = checked(answer)
+        except (ValueError, TypeError, OverflowError) as error:
+            failure = Failure.of(row, "wrong form", error)
+    return Block(row, results, failure, time.perf_counter() - began)
+
+
+def assembled(
+    blocks: Sequence[tuple[Sequence[int], Block]], batch: int, spec: ResultSpec
+) -> Evaluated:
+    """Combine the blocks of a batch.
+
+    Args:
+        blocks: Blocks with the rows of their chunk, in which ``block.start`` counts.
+        batch: Number of rows.
+        spec: Specification of the results.
+    """
+    if len(blocks) == 1 and blocks[0][1].results is not None:
+        return Evaluated(*blocks[0][1].results, [])
+    good: list[tuple[list[int], Results]] = []
+    failures: list[Failure] = []
+    for chunk, block in blocks:
+        rows = list(chunk[block.start : block.start + block.num_rows])
+        if block.failure is not None:
+            failures.append(dataclasses.replace(block.failure, row=rows[0]))
+        elif block.results is not None:
+            good.append((rows, block.results))
+    good.sort(key=lambda one: one[0])
+    kept, odd = _of_one_form(good, spec)
+    failures = sorted(failures + odd, key=lambda failure: failure.row)
+    if not kept and spec.measure_shape is None:
+        first = failures[0]
+        raise checks.EvaluationError(
+            f"evaluation: expected at least one result among {batch} solutions, got none. The "
+            f"first failed by {first.error}."
+        ) from first.exception
+    return Evaluated(*_filled(kept, batch, spec), failures)
+
+
+def _of_one_form(
+    good: list[tuple[list[int], Results]], spec: ResultSpec
+) -> tuple[list[tuple[list[int], Results]], list[Failure]]:
+    """Return the blocks that agree in their form, and failures for the others."""
+    given = any(results[0] is not None for _, results in good)
+
+    def form_of(results: Results) -> tuple:
+        shapes = {name: (array.shape[1:], array.dtype.str) for name, array in results[2].items()}
+        return results[1].shape[1:], tuple(sorted(shapes.items()))
+
+    counts = Counter(form_of(results) for rows, results in good for _ in rows)
+    usual = counts.most_common(1)[0][0] if counts else None
+    kept, odd = [], []
+    for rows, results in good:
+        if given and results[0] is None:
+            problem = "evaluate: expected objectives for every solution, got measures alone."
+        elif form_of(results) != usual:
+            problem = f"evaluate: expected measures and fields of the form {usual}, as most have."
+        else:
+            kept.append((rows, results))
+            continue
+        odd += [Failure(row, "wrong form", problem) for row in rows]
+    return kept, odd
+
+
+def _filled(kept: list[tuple[list[int], Results]], batch: int, spec: ResultSpec) -> Results:
+    """Return arrays of the whole batch, with NaN in rows without a result, and zero in fields."""
+    if kept:
+        values, points, extras = kept[0][1]
+        given, shape = values is not None, points.shape[1:]
+        forms = {name: (array.shape[1:], array.dtype) for name, array in extras.items()}
+    else:
+        given, shape = spec.has_objectives is not False, (math.prod(spec.measure_shape or ()),)
+        declared = (spec.fields or {}).items()
+        forms = {name: (field.shape, np.dtype(field.dtype)) for name, field in declared}
+    objectives = np.full(batch, np.nan, np.float32) if given else None
+    measures = np.full((batch, *shape), np.nan, np.float32)
+    fields = {name: np.zeros((batch, *form), dtype) for name, (form, dtype) in forms.items()}
+    for rows, (values, points, extras) in kept:
+        if objectives is not None:
+            objectives[rows] = values
+        measures[rows] = points
+        for name, values in extras.items():
+            fields[name][rows] = values
+    return objectives, measures, fields

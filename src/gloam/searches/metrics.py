@@ -1,0 +1,83 @@
+"""What is logged of a search: rows of metrics, arrays of snapshots, and a warning."""
+
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+
+from gloam.algorithms import Algorithm
+from gloam.formats.checkpoints import state_arrays
+from gloam.records import Fit, LowObjectives, StepInfo
+from gloam.step import SearchMetrics
+
+
+def metric_columns(info: StepInfo, found: SearchMetrics) -> dict[str, np.ndarray]:
+    """Return the columns of the metrics table, transferred from the device together."""
+    archive, discount = found.archive, found.discount
+    columns = {
+        "qd_score": archive.qd_score,
+        "coverage": archive.coverage,
+        "best_objective": archive.best_objective,
+        "loss": info.fit.loss,
+        "epochs": info.fit.epochs,
+        **info.emitter,
+        "unique_cells": info.unique_cells,
+        "failed": info.failed,
+        "failed_total": found.failed,
+        "below_f_min": info.below_f_min,
+        "outside_bounds": info.outside_bounds,
+        "empty_discount": discount.empty_discount,
+        "rank_correlation": discount.rank_correlation,
+    }
+    return dict(zip(columns, jax.device_get(list(columns.values())), strict=True))
+
+
+def metric_rows(
+    seeds: list[int], iteration: int, batch: int, columns: dict[str, np.ndarray]
+) -> list[dict[str, Any]]:
+    """Return the rows of the metrics table, one for each seed, without the time."""
+    lists = {name: values.tolist() for name, values in columns.items()}
+    return [
+        {"seed": seed, "iteration": iteration, "evaluations": iteration * batch}
+        | {name: values[i] for name, values in lists.items()}
+        for i, seed in enumerate(seeds)
+    ]
+
+
+def snapshot_arrays(objectives: Any, discount: Any, fit: Fit) -> dict[str, np.ndarray]:
+    """Return the objectives of the cells, the discount's state and its last training set."""
+    arrays = {
+        "objectives": np.asarray(objectives),
+        "points": np.asarray(fit.points),
+        "targets": np.asarray(fit.targets),
+        "real": np.asarray(fit.is_trained),
+    }
+    learned = state_arrays(discount)
+    return arrays | {f"discount {place}": array for place, array in learned.items()}
+
+
+class LowObjectiveWarning:
+    """Warns once if a batch lies mostly below ``f_min`` and the discount has a fixed floor."""
+
+    def __init__(self, algorithm: Algorithm):
+        self._f_min = algorithm.archive.f_min
+        self._is_due = algorithm.discount.has_fixed_floor
+
+    def check(self, low: LowObjectives, *, stacklevel: int) -> None:
+        """Warn if it is due; ``stacklevel`` counts from the caller, as in `warnings.warn`."""
+        if not self._is_due:
+            return
+        batches, lowest = map(np.atleast_1d, jax.device_get((low.batches, low.lowest)))
+        if not batches.any():
+            return
+        self._is_due = False
+        least = float(lowest[batches > 0].min())
+        warnings.warn(
+            f"objectives: expected values at or above the archive's f_min = {self._f_min:g}, got "
+            f"{least:g}, and at least half of a batch below f_min. The discount starts at f_min, "
+            "so such solutions are not improvements, and they lower the QD score. Set f_min=... of "
+            "the archive at or below the lowest objective that you expect, here "
+            f"{least:g} or less.",
+            stacklevel=stacklevel + 1,
+        )
