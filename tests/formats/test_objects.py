@@ -51,7 +51,9 @@ EXAMPLES = [
     ),
     gloam.CVTArchive(IMAGES, metric="cosine"),
     gloam.CVTArchive(IMAGES, index="flat"),
-    gloam.DMS.paper(GRID, np.zeros(3), 0.5, bounds=(-1, None), restart=emitters.RestartEvery(5), **CMA),
+    gloam.DMS.paper(
+        GRID, np.zeros(3), 0.5, bounds=(-1, None), restart=emitters.RestartEvery(5), **CMA
+    ),
     gloam.DMS.paper(
         gloam.CVTArchive(IMAGES),
         np.zeros(3),
