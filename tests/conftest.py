@@ -46,7 +46,6 @@ _CHECKED = (
     "draws",
     "emitters.cma_es",
     "emitters.sep_cma_es",
-    "emitters.rules",
     "discounts.training",
     "domains.triangles",
     "generators.clip_towers",

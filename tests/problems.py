@@ -30,7 +30,7 @@ def small(name: str) -> gloam.Algorithm:
 
 def evaluate(solutions):
     """Work on NumPy and JAX arrays alike."""
-    return 1.0 - (solutions**2).sum(axis=1) / 20.0, solutions[:, :2] * 1.5
+    return 1.0 - (solutions**2).sum(axis=1) / 100.0, solutions[:, :2] * 1.5
 
 
 def advanced(search, iterations: int):

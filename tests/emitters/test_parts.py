@@ -9,6 +9,7 @@ import pytest
 from gloam.emitters import (
     CMAES,
     LMMAES,
+    BasicRestart,
     CmaEmitters,
     FilterSelection,
     RestartEvery,
@@ -42,7 +43,7 @@ def feedback(iteration: int, seed: int = 0) -> Feedback:
         {"strategy": CMAES(), "restart": RestartEvery(2)},
         {"strategy": CMAES(), "restart": RestartWhenIdle(1e-9, window=1e30)},
         {"strategy": SepCMAES(), "restart": RestartWithoutImprovement()},
-        {"strategy": LMMAES(), "selection": FilterSelection(), "bounds": (-3.0, 3.0)},
+        {"strategy": LMMAES(), "restart": BasicRestart(), "selection": FilterSelection()},
     ],
     ids=["cma-es", "idle", "sep-cma-es", "lm-ma-es"],
 )

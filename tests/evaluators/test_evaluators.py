@@ -8,10 +8,10 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 import jax
 import numpy as np
 import pytest
-from gloam.evaluators.answers import Block, evaluated_blocks
 
 import gloam
-from gloam.evaluators import AnswerForm, as_evaluator
+from gloam.evaluators import ResultSpec, as_evaluator
+from gloam.evaluators.results import Block, evaluated_blocks
 from gloam.evaluators.row_queue import Pace, RowQueue
 
 from ..helpers import assert_same_bits, refused
@@ -162,7 +162,7 @@ def test_bad_arguments_are_refused(arguments):
 @pytest.mark.parametrize("chunk", [None, 1, 4, 100])
 def test_every_row_is_given_out_once_whatever_is_lost(chunk):
     """A queue against a random schedule of losses, in which no row is lost twice alone."""
-    form = AnswerForm((2,), {})
+    spec = ResultSpec((2,), {})
     num_losses = 0
     for seed in range(5):
         random = np.random.default_rng(seed)
@@ -176,10 +176,10 @@ def test_every_row_is_given_out_once_whatever_is_lost(chunk):
                 queue.lose(rows, "lost worker", "gone")
                 continue
             seen += rows
-            for block in evaluated_blocks(functions.batch, X[rows], form):
+            for block in evaluated_blocks(functions.batch, X[rows], spec):
                 queue.put(rows, block)
         assert sorted(seen) == list(range(len(X)))
-        np.testing.assert_array_equal(queue.result(form).measures, X[:, :2])
+        np.testing.assert_array_equal(queue.result(spec).measures, X[:, :2])
     assert num_losses > 0
 
 
@@ -217,7 +217,7 @@ def test_chunks_follow_the_measured_time():
         ((np.zeros(3), np.zeros((2, 2))), "objectives: expected shape (2,)"),
         ((np.zeros(2), np.zeros((2, 3))), "measures: expected shape (2, 2)"),
         ((np.zeros(2), [[1.0], [1.0, 2.0]]), "measures: expected numbers"),
-        (np.zeros((2, 2)), "evaluate: expected objectives for every solution or for none"),
+        (np.zeros((2, 2)), "objectives: expected objectives for every solution or for none"),
         ("far", "evaluate: expected measures, (objectives, measures)"),
         ((np.zeros(2), np.zeros((2, 2))), "fields: expected the fields ['third']"),
         ((np.zeros(2), np.zeros((2, 2)), {"third": np.array([1.5, 2])}), "third: expected whole"),
@@ -226,7 +226,7 @@ def test_chunks_follow_the_measured_time():
 def test_answers_of_another_form_are_told_apart(answer, message):
     fields = {"third": jax.ShapeDtypeStruct((), np.int32)} if "third" in message else {}
     with refused(message):
-        AnswerForm((2,), fields, has_objectives=True).parts(answer, 2)
+        ResultSpec((2,), fields, has_objectives=True).of_batch(answer, 2)
 
 
 def test_a_function_may_return_the_same_array_at_each_call():
@@ -253,7 +253,7 @@ def test_without_a_form_the_rows_that_differ_from_most_fail():
 def test_a_search_of_your_own_can_use_an_evaluator(evaluators):
     search = gloam.Search(algorithm(), seed=3)
     for _ in range(3):
-        done = evaluators["processes"].evaluate(functions.batch, search.ask(), search.answer_form)
+        done = evaluators["processes"].evaluate(functions.batch, search.ask(), search.result_spec)
         search.tell(done.objectives, done.measures, **done.fields)
     whole = gloam.optimize(functions.batch, algorithm(), 3, seeds=[3], progress=False)
     assert_same_bits(search.elites(), whole.elites)

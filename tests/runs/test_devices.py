@@ -23,7 +23,7 @@ algorithm = gloam.DMS.paper(archive, domain.x0, 0.5, **few)
 driver = FusedDriver(domain, algorithm, list(range(int(sys.argv[1]))))
 driver.start()
 driver.advance(3)
-objectives = driver.state.store.objectives
+objectives = driver.checkpoint().store.objectives
 before = [float(row["qd_score"]) for row in driver.metrics()]
 driver.advance(2)
 print(json.dumps({
@@ -62,7 +62,7 @@ gloam.run(good, algorithm, iterations=2, run_dir=folder, **settings)
 halves = gloam.run(good, algorithm, iterations=6, run_dir=folder, resume=True, **settings)
 pairs = zip(list(whole.elites_by_seed.values()), list(halves.elites_by_seed.values()))
 print(json.dumps({
-    "iteration": some.iteration, "failed": some.state.failed.tolist(), "message": message,
+    "iteration": some.iteration, "failed": some.checkpoint().failed.tolist(), "message": message,
     "stopped": every.iteration,
     "same": all(np.array_equal(a.store.objectives, b.store.objectives) for a, b in pairs),
 }))
@@ -110,4 +110,4 @@ def test_seeds_are_dealt_out_and_give_what_they_give_on_one_device():
 )
 def test_devices_get_equal_shares(monkeypatch, seeds, devices, used):
     monkeypatch.setattr(fused, "usable_devices", lambda: list(range(devices)))
-    assert fused._devices_for(seeds) == list(range(used))
+    assert fused._devices_for(seeds) == tuple(range(used))

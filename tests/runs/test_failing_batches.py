@@ -10,8 +10,7 @@ import pytest
 import gloam
 from gloam.domains import Domain
 from gloam.runs.fused_driver import FusedDriver
-
-from .conftest import evaluate, small_algorithms
+from tests.problems import BATCH, evaluate, small
 
 SEEDS = [4, 5, 6]
 FAR = 1e4  # solutions around here fail
@@ -66,23 +65,25 @@ def started(domain, algorithm, seeds):
 
 
 def test_one_failing_seed_does_not_end_the_others():
-    algorithm = small_algorithms()["dms-grid"]
+    algorithm = small("dms")
     sound, broken = Cliff({}), Cliff({5: FAR})
     whole = started(sound, algorithm, SEEDS)
     whole.advance(6)
     part = started(broken, algorithm, SEEDS)
-    with pytest.warns(UserWarning, match=r"24 solutions of seed 5 in iteration 1\."):
+    with pytest.warns(UserWarning, match=r"30 solutions of seed 5 in iteration 1\."):
         part.advance(2)
     part.advance(4)  # it was said once; a warning here would be an error
     assert part.iteration == 6
     for seed in (0, 2):
         for name in ("solutions", "objectives", "measures"):
-            ours, theirs = (getattr(d.state.store, name)[seed] for d in (part, whole))
+            ours, theirs = (getattr(d.checkpoint().store, name)[seed] for d in (part, whole))
             np.testing.assert_array_equal(ours, theirs)
-    assert part.state.failed.tolist() == [0, 6 * 24, 0]
-    assert [row["failed"] for row in part.metrics()] == [0, 24, 0]
+    assert part.checkpoint().failed.tolist() == [0, 6 * BATCH, 0]
+    assert [row["failed"] for row in part.metrics()] == [0, BATCH, 0]
     assert len(part.elites()[1]) == 0
-    assert int(part.state.emitter.restarts[1]) >= 6 * 3  # its emitters restarted each time
+    assert (
+        int(part.checkpoint().emitter.emitters[0].restarts[1]) >= 6 * 3
+    )  # its emitters restarted each time
 
 
 def outcome(domain, algorithm, seeds, lengths):
@@ -97,7 +98,7 @@ def outcome(domain, algorithm, seeds, lengths):
             except gloam.EvaluationError as raised:
                 error = str(raised)
                 break
-    store = driver.state.store
+    store = driver.checkpoint().store
     return error, driver.iteration, np.asarray(store.objectives), np.asarray(store.solutions)
 
 
@@ -116,14 +117,14 @@ def test_the_error_comes_at_the_same_iteration_whatever_the_stretches(seeds, sha
 
 
 def test_the_state_of_the_failing_iteration_can_go_on():
-    algorithm = small_algorithms()["map-elites-line"]
+    algorithm = small("map-elites-line")
     domain = Cliff(dict.fromkeys(SEEDS, FAR))
     driver = started(domain, algorithm, SEEDS)
     for expected in (1, 2):
         with pytest.raises(gloam.EvaluationError, match=f"iteration {expected}, got none"):
             driver.advance(10)
         assert driver.iteration == expected
-        assert driver.state.failed.tolist() == [24 * expected] * 3
+        assert driver.checkpoint().failed.tolist() == [BATCH * expected] * 3
 
 
 @pytest.mark.parametrize("log_every", [1, 3, 50])

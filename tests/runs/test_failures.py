@@ -8,8 +8,7 @@ import pytest
 import gloam
 from gloam.evaluators import Failure
 from gloam.runs import failures
-
-from ..helpers import assert_same_bits, refused
+from tests.helpers import assert_same_bits, refused
 
 
 def algorithm():
@@ -86,11 +85,11 @@ class StopsAfter(gloam.InProcess):
         super().__init__()
         self.left = batches
 
-    def evaluate(self, function, solutions, form=None):
+    def evaluate(self, function, solutions, spec=None):
         self.left -= 1
         if self.left < 0:
             raise gloam.EvaluatorError("lost")
-        return super().evaluate(function, solutions, form)
+        return super().evaluate(function, solutions, spec)
 
 
 def test_each_failure_is_logged_once_also_after_a_resume(tmp_path, monkeypatch):
@@ -120,7 +119,7 @@ def test_a_damaged_log_does_not_block_a_resume(tmp_path):
     path.write_bytes(path.read_bytes()[:-50])
     with pytest.raises(gloam.DamagedFileError, match=r"failures\.parquet"):
         gloam.RunFolder(tmp_path).read_failures()
-    with pytest.warns(UserWarning, match="The run goes on with a new one"):
+    with pytest.warns(UserWarning, match="The run continues with a new one"):
         found = optimize(nan_for_bad, 6, run_dir=tmp_path, resume=True)
     assert_same_bits(found.elites, optimize(nan_for_bad).elites)
     assert set(gloam.RunFolder(tmp_path).read_failures()["iteration"]) <= {4, 5, 6}
@@ -153,8 +152,7 @@ def test_three_batches_that_fail_entirely_end_the_run_after_saving(tmp_path):
     with pytest.raises(gloam.EvaluationError, match="RuntimeError: no licence") as raised:
         optimize(all_fail, run_dir=tmp_path)
     assert str(raised.value).startswith(
-        "evaluation: expected not all of the evaluations of 3 iterations to fail, got 24 of 24 up "
-        "to iteration 3."
+        "All evaluations failed in 3 consecutive iterations, up to iteration 3."
     )
     assert isinstance(raised.value.__cause__, RuntimeError)
     assert gloam.RunFolder(tmp_path).read_checkpoint_iteration() == 3
@@ -168,7 +166,7 @@ def test_a_share_of_failures_may_be_too_large():
     share = optimize(nan_for_bad).metrics["failed"][:3].sum() / 24
     assert 0 < share < 1
     optimize(nan_for_bad, 3, max_failure_rate=share)
-    with pytest.raises(gloam.EvaluationError, match=r"at most .* up to iteration 3"):
+    with pytest.raises(gloam.EvaluationError, match=r"up to iteration 3 \(at most"):
         optimize(nan_for_bad, max_failure_rate=share - 0.01)
     with refused("max_failure_rate: expected a share from 0 to 1, got 1.5"):
         optimize(evaluate, max_failure_rate=1.5)

@@ -12,8 +12,7 @@ from gloam import files
 from gloam.formats.config import describe
 from gloam.runs import loop
 from gloam.runs.loop import MetricRows
-
-from ..helpers import assert_same_bits
+from tests.helpers import assert_same_bits
 
 
 def evaluate(solutions):

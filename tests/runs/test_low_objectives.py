@@ -16,7 +16,7 @@ BATCH = 24
 def algorithm(f_min=0.0, kind=gloam.DMS.paper):
     archive = gloam.GridArchive((8, 8), -2.0, 2.0, f_min=f_min)
     options = (
-        {"num_init_points": 30, "num_empty_points": 10, "f_max": 2.0}
+        {"num_init_points": 30, "num_empty_points": 10, "ceiling": 2.0}
         if kind is not gloam.CMAMAE
         else {}
     )
@@ -40,13 +40,14 @@ def test_tell_warns_once_and_names_the_lowest_objective():
     search = gloam.Search(algorithm(), seed=1)
     search.ask()
     objectives = np.linspace(-7.25, -0.5, BATCH)
+    search.tell(objectives, np.zeros((BATCH, 2)))
     with pytest.warns(UserWarning, match=re.escape("got -7.25")) as records:
-        search.tell(objectives, np.zeros((BATCH, 2)))
+        search.ask()
     assert "Set f_min=... of the archive" in messages(records)[0]
     assert records[0].filename == __file__
     assert search.metrics()["below_f_min"] == BATCH
-    search.ask()
-    search.tell(objectives, np.zeros((BATCH, 2)))  # a second warning would be an error
+    search.tell(objectives, np.zeros((BATCH, 2)))
+    search.ask()  # a second warning would be an error
 
 
 def test_a_minority_below_f_min_is_counted_without_a_warning():
@@ -60,8 +61,9 @@ def test_a_minority_below_f_min_is_counted_without_a_warning():
     search.ask()
     # Failed rows are on neither side: 11 of 21 valid objectives are a majority.
     objectives[-3:] = np.nan
+    search.tell(objectives, np.zeros((BATCH, 2)))
     with pytest.warns(UserWarning, match="f_min"):
-        search.tell(objectives, np.zeros((BATCH, 2)))
+        search.ask()
 
 
 def test_objectives_found_on_the_device_warn_at_the_next_ask():
@@ -89,7 +91,7 @@ def test_the_warning_does_not_depend_on_where_stretches_end():
     driver = FusedDriver(lambda x: (x[:, 0] * 0.0 + 1.0, x[:, :2]), algorithm(), [0])
     driver.start()
     driver.advance(1)
-    state = driver.state
+    state = driver.checkpoint()
     low = type(state.low)(state.low.lowest * 0 - 3.0, state.low.batches + 1)
     driver._state = eqx.tree_at(lambda state: state.low, state, low)
     with pytest.warns(UserWarning, match="got -3"):

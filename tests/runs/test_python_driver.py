@@ -59,11 +59,11 @@ class BreaksDown(gloam.InProcess):
 
     calls = 0
 
-    def evaluate(self, function, solutions, form=None):
+    def evaluate(self, function, solutions, spec=None):
         self.calls += 1
         if self.calls == 6:
             raise gloam.EvaluatorError("the cluster is gone")
-        return super().evaluate(function, solutions, form)
+        return super().evaluate(function, solutions, spec)
 
 
 def test_a_lost_evaluator_leaves_all_seeds_at_the_iteration_before(tmp_path):

@@ -23,11 +23,11 @@ def algorithm_of(domain, x0=None) -> gloam.CMAMAE:
 
 
 def starts(domain, algorithm, seeds):
-    driver = FusedDriver(domain, algorithm, seeds)
+    state = FusedDriver(domain, algorithm, seeds).checkpoint()
     np.testing.assert_array_equal(
-        driver.state.emitter.gaussians.mean, np.repeat(driver.state.x0[:, None], 2, axis=1)
+        state.emitter.gaussians.mean, np.repeat(state.x0[:, None], 2, axis=1)
     )
-    return np.asarray(driver.state.x0)
+    return np.asarray(state.x0)
 
 
 def test_each_seed_of_triangles_starts_elsewhere_whatever_the_others():
@@ -130,4 +130,4 @@ def test_the_papers_settings_draw_a_start_for_every_trial():
     images = np.random.default_rng(0).random((5, 784), dtype=np.float32)
     domain = Triangles(images, name="ta-mnist")
     driver = FusedDriver(domain, paper_algorithm("map-elites", domain), [0, 1])
-    assert len(np.unique(driver.state.x0, axis=0)) == 2
+    assert len(np.unique(driver.checkpoint().x0, axis=0)) == 2

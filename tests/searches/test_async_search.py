@@ -95,13 +95,13 @@ def test_an_emitter_adapts_when_its_part_is_complete(dms):
 
 def test_the_discount_is_trained_once_in_a_batch_of_results(dms):
     search = gloam.AsyncSearch(dms, 2)
-    untrained = kept(search.checkpoint().discount)
+    untrained = kept(search.checkpoint().discount.params)
     out = in_flight(search, 5, BATCH - 1)
-    assert_same_bits(search.checkpoint().discount, untrained)
+    assert_same_bits(search.checkpoint().discount.params, untrained)
     tell(search, out[:1])
     assert search.iteration == 1
     with pytest.raises(AssertionError):
-        assert_same_bits(search.checkpoint().discount, untrained)
+        assert_same_bits(search.checkpoint().discount.params, untrained)
     assert search.metrics()["epochs"] >= 1
 
 

@@ -78,7 +78,7 @@ class FusedDriver:
         self._state = state
         # The training set of the discount stays on the device until a snapshot needs it.
         self._info, self._columns = info, metric_columns(info, found)
-        self._warning.check(state.low, stacklevel=6)
+        self._warning.check(state.low, stacklevel=7)
         everything_failed = bool((self._columns["failed"] == self.batch).all())
         before = self.iteration + (not everything_failed)
         for seed, at in zip(self.seeds, np.asarray(first_failures).tolist(), strict=True):
