@@ -47,7 +47,6 @@ _CHECKED = (
     "emitters.cma_es",
     "emitters.sep_cma_es",
     "discounts.training",
-    "domains.triangles",
     "generators.clip_towers",
     "generators.stylegan3_layers",
 )
