@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pandas as pd
+from gloam.programs.splitting import for_programs, split
 
 from gloam import step
 from gloam.algorithms import Algorithm
@@ -20,7 +21,6 @@ from gloam.experiments.comparison import BackgroundLoad
 from gloam.experiments.contenders import Problem
 from gloam.experiments.report import as_markdown
 from gloam.programs.fused_program import compiled
-from gloam.programs.splitting import for_programs, split
 from gloam.records import Batch, Feedback
 from gloam.runs.fused_driver import FusedDriver
 

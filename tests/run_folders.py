@@ -12,8 +12,7 @@ from gloam.archives import Elites
 from gloam.draws import root_key
 from gloam.formats.checkpoints import state_arrays
 from gloam.formats.config import describe
-from gloam.formats.contents import dataset_arrays
-from gloam.formats.run_folder import dataset_digest
+from gloam.formats.run_folder import dataset_arrays, dataset_digest
 
 ITERATIONS = 6
 SNAPSHOTS = [2, 6]

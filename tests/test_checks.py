@@ -154,42 +154,40 @@ X0 = np.zeros(2, np.float32)
 
 
 def test_solution_bounds_may_be_absent_or_open():
-    assert checks.solution_bounds(None, None, X0) == (None, None)
-    lower, upper = checks.solution_bounds(-1, None, X0)
+    assert checks.solution_bounds(None, X0) is None
+    lower, upper = checks.solution_bounds((-1, None), X0)
     assert (lower.tolist(), upper.tolist()) == ([-1, -1], [np.inf, np.inf])
-    lower, upper = checks.solution_bounds(None, [0, 3], X0)
+    lower, upper = checks.solution_bounds([None, [0, 3]], X0)
     assert (lower.tolist(), upper.tolist()) == ([-np.inf, -np.inf], [0, 3])
     assert lower.dtype == upper.dtype == np.float32
 
 
+OUTSIDE = (
+    "x0: expected a point within the bounds of the solutions, got 0 to 0. "
+    "Move x0 or widen the bounds."
+)
+
+
 @pytest.mark.parametrize(
-    ("lower", "upper", "message"),
+    ("bounds", "message"),
     [
-        (1, -1, "solution bounds: expected lower < upper in every dimension, got 1 and -1."),
-        (np.nan, 1, "solution bounds: expected lower < upper in every dimension, got nan and 1."),
-        (
-            0.5,
-            1,
-            "x0: expected a point inside the solution bounds, got 0 to 0. "
-            "Move x0 or widen the bounds.",
-        ),
-        (
-            None,
-            [1, -1],
-            "x0: expected a point inside the solution bounds, got 0 to 0. "
-            "Move x0 or widen the bounds.",
-        ),
+        ((1, -1), "bounds: expected lower < upper in every dimension, got 1 and -1."),
+        ((np.nan, 1), "bounds: expected lower < upper in every dimension, got nan and 1."),
+        ((0.5, 1), OUTSIDE),
+        ((None, [1, -1]), OUTSIDE),
     ],
 )
-def test_other_solution_bounds_are_refused(lower, upper, message):
+def test_other_solution_bounds_are_refused(bounds, message):
     with refused(message):
-        checks.solution_bounds(lower, upper, X0)
+        checks.solution_bounds(bounds, X0)
 
 
 @pytest.mark.parametrize("bad", [[0, 0, 0], [[-1, -1]], "wide"])
 def test_solution_bounds_of_another_shape_are_refused(bad):
-    with pytest.raises(ValueError, match=r"lower: expected .*numbers, got"):
-        checks.solution_bounds(bad, 1, X0)
+    with pytest.raises(ValueError, match=r"bounds\[0\]: expected .*numbers, got"):
+        checks.solution_bounds((bad, 1), X0)
+    with pytest.raises(ValueError, match="bounds: expected a lower and an upper bound, got"):
+        checks.solution_bounds(1.0, X0)
 
 
 def test_instances():

@@ -11,7 +11,7 @@ from gloam import devices, kernels
 from gloam.archives.faiss_index import chosen_index
 from gloam.archives.nearest_centroids import _height
 from gloam.programs import fused_program as compiling
-from gloam.programs.splitting import surroundings
+from gloam.programs.sharing import partition
 
 CPU = jax.devices("cpu")[0]
 GPU = SimpleNamespace(
@@ -71,10 +71,10 @@ def test_the_first_device_is_the_default(gpu_first):
 
 @pytest.mark.parametrize("chosen", [CPU, "cpu"], ids=["device", "platform"])
 def test_every_branch_respects_the_default_device(gpu_first, chosen):
-    on_gpu = surroundings()
+    _, on_gpu = partition((1,))
     with jax.default_device(chosen):
         assert facts() == ON_CPU
-        assert surroundings() != on_gpu
+        assert partition((1,))[1] != on_gpu
     assert facts() == ON_GPU
 
 

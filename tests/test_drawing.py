@@ -204,7 +204,9 @@ def test_a_search_shows_itself_before_and_after_its_first_batch():
     page = shown(search)
     assert {"Search with MAP-Elites", "7", "1", "4", "4 of 9 cells"} <= set(page.texts)
     assert len(picture(page)) == 159
-    assert repr(search) == ("Search(MAP-Elites, seed 7, iteration 1, QD score 4.00, coverage 44.4%)")
+    assert repr(search) == (
+        "Search(MAP-Elites, seed 7, iteration 1, QD score 4.00, coverage 44.4%)"
+    )
 
 
 def test_a_sparkline_goes_up_where_values_do():

@@ -12,9 +12,19 @@ import numpy as np
 Bounds = float | Sequence[float] | np.ndarray
 SolutionBounds = tuple[Bounds | None, Bounds | None]
 
+LARGEST = 1e30
+"""Largest objective or coordinate of a solution, so that sums of them stay within float32."""
+LARGEST_INTEGER = 2**31 - 1
+"""Largest size or count; they are int32 on the device."""
+_SMALLEST = float(np.finfo(np.float32).tiny)  # processors treat smaller numbers as zero
+
+
+class EvaluationError(RuntimeError):
+    """Too many evaluations failed for the search to go on."""
+
 
 def expect(condition: bool, name: str, expected: str, got: object, fix: str = "") -> None:
-    """Raise ``ValueError`` in the house wording unless ``condition`` holds.
+    """Raise ``ValueError`` unless ``condition`` holds, in the common wording.
 
     >>> expect(False, "sigma0", "a number > 0", -1.0, "Try 0.5.")
     Traceback (most recent call last):
@@ -25,60 +35,33 @@ def expect(condition: bool, name: str, expected: str, got: object, fix: str = ""
         raise ValueError(_wording(name, expected, got, fix))
 
 
-def _wording(name: str, expected: str, got: object, fix: str) -> str:
-    return f"{name}: expected {expected}, got {got}.{' ' + fix if fix else ''}"
+def short(value: Any) -> str:
+    """Return ``repr(value)`` in one line of at most 80 characters.
 
-
-LARGEST = 1e30
-"""Objectives and solutions beyond it are not computed with: sums of them leave float32."""
-_SMALLEST = float(np.finfo(np.float32).tiny)  # below it processors take numbers for zero
-
-
-def real_array(name: str, value: Any, expected: str, fix: str = "") -> np.ndarray:
-    """``value`` as an array of floats or integers; everything else is refused.
-
-    Masked arrays are refused as well: NumPy would drop the mask, and hidden values would count.
+    >>> short("a" * 100)[-10:]
+    'aaaaaaa...'
     """
-    masked = "Fill what is masked, for instance by .filled(numpy.nan)."
-    expect(not np.ma.isMaskedArray(value), name, expected, "a masked array", masked)
     try:
-        array = np.asarray(value)
-    except Exception as error:  # of the user's object, or rows of different lengths
-        got = f"{type(value).__name__} ({error})"
-        raise ValueError(_wording(name, expected, got, fix)) from None
-    if not (array.dtype.kind in "fiu" or array.dtype.name == "bfloat16"):
-        kind = type(value).__name__ if array.ndim == 0 else f"an array of {array.dtype}"
-        raise ValueError(_wording(name, expected, f"{kind} ({short(value)})", fix))
-    return array
+        text = " ".join(repr(value).split())
+    except Exception:  # a repr of a user's class, or an integer too long to print
+        text = f"an object of type {type(value).__name__}"
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _float32(name: str, value: Any, expected: str, fix: str) -> np.ndarray:
-    with np.errstate(all="ignore"):  # what is too large becomes infinite, and is then refused
-        return real_array(name, value, expected, fix).astype(np.float32)
+def one_of(values: Sequence[Any]) -> str:
+    """Return several accepted values in words.
+
+    >>> one_of([(2, 28, 28), (2, 784)])
+    '(2, 28, 28) or (2, 784)'
+    """
+    return " or ".join(str(value) for value in values)
 
 
-LARGEST_INTEGER = 2**31 - 1
-"""Sizes and counts are int32 on the device."""
-
-
-def integer(
-    name: str, value: Any, *, minimum: int, maximum: int = LARGEST_INTEGER, fix: str = ""
-) -> int:
-    """``value`` as an ``int`` from ``minimum`` to ``maximum``."""
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    expected = f"a whole number >= {minimum}"
-    expect(whole and bool(value >= minimum), name, expected, short(value), fix)
-    expect(int(value) <= maximum, name, f"{expected} and <= {maximum}", short(value), fix)
-    return int(value)
-
-
-def integers(name: str, value: Any, *, minimum: int, fix: str = "") -> tuple[int, ...]:
-    """``value``, a list of whole numbers, as a tuple of them."""
-    several = isinstance(value, (list, tuple, range)) or (
-        isinstance(value, np.ndarray) and value.ndim == 1
-    )
-    expect(several, name, "a list of whole numbers", short(value), fix)
-    return tuple(integer(name, item, minimum=minimum, fix=fix) for item in value)
+def instance(name: str, value: Any, kind: type | tuple[type, ...], fix: str = "") -> None:
+    """Check that ``value`` is an instance of ``kind``."""
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    expected = " or ".join(k.__name__ for k in kinds)
+    expect(isinstance(value, kinds), name, expected, f"{type(value).__name__} {short(value)}", fix)
 
 
 def choice(name: str, value: Any, options: Sequence[str], fix: str = "") -> None:
@@ -91,22 +74,56 @@ def choice(name: str, value: Any, options: Sequence[str], fix: str = "") -> None
     expect(isinstance(value, str) and value in options, name, expected, short(value), fix)
 
 
-def seed(name: str, value: Any) -> int:
-    """``value`` as an ``int`` of 64 bits: each has random numbers of its own."""
-    return integer(name, value, minimum=0, maximum=2**64 - 1, fix="Seeds have 64 bits.")
+def same_names(name: str, declared: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Check that the fields given are exactly the fields declared."""
+    expect(
+        set(declared) == set(given),
+        name,
+        f"the fields {sorted(declared)}",
+        sorted(given),
+        "Declare fields when building the archive: fields={'name': shape}.",
+    )
 
 
-def short(value: Any) -> str:
-    """``repr(value)`` in one line of at most 80 characters.
+def unexpected_names(function: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise ``TypeError`` for keyword arguments that a function does not have.
 
-    >>> short("a" * 100)[-10:]
-    'aaaaaaa...'
+    >>> unexpected_names("optimize", ["seed"], ["seeds", "iterations"])
+    Traceback (most recent call last):
+    ...
+    TypeError: optimize() got an unexpected keyword argument 'seed'. Did you mean 'seeds'?
     """
-    try:
-        text = " ".join(repr(value).split())
-    except Exception:  # a repr of the user's, or an integer too long to print
-        text = f"an object of type {type(value).__name__}"
-    return text if len(text) <= 80 else text[:77] + "..."
+    names = list(known)
+    for name in given:
+        if name not in names:
+            close = difflib.get_close_matches(name, names, n=1)
+            hint = f". Did you mean '{close[0]}'?" if close else ""
+            raise TypeError(f"{function}() got an unexpected keyword argument '{name}'{hint}")
+
+
+def integer(
+    name: str, value: Any, *, minimum: int, maximum: int = LARGEST_INTEGER, fix: str = ""
+) -> int:
+    """Return ``value`` as an ``int`` from ``minimum`` to ``maximum``."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    expected = f"a whole number >= {minimum}"
+    expect(whole and bool(value >= minimum), name, expected, short(value), fix)
+    expect(int(value) <= maximum, name, f"{expected} and <= {maximum}", short(value), fix)
+    return int(value)
+
+
+def integers(name: str, value: Any, *, minimum: int, fix: str = "") -> tuple[int, ...]:
+    """Return a list of whole numbers as a tuple."""
+    several = isinstance(value, (list, tuple, range)) or (
+        isinstance(value, np.ndarray) and value.ndim == 1
+    )
+    expect(several, name, "a list of whole numbers", short(value), fix)
+    return tuple(integer(name, item, minimum=minimum, fix=fix) for item in value)
+
+
+def seed(name: str, value: Any) -> int:
+    """Return ``value`` as a seed, an ``int`` of 64 bits."""
+    return integer(name, value, minimum=0, maximum=2**64 - 1, fix="Seeds have 64 bits.")
 
 
 def number(
@@ -118,7 +135,7 @@ def number(
     at_most: float = math.inf,
     fix: str = "",
 ) -> float:
-    """``value`` as a finite ``float`` within the limits given."""
+    """Return ``value`` as a finite ``float`` within limits."""
     limits = [f"> {above:g}"] * (above > -math.inf) + [f">= {at_least:g}"] * (at_least > -math.inf)
     limits += [f"<= {at_most:g}"] * (at_most < math.inf)
     expected = " ".join(["a finite number", " and ".join(limits)]).strip()
@@ -129,7 +146,7 @@ def number(
         wide = math.inf
     good = above < wide and at_least <= wide <= at_most and math.isfinite(wide)
     expect(good, name, expected, short(value), fix)
-    # gloam computes in float32, which must tell the value from zero, infinity and its limit.
+    # In float32 the value must differ from zero, infinity and its lower limit.
     with np.errstate(all="ignore"):
         narrow, limit = np.array([wide, above]).astype(np.float32)
     told = np.isfinite(narrow) and narrow > limit and (wide == 0 or abs(narrow) >= _SMALLEST)
@@ -138,7 +155,7 @@ def number(
 
 
 def objective(name: str, value: Any, *, above: float = -math.inf, fix: str = "") -> float:
-    """``value`` as a ``float`` that an objective can have."""
+    """Return ``value`` as a ``float`` that an objective can have."""
     wide = number(name, value, above=above, fix=fix)
     expect(abs(wide) <= LARGEST, name, f"a number between -{LARGEST:g} and {LARGEST:g}", value, fix)
     return wide
@@ -153,7 +170,7 @@ def finite_array(
     largest: float = LARGEST,
     fix: str = "",
 ) -> np.ndarray:
-    """``value`` as a finite float32 array of ``ndim`` axes (``or_more``), none of them empty."""
+    """Return ``value`` as a finite, non-empty float32 array of ``ndim`` axes (``or_more``)."""
     array = _float32(name, value, "an array of numbers", fix)
     fits = array.ndim == ndim or (or_more and array.ndim > ndim)
     axes = f"{ndim} or more axes" if or_more else f"{ndim} axes"
@@ -172,12 +189,30 @@ def finite_array(
     return array
 
 
+def real_array(name: str, value: Any, expected: str, fix: str = "") -> np.ndarray:
+    """Return ``value`` as an array of floats or integers; everything else is refused.
+
+    Masked arrays are refused as well: NumPy would drop the mask, and masked values would count.
+    """
+    masked = "Fill masked values, for instance by .filled(numpy.nan)."
+    expect(not np.ma.isMaskedArray(value), name, expected, "a masked array", masked)
+    try:
+        array = np.asarray(value)
+    except Exception as error:  # by the user's object, or by rows of different lengths
+        got = f"{type(value).__name__} ({error})"
+        raise ValueError(_wording(name, expected, got, fix)) from None
+    if not (array.dtype.kind in "fiu" or array.dtype.name == "bfloat16"):
+        kind = type(value).__name__ if array.ndim == 0 else f"an array of {array.dtype}"
+        raise ValueError(_wording(name, expected, f"{kind} ({short(value)})", fix))
+    return array
+
+
 def bounds(
     lower: Bounds, upper: Bounds, dimensions: int, shape: tuple[int, ...] = ()
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Measure bounds as two float32 vectors; a scalar serves every dimension.
+    """Return measure bounds as two float32 vectors; a scalar applies to every dimension.
 
-    Where measures have a ``shape``, bounds may have it, too.
+    If measures have a ``shape``, bounds may have it as well.
     """
     both = []
     for name, value in (("lower", lower), ("upper", upper)):
@@ -194,14 +229,6 @@ def bounds(
     sound = np.isfinite(extent) & (extent >= _SMALLEST)
     expect(bool(sound.all()), "lower, upper", "a difference that float32 can hold", got)
     return both[0], both[1]
-
-
-def _scalar_or_vector(name: str, value: Any, dimensions: int, fix: str) -> np.ndarray:
-    expected = f"a scalar or {dimensions} numbers"
-    array = _float32(name, value, expected, fix)
-    fits = array.ndim == 0 or array.shape == (dimensions,)
-    expect(fits, name, expected, f"shape {array.shape}", fix)
-    return array
 
 
 def solution_bounds(
@@ -229,42 +256,8 @@ def solution_bounds(
     return low.copy(), high.copy()
 
 
-def instance(name: str, value: Any, kind: type | tuple[type, ...], fix: str = "") -> None:
-    """Check that ``value`` is an instance of ``kind``."""
-    kinds = kind if isinstance(kind, tuple) else (kind,)
-    expected = " or ".join(k.__name__ for k in kinds)
-    expect(isinstance(value, kinds), name, expected, f"{type(value).__name__} {short(value)}", fix)
-
-
-def existing_file(name: str, path: str | os.PathLike, fix: str = "") -> Path:
-    """``path`` as a ``Path`` that exists."""
-    fix = fix or "Check the path."
-    expect(isinstance(path, (str, os.PathLike)), name, "a path", short(path), fix)
-    found = Path(path)
-    try:
-        exists = found.is_file()
-    except (OSError, ValueError):  # a name that no file can have
-        exists = False
-    expect(exists, name, "an existing file", f"'{os.fspath(path)}'", fix)
-    return found
-
-
-def fits_memory(name: str, size_in_bytes: int, of: str = "") -> None:
-    """Raise when something needs more memory than the machine has; ``of`` says what it is."""
-    if not hasattr(os, "sysconf"):  # Windows does not say
-        return
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    expect(
-        size_in_bytes <= memory,
-        name,
-        f"at most the {memory / 1e9:.0f} GB of memory of this machine",
-        f"{size_in_bytes / 1e9:,.0f} GB" + (f" for {of}" if of else ""),
-        "Use fewer cells, or smaller solutions and fields.",
-    )
-
-
 def rows(name: str, value: Any, *shapes: tuple[int, ...]) -> np.ndarray:
-    """An evaluation result as an array of one of ``shapes``; NaN and infinities may pass."""
+    """Return evaluation results as an array of one of ``shapes``; NaN and infinity are allowed."""
     array = real_array(name, value, "numbers", "Return floats or integers.")
     expected = f"shape {one_of(shapes)} (one row for each solution asked)"
     expect(
@@ -278,47 +271,12 @@ def rows(name: str, value: Any, *shapes: tuple[int, ...]) -> np.ndarray:
 
 
 def measure_shapes(batch: int, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The shapes that a batch of measures may have: rows of the archive's shape, or flat ones.
+    """Return the shapes that a batch of measures may have: rows of the archive's shape, or flat.
 
     >>> measure_shapes(540, (28, 28)), measure_shapes(540, (2,))
     ([(540, 28, 28), (540, 784)], [(540, 2)])
     """
     return list(dict.fromkeys([(batch, *shape), (batch, math.prod(shape))]))
-
-
-def one_of(values: Sequence[Any]) -> str:
-    """Several accepted values in words.
-
-    >>> one_of([(2, 28, 28), (2, 784)])
-    '(2, 28, 28) or (2, 784)'
-    """
-    return " or ".join(str(value) for value in values)
-
-
-def same_names(name: str, declared: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Check that the fields given are exactly the fields declared."""
-    expect(
-        set(declared) == set(given),
-        name,
-        f"the fields {sorted(declared)}",
-        sorted(given),
-        "Declare fields when building the archive: fields={'name': shape}.",
-    )
-
-
-class EvaluationError(RuntimeError):
-    """Every solution of a batch failed to evaluate, so there is nothing to learn from."""
-
-
-def some_valid(valid_rows: int, total: int) -> None:
-    """Raise when no row of a batch could be used."""
-    if valid_rows == 0:
-        raise EvaluationError(
-            f"evaluation: expected at least one finite result among {total} solutions, got none. "
-            "Every row had an objective or a measure that was NaN or infinite, or measures of zero "
-            "in a cosine archive: check the evaluation function on x0, and that x0 and sigma0 keep "
-            "solutions in its domain."
-        )
 
 
 def evaluation_parts(answer: Any) -> tuple[Any, Any, dict[str, Any]]:
@@ -345,17 +303,56 @@ def evaluation_parts(answer: Any) -> tuple[Any, Any, dict[str, Any]]:
     return objectives, measures, fields[0] if fields else {}
 
 
-def unexpected_names(function: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise ``TypeError`` for keyword arguments that a function does not have.
+def some_valid(valid_rows: int, total: int) -> None:
+    """Raise if no row of a batch is valid."""
+    if valid_rows == 0:
+        raise EvaluationError(
+            f"evaluation: expected at least one finite result among {total} solutions, got none. "
+            "Every row had an objective or a measure that was NaN or infinite, or measures of zero "
+            "in a cosine archive: check the evaluation function on x0, and that x0 and sigma0 keep "
+            "solutions in its domain."
+        )
 
-    >>> unexpected_names("optimize", ["seed"], ["seeds", "iterations"])
-    Traceback (most recent call last):
-    ...
-    TypeError: optimize() got an unexpected keyword argument 'seed'. Did you mean 'seeds'?
-    """
-    names = list(known)
-    for name in given:
-        if name not in names:
-            close = difflib.get_close_matches(name, names, n=1)
-            hint = f". Did you mean '{close[0]}'?" if close else ""
-            raise TypeError(f"{function}() got an unexpected keyword argument '{name}'{hint}")
+
+def existing_file(name: str, path: str | os.PathLike, fix: str = "") -> Path:
+    """Return ``path`` as a ``Path`` to an existing file."""
+    fix = fix or "Check the path."
+    expect(isinstance(path, (str, os.PathLike)), name, "a path", short(path), fix)
+    found = Path(path)
+    try:
+        exists = found.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        exists = False
+    expect(exists, name, "an existing file", f"'{os.fspath(path)}'", fix)
+    return found
+
+
+def fits_memory(name: str, size_in_bytes: int, of: str = "") -> None:
+    """Raise if something, described by ``of``, needs more memory than the machine has."""
+    if not hasattr(os, "sysconf"):  # unknown on Windows
+        return
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    expect(
+        size_in_bytes <= memory,
+        name,
+        f"at most the {memory / 1e9:.0f} GB of memory of this machine",
+        f"{size_in_bytes / 1e9:,.0f} GB" + (f" for {of}" if of else ""),
+        "Use fewer cells, or smaller solutions and fields.",
+    )
+
+
+def _wording(name: str, expected: str, got: object, fix: str) -> str:
+    return f"{name}: expected {expected}, got {got}.{' ' + fix if fix else ''}"
+
+
+def _float32(name: str, value: Any, expected: str, fix: str) -> np.ndarray:
+    with np.errstate(all="ignore"):  # large numbers become infinite, and are refused later
+        return real_array(name, value, expected, fix).astype(np.float32)
+
+
+def _scalar_or_vector(name: str, value: Any, dimensions: int, fix: str) -> np.ndarray:
+    expected = f"a scalar or {dimensions} numbers"
+    array = _float32(name, value, expected, fix)
+    fits = array.ndim == 0 or array.shape == (dimensions,)
+    expect(fits, name, expected, f"shape {array.shape}", fix)
+    return array

@@ -1,4 +1,4 @@
-"""Atomic file writes, checked reads and the cache folder. No pickles."""
+"""Atomic file writes, reads that are validated before memory is allocated, and the cache folder."""
 
 import contextlib
 import errno
@@ -18,14 +18,23 @@ import platformdirs
 if TYPE_CHECKING:
     import pandas as pd
 
+Stamp = tuple[int, int, int] | None
+"""Inode, size and modification time of a file."""
 
 _PARTIAL = ".gloam-partial"
+# Errors of file systems that cannot sync folders, or do not let them be opened.
+_NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EBADF}
+_DEFAULT_LIMIT = 8 << 30
+_LARGEST_SIZE = 1 << 62
+_LARGEST_HEADER = 1 << 16
 
 
 def write(path: Path, save: Callable[[IO[bytes]], Any]) -> None:
     """Replace ``path`` by what ``save`` writes; a crash leaves the old file or the new one.
 
-    Into the file at once: a buffer would be a second copy of what may be gigabytes.
+    Args:
+        path: The file; folders are made as needed.
+        save: Writes to an open file, so that gigabytes need no buffer.
 
     Raises:
         OSError: The file could not be written; the error names it.
@@ -34,9 +43,8 @@ def write(path: Path, save: Callable[[IO[bytes]], Any]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         aside.unlink(missing_ok=True)
-        with open(
-            aside, "xb"
-        ) as file:  # a link of that name, set by somebody else, is not followed
+        # "x" does not follow a link of that name that someone else has made.
+        with open(aside, "xb") as file:
             save(file)
             file.flush()
             os.fsync(file.fileno())
@@ -45,13 +53,13 @@ def write(path: Path, save: Callable[[IO[bytes]], Any]) -> None:
     except BaseException as error:
         with contextlib.suppress(OSError):
             aside.unlink()
-        if isinstance(error, OSError):  # that of a full disk names no file
+        if isinstance(error, OSError):  # the error of a full disk names no file
             raise OSError(error.errno, error.strerror or str(error), str(path)) from error
         raise
 
 
 def append(path: Path, content: bytes, *, sync: bool) -> None:
-    """Add bytes to the end of a file. After an error the file is as it was.
+    """Append bytes to a file. After an error the file is unchanged.
 
     Args:
         path: The file; it need not exist.
@@ -61,7 +69,7 @@ def append(path: Path, content: bytes, *, sync: bool) -> None:
     Raises:
         OSError: The file could not be written; the error names it.
     """
-    # A link of that name, set by somebody else, is not followed.
+    # A link of that name that someone else has made is not followed.
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
     try:
         descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0), 0o644)
@@ -79,26 +87,48 @@ def append(path: Path, content: bytes, *, sync: bool) -> None:
                 raise
         finally:
             os.close(descriptor)
-        if sync and not size:
+        if sync:
             _sync_folder(path.parent)
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 def partial_name(pattern: str) -> str:
-    """Regular expression for the files that a killed `write` of ``pattern`` leaves behind."""
+    """Return a regular expression for the files that a killed `write` leaves behind."""
     return rf"\.{pattern}\.\d+{re.escape(_PARTIAL)}"
 
 
-# What file systems answer that cannot sync folders, or let nobody open them.
-_NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EBADF}
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write bytes atomically."""
+    write(path, lambda file: file.write(content))
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON atomically."""
+    write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def write_array(path: Path, array: np.ndarray) -> None:
+    """Write one array as ``.npy``, atomically."""
+    write(path, lambda file: np.save(file, array, allow_pickle=False))
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays as an uncompressed ``.npz``, atomically."""
+    plain = {name: np.asarray(array) for name, array in arrays.items()}
+    write(path, lambda file: np.savez(file, allow_pickle=False, **plain))
+
+
+def write_table(path: Path, table: "pd.DataFrame") -> None:
+    """Write a table as Parquet, atomically."""
+    write(path, lambda file: table.to_parquet(file, index=False))
 
 
 def _sync_folder(folder: Path) -> None:
-    """Bring a rename to the disk, where folders can be synced.
+    """Sync a folder after a rename or a new file, if the platform can.
 
-    Windows cannot open folders, and some network file systems cannot sync them. There a power
-    failure may bring the old file back, which is whole, too.
+    Windows cannot open folders, and some network file systems cannot sync them. There, the old file
+    may be back after a power failure, which is complete as well.
     """
     if os.name == "nt":
         return
@@ -113,52 +143,21 @@ def _sync_folder(folder: Path) -> None:
             raise
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write bytes."""
-    write(path, lambda file: file.write(content))
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write JSON."""
-    write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
-
-
-def write_array(path: Path, array: np.ndarray) -> None:
-    """Write one array as ``.npy``."""
-    write(path, lambda file: np.save(file, array, allow_pickle=False))
-
-
-def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays as an uncompressed ``.npz``."""
-    plain = {name: np.asarray(array) for name, array in arrays.items()}
-    write(path, lambda file: np.savez(file, allow_pickle=False, **plain))
-
-
-def write_table(path: Path, table: "pd.DataFrame") -> None:
-    """Write a table as Parquet."""
-    write(path, lambda file: table.to_parquet(file, index=False))
-
-
-_DEFAULT_LIMIT = 8 << 30
-_LARGEST_SIZE = 1 << 62
-_LARGEST_HEADER = 1 << 16
-
-
 def byte_limit(max_bytes: int | None) -> int:
-    """``max_bytes``, or by default half of the machine's memory."""
+    """Return ``max_bytes``, by default half of the machine's memory."""
     if max_bytes is not None:
         return max_bytes
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, ValueError, OSError):  # not known here, as on Windows
+    except (AttributeError, ValueError, OSError):  # unknown, as on Windows
         return _DEFAULT_LIMIT
 
 
 def open_regular(path: str | os.PathLike) -> IO[bytes]:
-    """Open a file to read its bytes.
+    """Open a file for reading bytes.
 
     Raises:
-        OSError: It cannot be opened, or is no regular file: a pipe or a device would block, or
+        OSError: It cannot be opened, or is not a regular file: reading a pipe or a device might
             never end.
     """
     if not stat.S_ISREG(os.stat(path).st_mode):
@@ -166,20 +165,29 @@ def open_regular(path: str | os.PathLike) -> IO[bytes]:
     return open(path, "rb")
 
 
+def stamp(path: Path) -> Stamp:
+    """Return inode, size and modification time of a file, or ``None`` if it does not exist."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def read_array(
     path: str | os.PathLike, name: str = "path", *, max_bytes: int | None = None
 ) -> np.ndarray:
-    """Read one plain array from a ``.npy`` file that need not be trusted.
+    """Read one plain array from a ``.npy`` file that is not trusted.
 
-    What the file declares is checked before memory is taken.
+    The declared size is checked before memory is allocated.
 
     Args:
         path: The file.
-        name: What errors call it, such as ``"centroids"``.
+        name: Name for error messages, such as ``"centroids"``.
         max_bytes: Largest array that is read; by default half of the machine's memory.
 
     Raises:
-        ValueError: It is no such file, it is damaged, or it is too large; names the file.
+        ValueError: It is not such a file, it is damaged, or it is too large.
     """
     try:
         with open_regular(path) as file:
@@ -187,7 +195,7 @@ def read_array(
     except (OSError, ValueError, MemoryError) as error:
         raise ValueError(
             f"{name}: expected a .npy file of plain numbers, got '{path}' ({error}). "
-            "Write it again, by numpy.save."
+            "Write it again with numpy.save."
         ) from None
 
 
@@ -195,12 +203,12 @@ def read_npy(stream: IO[bytes], size: int, limit: int) -> np.ndarray:
     """Read one plain array in the format of ``.npy``.
 
     Args:
-        stream: Where the format begins.
-        size: Bytes of the format that can follow at most.
+        stream: Stream at the beginning of the format.
+        size: Number of bytes that follow at most.
         limit: Largest array that is read, in bytes.
 
     Raises:
-        ValueError: The bytes are no such array, or it is too large.
+        ValueError: The bytes are not such an array, or it is too large.
     """
     shape, fortran_order, dtype, start = read_npy_header(stream)
     needed = checked_size(shape, dtype.itemsize, limit)
@@ -209,7 +217,7 @@ def read_npy(stream: IO[bytes], size: int, limit: int) -> np.ndarray:
     content = np.empty(needed, np.uint8)
     view, done = content.data, 0
     while done < needed:
-        # Pieces, because a stream that is decompressed makes a copy of what is read at once.
+        # In pieces, because a compressed stream makes a copy of everything it reads at once.
         part = stream.read(min(needed - done, 1 << 24))
         if not part:
             raise ValueError(f"it ends after {done:,} of {needed:,} bytes")
@@ -220,20 +228,20 @@ def read_npy(stream: IO[bytes], size: int, limit: int) -> np.ndarray:
 
 
 def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype, int]:
-    """Shape, order, dtype and number of bytes of the header of a plain array.
+    """Return shape, Fortran order, dtype and length of the header of a plain array.
 
     Raises:
-        ValueError: The bytes are no such header, or the array is not plain.
+        ValueError: The bytes are not such a header, or the array is not plain.
     """
     counted = _Counted(stream)
     readers = {(1, 0): np.lib.format.read_array_header_1_0}
     readers[2, 0] = np.lib.format.read_array_header_2_0
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Python's parser, about the text of the header
+            warnings.simplefilter("ignore")  # Python's parser warns about odd text
             version = np.lib.format.read_magic(counted)
             shape, fortran_order, dtype = readers[version](counted)
-    except Exception as error:  # a header is a text, which can be wrong in many ways
+    except Exception as error:  # a header is Python text, which can be wrong in many ways
         raise ValueError("it does not begin with the header of an array") from error
     if dtype.hasobject or dtype.names is not None or dtype.subdtype is not None:
         raise ValueError(f"it has the dtype {dtype}, which is not plain numbers or text")
@@ -243,14 +251,14 @@ def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype,
 
 
 def checked_size(shape: Sequence[int], itemsize: int, limit: int) -> int:
-    """Bytes of an array of ``shape``, at most ``limit``.
+    """Return the size in bytes of an array of ``shape``, at most ``limit``.
 
     >>> checked_size((10, 3), 4, 1000)
     120
     """
     if any(size < 0 for size in shape) or len(shape) > 32:
         raise ValueError(f"it declares the shape {tuple(shape)}")
-    # Axes beside an empty one are counted, too: NumPy cannot index more.
+    # Axes beside an empty one count as well: NumPy cannot index more.
     if math.prod(size for size in shape if size) * max(itemsize, 1) > _LARGEST_SIZE:
         raise ValueError("it declares a shape that no array can have")
     needed = math.prod(shape) * itemsize
@@ -263,7 +271,7 @@ def checked_size(shape: Sequence[int], itemsize: int, limit: int) -> int:
 
 
 class _Counted:
-    """A stream that counts what is read."""
+    """A stream that counts the bytes that are read."""
 
     def __init__(self, stream: IO[bytes]):
         self._stream, self.count = stream, 0
@@ -277,10 +285,10 @@ class _Counted:
 
 
 def cache_folder() -> Path:
-    """The folder that ``GLOAM_CACHE`` names, or the user's cache folder of this platform.
+    """Return the folder ``GLOAM_CACHE``, by default the user's cache folder of this platform.
 
-    It has centroids, downloaded datasets, embeddings and compiled programs. Nothing is lost when
-    it is deleted. It need not exist yet.
+    It has centroids, downloaded datasets, embeddings and compiled programs, and can be deleted
+    at any time. It need not exist yet.
     """
     given = os.environ.get("GLOAM_CACHE")
     return Path(given) if given else platformdirs.user_cache_path("gloam", appauthor=False)

@@ -16,9 +16,8 @@ from gloam.archives.store import Store
 from gloam.explorer import write_html
 from gloam.formats import RunFolder
 from gloam.formats.config import describe
-from gloam.formats.contents import dataset_arrays
 from gloam.formats.ownership import locked
-from gloam.formats.run_folder import dataset_digest
+from gloam.formats.run_folder import dataset_arrays, dataset_digest
 from tests.explorer.conftest import HOSTILE, serving
 from tests.explorer.page import Page, chromium
 

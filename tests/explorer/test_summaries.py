@@ -59,7 +59,7 @@ def test_runs_that_were_stopped_are_interrupted_or_failed(runs):
 def test_a_newer_format_and_damaged_files_are_told_as_such(runs):
     config = runs / "grid" / "config.json"
     content = json.loads(config.read_text())
-    newer = {name: part for name, part in content.items() if name != "sha256"} | {"format": 2}
+    newer = {name: part for name, part in content.items() if name != "sha256"} | {"format": 3}
     config.write_text(json.dumps(newer | {"sha256": content_digest(newer)}))
     found = summary_of(runs)
     assert found["state"] == "newer"
@@ -80,13 +80,11 @@ def test_a_cut_off_archive_is_found_without_reading_it(runs):
 def test_damaged_rows_of_metrics_are_left_out_and_told(runs):
     folder = RunFolder(runs / "grid")
     rows = folder.read_metrics()
-    folder.write_metrics(rows.iloc[:0])
-    folder.append_metrics(rows.to_dict("records"))
-    log = runs / "grid" / "metrics.log"
-    log.write_bytes(log.read_bytes().replace(b"qd_score", b"xx_score", 1))
+    path = runs / "grid" / "metrics.csv"
+    path.write_bytes(path.read_bytes().replace(b"\n4,", b"\nx,", 1))
     found = summary_of(runs)
     assert found["rows"] == len(rows) - 1
-    assert "1 of its lines are damaged" in found["warnings"][0]
+    assert found["warnings"] == ["metrics.csv: 1 of its lines cannot be read."]
 
 
 def test_looking_at_a_lock_changes_nothing_and_finds_who_has_it(tmp_path):

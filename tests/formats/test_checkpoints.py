@@ -1,4 +1,4 @@
-"""Checkpoints and metrics that can be damaged: the state before them is used, and nothing else."""
+"""Damaged checkpoints are replaced by the one before, and a killed run goes on."""
 
 import builtins
 import os
@@ -8,14 +8,18 @@ import shutil
 import warnings
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
 
 import gloam
 from gloam.formats.arrays import read_arrays, write_arrays
+from gloam.formats.checkpoints import elites_from
 from gloam.formats.config import describe
-from gloam.runs.loop import restored
+from gloam.runs.loop import _restore
+
+from .conftest import damaged
 
 SEED = 5
 
@@ -70,15 +74,6 @@ def checkpoint_names(folder):
     return sorted(path.name for path in (folder.path / "checkpoint").iterdir())
 
 
-def damage(content, rng):
-    place = int(rng.integers(len(content)))
-    if rng.random() < 0.4:
-        return content[:place]
-    changed = bytearray(content)
-    changed[place] ^= int(rng.integers(1, 256))
-    return bytes(changed)
-
-
 def assert_is(found, iteration):
     assert found.iteration == iteration
     for one, other in zip(found.state.store, state_at(iteration).store, strict=True):
@@ -101,7 +96,7 @@ def test_a_checkpoint_damaged_anywhere_costs_one_interval_and_never_gives_other_
     whole, rng = newest.read_bytes(), np.random.default_rng(0)
     used = []
     for _ in range(50):
-        newest.write_bytes(damage(whole, rng))
+        newest.write_bytes(damaged(whole, rng))
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             found = folder.read_checkpoint(state_at(0))
@@ -165,7 +160,7 @@ def test_a_damaged_checkpoint_is_replaced_by_the_next(tmp_path):
 
 
 class Driver:
-    """What `restored` needs of a driver."""
+    """What restoring a run needs of a driver."""
 
     found: Any = None
 
@@ -183,11 +178,11 @@ def resumed(folder):
     """Continue a run as a driver does; the iteration that it goes on from."""
     driver = Driver()
     with folder.locked():
-        earlier = restored(driver, folder, folder.read_config())
+        _, num_rows = _restore(driver, folder, folder.read_config())
     iteration = int(driver.found.iteration)
     for one, other in zip(driver.found.store, state_at(iteration).store, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert earlier.num_rows == len(folder.read_metrics())
+    assert num_rows == len(folder.read_metrics())
     return iteration
 
 
@@ -238,7 +233,6 @@ def finish(folder, first):
     write_until(folder, 4, first=first)
     if first > 4:
         folder.write_checkpoint(state_at(4), seconds=4.0, num_rows=4)
-    folder.write_metrics(folder.read_metrics())
 
 
 def test_a_process_killed_at_any_change_of_a_file_leaves_a_folder_that_goes_on(
@@ -279,71 +273,20 @@ def test_a_run_killed_while_it_began_can_begin(tmp_path):
         folder.check_new()
 
 
-def test_a_torn_last_row_is_dropped(tmp_path):
-    folder = new_folder(tmp_path / "run")
-    write_until(folder, 5)
-    log = folder.path / "metrics.log"
-    whole = log.read_bytes()
-    last = whole.rstrip(b"\n").rfind(b"\n") + 1
-    for end in range(last, len(whole)):
-        log.write_bytes(whole[:end])
-        pd.testing.assert_frame_equal(folder.read_metrics(), rows_to(4))
-
-
-def test_a_damaged_row_is_named_and_the_others_survive_a_resume(tmp_path):
+def test_damaged_rows_of_metrics_do_not_block_a_resume(tmp_path):
     folder = new_folder(tmp_path / "run")
     write_until(folder, 6)
-    log = folder.path / "metrics.log"
-    whole, rng = log.read_bytes(), np.random.default_rng(1)
-    for _ in range(20):
-        changed = bytearray(whole)
-        changed[int(rng.integers(len(whole) - 1))] ^= int(rng.integers(1, 256))
-        log.write_bytes(changed)
-        with pytest.raises(gloam.DamagedFileError, match=r"metrics\.log' cannot be used: .* lines"):
-            folder.read_metrics()
-        table, errors = folder.read_whole_metrics()
-        assert len(errors) == 1
-        assert 3 <= len(table) < 6
-        kept = rows_to(6).set_index("iteration").loc[table["iteration"]].reset_index()
-        pd.testing.assert_frame_equal(table, kept[table.columns])
-    with pytest.warns(UserWarning, match=r"of the 6 rows up to .* lost .*metrics\.log"):
+    path = folder.path / "metrics.csv"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:3], b"damaged\n", *lines[4:]]))
+    lost = r"1 of the 6 rows up to iteration 6 are lost \('.*metrics\.csv': 1 of its lines cannot"
+    with pytest.warns(UserWarning, match=lost):
         assert resumed(folder) == 6
-    pd.testing.assert_frame_equal(folder.read_metrics(), table)
-
-
-def test_a_torn_table_of_metrics_does_not_block_a_resume(tmp_path):
-    folder = new_folder(tmp_path / "run")
-    write_until(folder, 4)
-    folder.write_metrics(folder.read_metrics())
-    write_until(folder, 6, first=5)
-    table = folder.path / "metrics.parquet"
-    table.write_bytes(table.read_bytes()[:100])
-    with pytest.raises(gloam.DamagedFileError, match=r"metrics\.parquet' cannot be used"):
-        folder.read_metrics()
-    with pytest.warns(UserWarning, match=r"4 of the 6 rows up to iteration 6 are lost"):
+    kept = rows_to(6)[lambda table: table["iteration"] != 3].reset_index(drop=True)
+    pd.testing.assert_frame_equal(folder.read_metrics(), kept)
+    path.unlink()
+    with pytest.warns(UserWarning, match=r"6 of the 6 rows .* are lost \(.*it has fewer rows"):
         assert resumed(folder) == 6
-    assert folder.read_metrics()["iteration"].tolist() == [5, 6]
-
-
-def test_rows_of_another_run_are_not_read(tmp_path):
-    folder, other = new_folder(tmp_path / "run"), new_folder(tmp_path / "other", seeds=(7,))
-    write_until(folder, 4)
-    write_until(other, 4)
-    shutil.copy(other.path / "metrics.log", folder.path / "metrics.log")
-    with pytest.raises(gloam.DamagedFileError, match="4 of its lines are damaged or of another"):
-        folder.read_metrics()
-
-
-def test_metrics_are_appended_and_not_rewritten(tmp_path):
-    folder = new_folder(tmp_path / "run")
-    before = b""
-    for at in range(1, 6):
-        folder.append_metrics([row_at(at)])
-        after = (folder.path / "metrics.log").read_bytes()
-        assert after.startswith(before)
-        assert len(after) < len(before) + 200
-        before = after
-    assert not (folder.path / "metrics.parquet").exists()
 
 
 def test_elites_are_read_from_the_checkpoint_until_the_run_has_ended(tmp_path):
@@ -363,6 +306,37 @@ def test_elites_are_read_from_the_checkpoint_until_the_run_has_ended(tmp_path):
     np.testing.assert_array_equal(newer.store.objectives, state_at(6).store.objectives[0])
 
 
+GOOD = {
+    "cells": np.array([1, 5]),
+    "solutions": np.zeros((2, 3), np.float32),
+    "objectives": np.ones(2, np.float32),
+    "measures": np.zeros((2, 2), np.float32),
+    "fields['n']": np.ones((2, 4), np.int32),
+}
+BAD_ELITES = {
+    "cells out of order": ({"cells": GOOD["cells"][::-1]}, "ascending"),
+    "a cell that the archive lacks": ({"cells": np.array([1, 20])}, "outside of the archive's 20"),
+    "cells that are not integers": ({"cells": np.array([1.0, 5.0])}, "distinct integers"),
+    "no axis of solutions": ({"solutions": np.zeros(2, np.float32)}, r"float32\[2\] instead of"),
+    "fewer rows": ({"objectives": np.ones(1, np.float32)}, r"float32\[1\] instead of float32\[2\]"),
+    "another dtype": ({"measures": np.zeros((2, 2))}, "float64.* instead of float32"),
+    "text as a field": ({"fields['n']": np.full((2, 4), "a")}, "instead of int32"),
+    "an unknown array": ({"code": np.zeros(2)}, r"unknown arrays \['code'\]"),
+    "an infinite objective": ({"objectives": np.float32([1, np.inf])}, "not finite"),
+}
+
+
+@pytest.mark.parametrize(("changes", "problem"), BAD_ELITES.values(), ids=BAD_ELITES)
+def test_elites_that_do_not_fit_the_archive_are_refused(changes, problem):
+    fields = {"n": jax.ShapeDtypeStruct((4,), np.int32)}
+    archive = gloam.GridArchive((4, 5), 0.0, 1.0, fields=fields)
+    elites = elites_from(archive, GOOD)
+    assert elites.cells.tolist() == [1, 5]
+    assert elites.field("n").tolist() == [[1] * 4] * 2
+    with pytest.raises(ValueError, match=problem):
+        elites_from(archive, GOOD | changes)
+
+
 def test_a_disk_that_is_full_leaves_what_was_there(tmp_path):
     folder = new_folder(tmp_path / "run")
     write_until(folder, 4)
@@ -372,8 +346,8 @@ def test_a_disk_that_is_full_leaves_what_was_there(tmp_path):
     try:
         with pytest.raises(OSError, match=r"File too large.*0000006\.npz"):
             folder.write_checkpoint(state_at(6, num_cells=2000), seconds=1.0)
-        with pytest.raises(OSError, match=r"File too large.*metrics\.log"):
-            folder.append_metrics([row_at(at) for at in range(5, 500)])
+        with pytest.raises(OSError, match=r"File too large.*metrics\.csv"):
+            folder.append_metrics([row_at(at) for at in range(5, 700)])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, usual)
     assert files_of(folder) == before

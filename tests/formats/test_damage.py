@@ -2,31 +2,20 @@
 
 import shutil
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import gloam
+from gloam.formats import arrays, documents
 from gloam.formats.arrays import read_arrays
-from gloam.formats.documents import DamagedFileError
+from gloam.formats.documents import FORMAT, DamagedFileError
 
 from ..helpers import assert_same_bits
-from .conftest import small_run
+from .conftest import damaged, small_run
 
-# Written by the first version with format 1.
-OLDEST = Path(__file__).parents[1] / "data" / "run_folder_format_1"
 FIX = "Restore it from a copy."
-
-
-def damaged(content: bytes, rng) -> bytes:
-    place = int(rng.integers(len(content)))
-    if rng.random() < 0.3:
-        return content[:place]
-    changed = bytearray(content)
-    changed[place] ^= int(rng.integers(1, 256))
-    return bytes(changed)
 
 
 def elites_in(folder):
@@ -42,15 +31,14 @@ def state_in(folder):
     """All arrays of the state, and the elites and the iteration as readers of a running run do."""
     path = folder.path / "checkpoint" / "0000004.npz"
     (folder.path / "archive.npz").unlink(missing_ok=True)
-    arrays, _ = read_arrays(path, kind="checkpoint", fix=FIX)
-    return [*arrays.values(), *elites_in(folder), folder.read_checkpoint_iteration()]
+    state, _ = read_arrays(path, kind="checkpoint", fix=FIX)
+    return [*state.values(), *elites_in(folder), folder.read_checkpoint_iteration()]
 
 
 # What gives the numbers of each file.
 READERS = {
     "config.json": lambda folder: [np.asarray(folder.read_config().seeds), *elites_in(folder)],
     "config.npz": lambda folder: [np.asarray(folder.read_part("algorithm").archive.centroids)],
-    "metrics.parquet": lambda folder: [folder.read_metrics().drop(columns="seconds").to_numpy()],
     "archive.npz": elites_in,
     "dataset.npz": lambda folder: [folder.read_dataset().items],
     "checkpoint/0000004.npz": state_in,
@@ -99,7 +87,7 @@ def test_resuming_with_a_damaged_file_is_refused_or_gives_the_same_bits(finished
     whole = small_run(tmp_path / "whole", iterations=8)
     rng = np.random.default_rng(7)
     outcomes = []
-    for number, name in enumerate([*READERS] * 2):
+    for number, name in enumerate([*READERS, "metrics.csv"] * 2):
         target = tmp_path / f"run-{number}"
         shutil.copytree(finished_run, target)
         path = target / name
@@ -113,7 +101,7 @@ def test_resuming_with_a_damaged_file_is_refused_or_gives_the_same_bits(finished
             outcomes.append("refused")
             continue
         resumed, told = found
-        assert all(name == "metrics.parquet" and str(path) in message for message in told)
+        assert all(name == "metrics.csv" and str(path) in message for message in told)
         assert_same_bits(resumed.elites, whole.elites)
         rows = resumed.metrics["iteration"] > 4
         pd.testing.assert_frame_equal(
@@ -133,7 +121,7 @@ def other_run(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("name", ["archive.npz", "checkpoint/0000004.npz", "metrics.parquet"])
+@pytest.mark.parametrize("name", ["archive.npz", "checkpoint/0000004.npz", "snapshots/0000002.npz"])
 def test_files_of_another_run_are_refused(finished_run, other_run, tmp_path, name):
     shutil.copytree(finished_run, tmp_path / "run")
     shutil.copy(other_run / name, tmp_path / "run" / name)
@@ -148,45 +136,19 @@ def test_a_file_of_another_kind_is_refused(finished_run, tmp_path):
         gloam.resume(tmp_path / "run", iterations=8, progress=False)
 
 
-@pytest.mark.parametrize(("number", "age"), [(2, "a newer"), (0, "an older")])
-@pytest.mark.parametrize("name", ["config.json", "archive.npz", "metrics.parquet"])
+@pytest.mark.parametrize(("number", "age"), [(FORMAT + 1, "a newer"), (1, "an older")])
+@pytest.mark.parametrize("name", ["config.json", "archive.npz"])
 def test_another_format_is_named(finished_run, tmp_path, name, number, age, monkeypatch):
-    from gloam.formats import arrays, documents, tables
-
     shutil.copytree(finished_run, tmp_path / "run")
     folder = gloam.RunFolder(tmp_path / "run")
-    config, elites, metrics = folder.read_config(), folder.read_archive(), folder.read_metrics()
-    monkeypatch.setattr({"c": documents, "a": arrays, "m": tables}[name[0]], "FORMAT", number)
+    config, elites = folder.read_config(), folder.read_archive()
     if name == "config.json":
+        monkeypatch.setattr(documents, "FORMAT", number)
         folder.write_plan(config)
-    elif name == "archive.npz":
-        folder.write_archive(elites, seed=0)
     else:
-        folder.write_metrics(metrics)
+        monkeypatch.setattr(arrays, "FORMAT", number)
+        folder.write_archive(elites, seed=0)
     monkeypatch.undo()
-    message = rf"{name}.* format {number}, and this version .* reads format 1; {age} version"
+    message = rf"{name}.* format {number}, and this version .* reads format {FORMAT}; {age} version"
     with pytest.raises(DamagedFileError, match=message):
         READERS[name](folder)
-
-
-def test_a_folder_of_the_oldest_format_is_read_and_resumed(tmp_path):
-    shutil.copytree(OLDEST, tmp_path / "run")
-    folder = gloam.RunFolder(tmp_path / "run")
-    assert folder.read_config().seeds == (3, 5)
-    assert folder.read_checkpoint_iteration() == 4
-    assert folder.read_dataset().labels == list("abcabc")
-    assert list(folder.read_snapshots()) == [2]
-    before = folder.read_metrics()
-    assert before["iteration"].tolist() == [2, 2, 4, 4]
-    elites = folder.read_archive(5)
-    for file in folder.path.glob("archive-*.npz"):
-        file.unlink()
-    assert_same_bits(folder.read_archive(5), elites)
-    result = gloam.resume(folder.path, iterations=6, progress=False)
-    assert (result.elites_by_seed[5].store.objectives >= elites.store.objectives).all()
-    earlier, later = result.metrics.head(4), result.metrics.tail(2)
-    pd.testing.assert_frame_equal(earlier[before.columns], before)
-    assert earlier["failed_total"].isna().all()  # the oldest format has no such column
-    assert later["failed_total"].tolist() == [0, 0]
-    names = sorted(path.name for path in (folder.path / "checkpoint").iterdir())
-    assert names == ["0000006.npz", "state.npz"]

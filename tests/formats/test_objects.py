@@ -51,7 +51,9 @@ EXAMPLES = [
     ),
     gloam.CVTArchive(IMAGES, metric="cosine"),
     gloam.CVTArchive(IMAGES, index="flat"),
-    gloam.DMS.paper(GRID, np.zeros(3), 0.5, lower=-1, restart=emitters.RestartEvery(5), **CMA),
+    gloam.DMS.paper(
+        GRID, np.zeros(3), 0.5, bounds=(-1, None), restart=emitters.RestartEvery(5), **CMA
+    ),
     gloam.DMS.paper(
         gloam.CVTArchive(IMAGES),
         np.zeros(3),
@@ -73,7 +75,7 @@ EXAMPLES = [
     gloam.CMAMAE(GRID, np.zeros(3), 0.5, strategy=emitters.CMAES(pyribs_covariance=True), **CMA),
     gloam.DDS(GRID, np.zeros(3), 0.5, bandwidth=0.3, policy=discounts.KeepLast(), **CMA),
     gloam.DDS(GRID, np.zeros(3), 0.5, bandwidth=0.3, **CMA),
-    gloam.MAPElites(GRID, np.zeros(3), 0.5, lower=-1.0, upper=1.0),
+    gloam.MAPElites(GRID, np.zeros(3), 0.5, bounds=(-1.0, 1.0)),
     gloam.MAPElitesLine(GRID, np.zeros(3), 0.5),
     gloam.domains.Arm(7),
     gloam.domains.LinearProjection(10, "rastrigin", solution_dim=20),
@@ -137,8 +139,8 @@ def test_plain_static_values_of_own_objects_are_compared_except_paths():
     one = content("float16")
     assert objects.differences(one, content("float16", path="elsewhere"), "domain") == []
     for other in (content("bfloat16"), content(None), content("float16", size=4)):
-        (difference,) = objects.differences(one, other, "domain")
-        assert difference.place == "the data in domain"
+        found = objects.differences(one, other, "domain")
+        assert found == ["the data in domain is not the data in the file"]
 
 
 def test_the_users_own_objects_are_foreign_and_compared_by_their_data():
@@ -160,11 +162,9 @@ def test_differences_are_told_by_their_place():
 
     far = np.zeros(30)
     told = objects.differences(content(0.1, far), content(0.2, far + 1), "algorithm")
-    assert [difference.place for difference in told] == [
-        "algorithm.emitter.x0",
-        "algorithm.discount.alpha",
-    ]
-    assert str(told[1]) == "algorithm.discount.alpha is 0.1 in the file and 0.2 now"
+    assert len(told) == 2
+    assert told[0].startswith("algorithm.emitter.x0 is an array of shape (30,)")
+    assert told[1] == "algorithm.discount.alpha is 0.1 in the file and 0.2 now"
 
 
 @pytest.mark.parametrize(
@@ -186,8 +186,3 @@ def test_differences_are_told_by_their_place():
 )
 def test_conformity(value, annotation, fits):
     assert conforms(value, annotation) is fits
-
-
-def test_archives_without_names_of_measures_are_written_as_before_there_were_any():
-    for archive in (GRID, gloam.CVTArchive(IMAGES)):
-        assert "names" not in json.dumps(objects.encode(archive, {}))

@@ -21,12 +21,10 @@ from .odd import odd_values, outcome
 
 ARCHIVE = gloam.GridArchive((3, 3), -1, 1)
 X0 = np.zeros(5)
-LOW, HIGH = np.full(2, -1.0, np.float32), np.full(2, 1.0, np.float32)
 CMA = {
     "num_emitters": 2,
     "batch_size": 3,
-    "lower": None,
-    "upper": None,
+    "bounds": None,
     "restart": None,
     "selection": None,
     "strategy": None,
@@ -36,7 +34,8 @@ DMS = {
     "first_visit": 0.3,
     "num_empty_points": 3,
     "num_init_points": 4,
-    "f_max": 1.0,
+    "floor": 0.0,
+    "ceiling": 1.0,
     "network": None,
     "learning_rate": 1e-3,
     "train_batch_size": 4,
@@ -61,7 +60,7 @@ ALGORITHMS = {
     ),
     "MAPElites": (
         gloam.MAPElites,
-        {"archive": ARCHIVE, "x0": X0, "sigma": 0.5, "batch_size": 4, "lower": None, "upper": None},
+        {"archive": ARCHIVE, "x0": X0, "sigma": 0.5, "batch_size": 4, "bounds": None},
     ),
     "MAPElitesLine": (
         gloam.MAPElitesLine,
@@ -111,7 +110,7 @@ OTHERS = {
     ),
     "Variation": (
         emitters.Variation,
-        {"x0": X0, "sigma": 0.5, "line_sigma": 0.0, "batch_size": 4, "lower": -1, "upper": 1},
+        {"x0": X0, "sigma": 0.5, "line_sigma": 0.0, "batch_size": 4, "bounds": (-1, 1)},
     ),
     "Recombination": (
         emitters.Recombination,
@@ -121,21 +120,20 @@ OTHERS = {
             "line_sigma": 0.5,
             "batch_size": 4,
             "best_of": 2,
-            "memory": 9.0,
-            "lower": -1,
-            "upper": 1,
+            "window": 9.0,
+            "bounds": (-1, 1),
         },
     ),
     "RestartEvery": (emitters.RestartEvery, {"iterations": 5}),
     "LMMAES": (emitters.LMMAES, {"vectors": 3}),
     "DiscountModel": (
         discounts.DiscountModel,
-        {"lower": LOW, "upper": HIGH, "f_min": 0.0, **DMS, "shape": ()},
+        {**DMS, "space": None},
     ),
-    "Thresholds": (discounts.Thresholds, {"num_cells": 4, "alpha": 0.1, "f_min": 0.0}),
+    "Thresholds": (discounts.Thresholds, {"num_cells": 4, "alpha": 0.1, "floor": 0.0}),
     "KernelDensity": (
         discounts.KernelDensity,
-        {"measure_dim": 2, "bandwidth": 0.5, "buffer_size": 8, "policy": None},
+        {"bandwidth": 0.5, "buffer_size": 8, "policy": None},
     ),
     "MLP": (discounts.MLP, {"measure_dim": 2, "hidden": (4,)}),
     "CNN": (discounts.CNN, {"shape": (4, 4), "channels": (2,), "hidden": 3}),
@@ -236,7 +234,7 @@ def sound(value):
             assert not np.isnan(np.asarray(leaf, np.float64)).any()
 
 
-SETTINGS = settings(max_examples=60, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=40, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("name", [*ARCHIVES, *OTHERS])
@@ -281,7 +279,7 @@ EXTREMES = [
     ("DMS", {"sigma0": 2e-11}),
     ("DMS", {"learning_rate": 1.0}),
     ("DMS", {"cutoff": 3e38}),
-    ("DMS", {"f_max": 1e30}),
+    ("DMS", {"ceiling": 1e30}),
     ("DMS", {"x0": np.full(5, 1e30)}),
     ("DMS", {"archive": gloam.GridArchive((3, 3), -1, 1, f_min=-1e30)}),
     ("DMS", {"archive": gloam.GridArchive((3, 3), -1e-37, 1e-37)}),

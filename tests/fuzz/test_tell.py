@@ -60,7 +60,8 @@ def search(request):
     return search_of(request.param)
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@pytest.mark.filterwarnings("ignore:objectives. expected values at or above:UserWarning")
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_tell(search, data):
     arguments = {

@@ -239,7 +239,7 @@ def test_the_folder_holds_what_it_should(tmp_path):
         "checkpoint/0000006.npz",
         "config.json",
         "config.npz",
-        "metrics.parquet",
+        "metrics.csv",
         "snapshots/0000002.npz",
         "snapshots/0000006.npz",
     ]

@@ -111,6 +111,7 @@ class DiscountModel(Discount):
         if space is None:
             self.network, self.row_shape = network, ()
         else:
+            checks.instance("space", space, MeasureSpace, "Leave it out.")
             size = space.lower.shape[0]
             self.network = MLP(size) if network is None else network
             self.row_shape = checked_row_shape(self.network, size, space.shape)

@@ -20,11 +20,11 @@ from gloam.datasets import Dataset
 from gloam.experiments.published import title
 from gloam.explorer.page import packed
 from gloam.explorer.summaries import RunSummary, elites_version, newest_checkpoint
+from gloam.files import stamp
 from gloam.formats import DamagedFileError, ForeignError, RunFolder, objects
 from gloam.formats.arrays import read_arrays
 from gloam.formats.config import RunConfig
 from gloam.formats.documents import is_document, read_document
-from gloam.formats.metrics import stamp
 from gloam.gallery.pairs import Pictures, elite_pictures, has_pictures
 from gloam.plots.plane import Plane
 

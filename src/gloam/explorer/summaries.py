@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from gloam.datasets.rows import evenly_spaced
+from gloam.files import stamp
 from gloam.formats import DamagedFileError, RunFolder
 from gloam.formats.arrays import read_arrays
 from gloam.formats.checkpoints import Checkpoints
 from gloam.formats.config import RunConfig
-from gloam.formats.metrics import MetricsTail, stamp
 from gloam.formats.ownership import ARCHIVE, NAME, holder
+from gloam.formats.tables import MetricsFile
 from gloam.plots.run_figures import algorithm_name, domain_name
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class RunSummary:
         self._lock = threading.Lock()
         self._config_stamp: object = ()
         self._config: RunConfig | None = None
-        self._tail: MetricsTail | None = None
+        self._file: MetricsFile | None = None
         self._described: dict[str, Any] = {}
         """The part of the summary that depends on the configuration only."""
         self._scored: tuple[Any, dict[str, Any]] = (None, {})
@@ -68,16 +69,16 @@ class RunSummary:
         """Return the summary; if the configuration cannot be read, only state and reason."""
         with self._lock:
             try:
-                config, tail = self._refresh()
+                config, file = self._refresh()
             except DamagedFileError as error:
                 is_newer = "a newer version of gloam wrote it" in error.problem
                 return {"state": "newer" if is_newer else "damaged", "reason": _told(error)}
-            table, errors = tail.read()
+            table, error = file.read()
             state, path = self._state(config), self._folder.path
             return (
                 self._described
                 | {"state": state.state, "reason": state.reason}
-                | {"warnings": [_told(error) for error in errors]}
+                | {"warnings": [_told(error)] if error else []}
                 | _progress(table, state, config)
                 | self._scores(table)
                 | {"version": elites_version(path, config.seeds), "elites": has_elites(path)}
@@ -90,16 +91,16 @@ class RunSummary:
             DamagedFileError: The configuration of the run cannot be read.
         """
         with self._lock:
-            _, tail = self._refresh()
-            return _thinned(tail.read()[0])
+            _, file = self._refresh()
+            return _thinned(file.read()[0])
 
-    def _refresh(self) -> tuple[RunConfig, MetricsTail]:
+    def _refresh(self) -> tuple[RunConfig, MetricsFile]:
         """Read the configuration again if it has changed."""
         now = stamp(self._folder.path / "config.json")
-        if self._config is None or self._tail is None or now != self._config_stamp:
+        if self._config is None or self._file is None or now != self._config_stamp:
             self._config = None
             config = self._folder.read_config()
-            self._tail = MetricsTail(self._folder.path, config.identity)
+            self._file = MetricsFile(self._folder.path)
             self._described = {
                 "algorithm": algorithm_name(config),
                 "domain": domain_name(config),
@@ -110,7 +111,7 @@ class RunSummary:
                 "settings": settings_of(config),
             }
             self._config, self._config_stamp = config, now
-        return self._config, self._tail
+        return self._config, self._file
 
     def _scores(self, table: "pd.DataFrame") -> dict[str, Any]:
         """Return results and sparkline. The table is the same object while nothing changes."""

@@ -1,4 +1,4 @@
-"""Formats: what is written to files, by names that stay the same, with digests and locks."""
+"""Run folders and other files of gloam, which are validated on read."""
 
 from gloam.formats.documents import DamagedFileError as DamagedFileError
 from gloam.formats.documents import ForeignError as ForeignError

@@ -1,25 +1,28 @@
-"""Files of arrays: uncompressed ``.npz`` with a digest of every array, read without trust.
+"""Files of arrays: uncompressed ``.npz`` with a digest of every array, validated on read.
 
-A file states its kind, its format and the digests of its arrays in a member ``gloam``. Reading
-checks all of them, so that a damaged file is refused instead of being read as other numbers. Sizes
-are checked against the size of the file before anything is allocated.
+A member ``gloam`` states the kind of the file, its format and the digests of its arrays, so that a
+damaged file is refused instead of being read as other numbers. Declared sizes are checked against
+the size of the file before anything is allocated.
 """
 
 import hashlib
 import json
+import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
 from gloam import files
-from gloam.formats.documents import DamagedFileError, format_problem
+from gloam.formats.documents import FORMAT, DamagedFileError, check_format
 
-FORMAT = 1
 _MANIFEST = "gloam"
+_MANIFEST_TYPES = {"kind": str, "format": int, "about": dict, "arrays": dict}
 _MAX_MANIFEST_BYTES = 1 << 26
 _PIECE_BYTES = 1 << 22
 # NumPy writes these as raw bytes without a name, so they are stored as integers of their size.
@@ -27,19 +30,57 @@ _NAMED_DTYPES = {
     name: np.dtype(getattr(ml_dtypes, name))
     for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 }
-_READ_ERRORS = (
-    ArithmeticError,
-    EOFError,
-    KeyError,
-    MemoryError,
-    NotImplementedError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-    zipfile.BadZipFile,
-)
+
+
+def write_arrays(
+    path: Path, arrays: Mapping[str, np.ndarray], *, kind: str, about: Mapping[str, Any] = {}
+) -> None:
+    """Write arrays with their digests, atomically.
+
+    Args:
+        path: The file.
+        arrays: Arrays by name; ``gloam`` is reserved.
+        kind: Kind of the file, such as ``"checkpoint"``, which is checked on read.
+        about: JSON values to keep beside the arrays. The identity of a run is ``about["run"]``.
+    """
+    files.write(path, lambda file: _write(file, arrays, kind, about))
+
+
+def read_arrays(
+    path: Path, *, kind: str, fix: str, run: str | None = None, prefix: str | None = ""
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read arrays that `write_arrays` wrote, and the values beside them.
+
+    Args:
+        path: The file.
+        kind: Expected kind.
+        fix: What the user can do when the file is damaged.
+        run: Identity of the run that the file has to belong to, if any.
+        prefix: Read only arrays whose names begin with it; ``None`` reads no array.
+
+    Raises:
+        DamagedFileError: The file is damaged, of another kind or run, or not written by gloam.
+    """
+    try:
+        with files.open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            size = os.fstat(file.fileno()).st_size
+            members = _members(archive, size)
+            manifest = _read_manifest(archive, members, size)
+            if manifest["kind"] != kind:
+                raise ValueError(f"it is a file of kind '{manifest['kind']}', not '{kind}'")
+            if run is not None and manifest["about"].get("run") != run:
+                raise ValueError("it belongs to another run")
+            declared = manifest["arrays"]
+            if set(declared) != set(members) - {_MANIFEST}:
+                raise ValueError("its list of arrays does not agree with its content")
+            found = {
+                name: _checked(_read_member(archive, members[name], size), name, entry)
+                for name, entry in declared.items()
+                if prefix is not None and name.startswith(prefix)
+            }
+    except Exception as error:  # zip files and headers can be wrong in many ways
+        raise DamagedFileError(path, _reason(error), fix) from None
+    return found, manifest["about"]
 
 
 def digest(array: np.ndarray) -> str:
@@ -53,6 +94,12 @@ def digest(array: np.ndarray) -> str:
     return found.hexdigest()
 
 
+def raw_array(leaf: Any) -> np.ndarray:
+    """Return a leaf of a state as a NumPy array; a random key as its raw words."""
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+
+
 def _begun_digest(array: np.ndarray) -> Any:
     return hashlib.sha256(f"{array.dtype} {array.shape}".encode())
 
@@ -62,24 +109,10 @@ def _bytes_of(array: np.ndarray) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def write_arrays(
-    path: Path, arrays: Mapping[str, np.ndarray], *, kind: str, about: Mapping[str, Any] = {}
-) -> None:
-    """Write arrays with their digests, atomically.
-
-    Args:
-        path: The file.
-        arrays: Arrays by name; a name may not be ``gloam``.
-        kind: What the file is, such as ``"checkpoint"``; reading checks it.
-        about: Plain values to keep beside the arrays.
-    """
-    files.write(path, lambda file: _write(file, arrays, kind, about))
-
-
 def _write(
     file: IO[bytes], arrays: Mapping[str, np.ndarray], kind: str, about: Mapping[str, Any]
 ) -> None:
-    """Write one array after the other, so that at most one is on its way from the device."""
+    """Write one array after the other, so that only one is copied from the device at a time."""
     declared = {}
     with zipfile.ZipFile(file, "w") as archive:
         for name, given in arrays.items():
@@ -87,7 +120,6 @@ def _write(
             sha256 = _write_member(archive, name, array)
             declared[name] = {"dtype": str(array.dtype), "sha256": sha256}
         manifest = {"kind": kind, "format": FORMAT, "about": dict(about), "arrays": declared}
-        # The manifest is covered by the checksum of the zip member and compared when it is read.
         text = json.dumps(manifest, sort_keys=True).encode()
         sealed = hashlib.sha256(text).hexdigest().encode() + text
         _write_member(archive, _MANIFEST, np.frombuffer(sealed, np.uint8))
@@ -106,48 +138,6 @@ def _write_member(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> str
             found.update(piece)
             member.write(piece)
     return found.hexdigest()
-
-
-def read_arrays(
-    path: Path, *, kind: str, fix: str, prefix: str = ""
-) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read arrays that `write_arrays` wrote, and what it kept about them.
-
-    Args:
-        path: The file.
-        kind: What the file has to be.
-        fix: What the user can do when it is damaged.
-        prefix: Read only arrays whose names begin with it.
-
-    Raises:
-        DamagedFileError: The file is damaged, of another kind, or not written by gloam.
-    """
-    try:
-        size = path.stat().st_size
-        with zipfile.ZipFile(path) as archive:
-            members = _members(archive, size)
-            manifest = _manifest(archive, members, size)
-            _check_kind(manifest, kind)
-            declared = manifest["arrays"]
-            if set(declared) != set(members) - {_MANIFEST}:
-                raise ValueError("its list of arrays does not agree with its content")
-            found = {
-                name: _checked(_array(archive, members[name], size), name, entry)
-                for name, entry in declared.items()
-                if name.startswith(prefix)
-            }
-    except _READ_ERRORS as error:
-        raise DamagedFileError(path, _reason(error), fix) from None
-    return found, manifest["about"]
-
-
-def is_array_file(path: Path, kind: str) -> bool:
-    """Whether gloam wrote a file as a ``kind``; its arrays are not read."""
-    try:
-        read_arrays(path, kind=kind, fix="", prefix="no array")
-    except DamagedFileError:
-        return False
-    return True
 
 
 def _storable(array: np.ndarray) -> np.ndarray:
@@ -170,30 +160,26 @@ def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
     return members
 
 
-def _manifest(archive: zipfile.ZipFile, members: dict[str, Any], size: int) -> dict[str, Any]:
+def _read_manifest(
+    archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], size: int
+) -> dict[str, Any]:
     if _MANIFEST not in members:
-        raise ValueError("it was not written by gloam, or by a version before format 1")
-    content = _array(archive, members[_MANIFEST], min(size, _MAX_MANIFEST_BYTES)).tobytes()
+        raise ValueError("it was not written by gloam")
+    limit = min(size, _MAX_MANIFEST_BYTES)
+    content = _read_member(archive, members[_MANIFEST], limit).tobytes()
     sealed, text = content[:64], content[64:]
     if hashlib.sha256(text).hexdigest().encode() != sealed:
         raise ValueError("its digest does not agree with its content")
     manifest = json.loads(text)
-    shapes = {"kind": str, "format": int, "about": dict, "arrays": dict}
-    if not (isinstance(manifest, dict) and manifest.keys() == shapes.keys()):
-        raise ValueError("it does not say what it is")
-    if not all(isinstance(manifest[name], kind) for name, kind in shapes.items()):
-        raise ValueError("it does not say what it is")
+    if not isinstance(manifest, dict) or manifest.keys() != _MANIFEST_TYPES.keys():
+        raise ValueError("its manifest has other entries than gloam writes")
+    if not all(isinstance(manifest[name], kind) for name, kind in _MANIFEST_TYPES.items()):
+        raise ValueError("its manifest has other entries than gloam writes")
+    check_format(manifest["format"])
     return manifest
 
 
-def _check_kind(manifest: dict[str, Any], kind: str) -> None:
-    if manifest["format"] != FORMAT:
-        raise ValueError(format_problem(manifest["format"], FORMAT))
-    if manifest["kind"] != kind:
-        raise ValueError(f"it is a file of kind '{manifest['kind']}', not '{kind}'")
-
-
-def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> np.ndarray:
+def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> np.ndarray:
     """One array, its declared size checked against ``limit`` bytes before it is allocated."""
     with archive.open(info) as member:
         return files.read_npy(member, info.file_size, limit)
@@ -201,7 +187,7 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> np.nd
 
 def _checked(array: np.ndarray, name: str, entry: Any) -> np.ndarray:
     if not (isinstance(entry, dict) and entry.keys() == {"dtype", "sha256"}):
-        raise ValueError(f"it does not say what its array '{name}' is")
+        raise ValueError(f"its manifest does not describe its array '{name}'")
     if entry["dtype"] in _NAMED_DTYPES:
         array = array.view(_NAMED_DTYPES[entry["dtype"]])
     if str(array.dtype) != entry["dtype"] or digest(array) != entry["sha256"]:
@@ -209,8 +195,8 @@ def _checked(array: np.ndarray, name: str, entry: Any) -> np.ndarray:
     return array
 
 
-def _reason(error: BaseException) -> str:
-    """A short reason in plain words; a library's own advice (to load a pickle) is left out."""
+def _reason(error: Exception) -> str:
+    """A short reason; a library's own advice, such as to load a pickle, is left out."""
     if isinstance(error, FileNotFoundError):
         return "it does not exist"
     if isinstance(error, OSError) and error.strerror:

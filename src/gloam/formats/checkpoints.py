@@ -1,17 +1,13 @@
-"""The state of a search as arrays by their place in the tree, and back.
+"""Checkpoints of a run, and the conversion of states and elites to named arrays and back.
 
-The checkpoints of a run folder: the last few states of the search, each in a file of its own.
-
-A file is named by the number of iterations finished. When the newest file is damaged, the one
-before it is read instead, with a warning that names the damaged file.
-
-The snapshots of a run folder: discount and elites of the first seed at chosen iterations.
+The last few states of the search are kept, each in a file that is named by the number of finished
+iterations. If the newest file is damaged, the one before it is read, with a warning.
 """
 
 import contextlib
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,59 +15,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gloam import checks
+from gloam.archives import Archive, Elites
+from gloam.archives.store import empty_store
 from gloam.draws import GENERATOR
-from gloam.formats.arrays import read_arrays, write_arrays
-from gloam.formats.documents import DamagedFileError
-from gloam.formats.ownership import CHECKPOINT, SNAPSHOT
-
-
-def state_arrays(state: Any) -> dict[str, np.ndarray]:
-    """The arrays of a state by their place in it. Random keys are stored as their raw words.
-
-    >>> list(state_arrays({"a": jnp.zeros(2), "b": [jnp.ones(1)]}))
-    ["['a']", "['b'][0]"]
-    """
-    leaves, _ = jax.tree_util.tree_flatten_with_path(state)
-    return {jax.tree_util.keystr(path): _raw(leaf) for path, leaf in leaves}
-
-
-def state_from(like: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """A state of the structure of ``like`` (arrays or shapes) from `state_arrays`.
-
-    Raises:
-        ValueError: The arrays are of another structure.
-    """
-    expected, structure = jax.tree_util.tree_flatten_with_path(like)
-    places = [jax.tree_util.keystr(path) for path, _ in expected]
-    if set(places) != set(arrays):
-        missing, more = sorted(set(places) - set(arrays)), sorted(set(arrays) - set(places))
-        raise ValueError(
-            f"it was written for another algorithm: missing are {missing[:3]}, unknown {more[:3]}"
-        )
-    leaves = [
-        _leaf(place, shape, arrays[place])
-        for place, (_, shape) in zip(places, expected, strict=True)
-    ]
-    return jax.tree.unflatten(structure, leaves)
-
-
-def _leaf(place: str, like: Any, array: np.ndarray) -> jax.Array:
-    is_key = jnp.issubdtype(like.dtype, jax.dtypes.prng_key)
-    raw = jax.eval_shape(jax.random.key_data, like) if is_key else like
-    if array.shape != raw.shape or array.dtype != raw.dtype:
-        raise ValueError(
-            f"its array {place} is {array.dtype}{list(array.shape)} instead of "
-            f"{raw.dtype}{list(raw.shape)}: it was written for another algorithm"
-        )
-    leaf = jnp.asarray(array)
-    return jax.random.wrap_key_data(leaf, impl=GENERATOR) if is_key else leaf
-
-
-def _raw(leaf: Any) -> np.ndarray:
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        leaf = jax.random.key_data(leaf)
-    return np.asarray(leaf)
-
+from gloam.formats.arrays import raw_array, read_arrays, write_arrays
+from gloam.formats.documents import DamagedFileError, content_of
+from gloam.formats.ownership import CHECKPOINT
 
 _FIX = "Restore it from a copy, or start the run again in another folder."
 _T = TypeVar("_T")
@@ -82,11 +32,11 @@ class Checkpoint(NamedTuple):
 
     state: Any
     iteration: int
-    """Iterations finished."""
+    """Number of finished iterations."""
     seconds: float
     """Time that the run had taken."""
-    num_rows: int | None
-    """Number of rows of metrics up to this iteration; ``None`` if the file does not say it."""
+    num_rows: int
+    """Number of rows of metrics up to this iteration."""
 
 
 class Checkpoints:
@@ -109,96 +59,83 @@ class Checkpoints:
     def write(self, checkpoint: Checkpoint, *, run: str, keep: int) -> None:
         """Write a checkpoint, and then remove all but the last ``keep``.
 
-        Checkpoints of later iterations are removed, too. The search continued from an earlier one,
-        so they were damaged.
+        Checkpoints of later iterations are removed as well: the search continued from an earlier
+        one, so they were damaged.
         """
-        about = {
-            "run": run,
-            "iteration": checkpoint.iteration,
-            "seconds": checkpoint.seconds,
-            "num_rows": checkpoint.num_rows,
-        }
+        about = {"run": run} | checkpoint._asdict()
+        arrays = state_arrays(about.pop("state"))
         path = self.folder / f"{checkpoint.iteration:07d}.npz"
-        write_arrays(path, state_arrays(checkpoint.state), kind="checkpoint", about=about)
+        write_arrays(path, arrays, kind="checkpoint", about=about)
         written = self.files()
         kept = [file for file in written if _iteration_of(file) <= checkpoint.iteration][:keep]
         for file in set(written) - set(kept):
-            # A file that cannot be removed, because someone reads it, does no harm.
+            # A file that cannot be removed because someone reads it does no harm.
             with contextlib.suppress(OSError):
                 file.unlink()
 
     def read(self, like: Any, *, run: str) -> Checkpoint:
-        """The newest checkpoint that is whole, its state of the structure of ``like``."""
+        """Read the newest valid checkpoint, its state of the structure of ``like``."""
 
         def read(path: Path) -> Checkpoint:
             arrays, about = _read(path, run)
-            return _checkpoint(state_from(like, arrays), about)
+            state = state_from(like, arrays)
+            if int(state.iteration) != about["iteration"]:
+                raise ValueError("its state is of another iteration")
+            return Checkpoint(state, about["iteration"], about["seconds"], about["num_rows"])
 
         return self._newest(read)
 
-    def read_arrays(self, prefix: str, *, run: str) -> tuple[dict[str, np.ndarray], int]:
-        """Arrays of the newest whole checkpoint whose names begin with ``prefix``; its iteration.
+    def read_arrays(self, prefix: str | None, *, run: str) -> tuple[dict[str, np.ndarray], int]:
+        """Read a part of the newest valid checkpoint.
 
-        The names of the result do not have the prefix.
+        Args:
+            prefix: What the names of the arrays begin with; ``None`` reads no arrays.
+            run: Identity of the run.
+
+        Returns:
+            The arrays, under names without the prefix, and the number of finished iterations.
         """
 
         def read(path: Path) -> tuple[dict[str, np.ndarray], int]:
             arrays, about = _read(path, run, prefix)
-            return {name.removeprefix(prefix): arrays[name] for name in arrays}, about["iteration"]
+            cut = len(prefix or "")
+            return {name[cut:]: array for name, array in arrays.items()}, about["iteration"]
 
         return self._newest(read)
 
-    def read_iteration(self, *, run: str) -> int:
-        """Iterations finished at the newest checkpoint; its arrays are not read."""
-        return self.read_arrays("no array", run=run)[1]
-
     def _newest(self, read: Callable[[Path], _T]) -> _T:
-        """What ``read`` makes of the newest file that it can read."""
+        """What ``read`` returns for the newest file that it can read."""
         tried: dict[Path, DamagedFileError] = {}
-        while True:
-            path = next((file for file in self.files() if file not in tried), None)
-            if path is None:
-                break
+        while path := next((file for file in self.files() if file not in tried), None):
             try:
-                found = read(path)
+                with content_of(path, _FIX):
+                    found = read(path)
             except DamagedFileError as error:
                 tried[path] = error
-            except ValueError as error:
-                tried[path] = DamagedFileError(path, str(error), _FIX)
-            else:
-                # A file that is gone was not damaged: the run goes on, and removed it.
-                _warn([error for file, error in tried.items() if file.is_file()], path)
-                return found
+                continue
+            # A file that is gone was not damaged: the run goes on, and removed it.
+            _warn([error for file, error in tried.items() if file.is_file()], path)
+            return found
         missing = DamagedFileError(self.folder, "it has no checkpoint", _FIX)
         raise next(iter(tried.values()), missing)
 
 
 def _iteration_of(path: Path) -> int:
-    return -1 if path.stem == "state" else int(path.stem)
+    return int(path.stem)
 
 
-def _read(path: Path, run: str, prefix: str = "") -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays of a checkpoint of this run and what belongs to them, checked."""
-    arrays, about = read_arrays(path, kind="checkpoint", fix=_FIX, prefix=prefix)
-    if about.get("run") != run:
-        raise ValueError("it belongs to another run")
-    iteration = about.get("iteration")
-    if type(iteration) is not int or iteration < 0:
-        raise ValueError("it does not say how many iterations were finished")
-    if _iteration_of(path) not in (-1, iteration):
-        raise ValueError(f"it is the checkpoint of iteration {iteration}")
-    return arrays, about
-
-
-def _checkpoint(state: Any, about: dict[str, Any]) -> Checkpoint:
-    seconds, num_rows = about.get("seconds"), about.get("num_rows")
+def _read(
+    path: Path, run: str, prefix: str | None = ""
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    arrays, about = read_arrays(path, kind="checkpoint", fix=_FIX, run=run, prefix=prefix)
+    seconds = about.get("seconds")
     if not (isinstance(seconds, float) and math.isfinite(seconds)):
-        raise ValueError("it does not say how long the run took")
-    if num_rows is not None and (type(num_rows) is not int or num_rows < 0):
-        raise ValueError("it does not say how many rows of metrics belong to it")
-    if int(state.iteration) != about["iteration"]:
-        raise ValueError("it does not agree with itself on the iteration")
-    return Checkpoint(state, about["iteration"], seconds, num_rows)
+        raise ValueError("it does not state how long the run took")
+    for name in ("iteration", "num_rows"):
+        checks.integer(name, about.get(name), minimum=0)
+    if _iteration_of(path) != about["iteration"]:
+        raise ValueError(f"it is the checkpoint of iteration {about['iteration']}")
+    return arrays, about
 
 
 def _warn(errors: list[DamagedFileError], used: Path) -> None:
@@ -210,39 +147,95 @@ def _warn(errors: list[DamagedFileError], used: Path) -> None:
         )
 
 
-_DELETE = "Delete it, or restore it from a copy."
+def state_arrays(state: Any) -> dict[str, np.ndarray]:
+    """Return the arrays of a state by their place in the tree; random keys as their raw words.
 
-
-class Snapshots:
-    """The snapshots in one run folder.
-
-    Args:
-        folder: The folder ``snapshots`` of a run folder; it need not exist.
+    >>> list(state_arrays({"a": jnp.zeros(2), "b": [jnp.ones(1)]}))
+    ["['a']", "['b'][0]"]
     """
+    leaves, _ = jax.tree_util.tree_flatten_with_path(state)
+    return {jax.tree_util.keystr(path): raw_array(leaf) for path, leaf in leaves}
 
-    def __init__(self, folder: Path):
-        self.folder = folder
 
-    def iterations(self) -> list[int]:
-        """Iterations that have a file, ascending; some may be damaged."""
-        names = (file.name for file in self.folder.glob("*.npz"))
-        return sorted(int(Path(name).stem) for name in names if SNAPSHOT.fullmatch(name))
+def state_from(like: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """Return a state of the structure of ``like`` (arrays or shapes) from `state_arrays`.
 
-    def path(self, iteration: int) -> Path:
-        """The file of an iteration."""
-        return self.folder / f"{iteration:07d}.npz"
+    Raises:
+        ValueError: The arrays are of another structure.
+    """
+    places, structure = jax.tree_util.tree_flatten_with_path(like)
+    leaves = {jax.tree_util.keystr(path): leaf for path, leaf in places}
+    keys = {n for n, leaf in leaves.items() if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)}
+    raw = {name: jax.eval_shape(jax.random.key_data, leaves[name]) for name in keys}
+    _check(arrays, leaves | raw)
+    state = {name: jnp.asarray(arrays[name]) for name in leaves}
+    state |= {name: jax.random.wrap_key_data(state[name], impl=GENERATOR) for name in keys}
+    return jax.tree.unflatten(structure, list(state.values()))
 
-    def write(self, iteration: int, arrays: dict[str, np.ndarray], *, run: str) -> None:
-        """Write the arrays of an iteration."""
-        write_arrays(self.path(iteration), arrays, kind="snapshot", about={"run": run})
 
-    def read(self, iteration: int, *, run: str) -> dict[str, np.ndarray]:
-        """The arrays of an iteration.
+def _check(arrays: dict[str, np.ndarray], specs: Mapping[str, Any]) -> None:
+    """Check that arrays have the names, shapes and dtypes of ``specs``."""
+    if set(specs) != set(arrays):
+        missing, unknown = sorted(set(specs) - set(arrays)), sorted(set(arrays) - set(specs))
+        raise ValueError(
+            f"it was written for another algorithm: it lacks the arrays {missing[:3]} and has "
+            f"the unknown arrays {unknown[:3]}"
+        )
+    for name, spec in specs.items():
+        array = arrays[name]
+        if array.shape != spec.shape or array.dtype != spec.dtype:
+            raise ValueError(
+                f"it was written for another algorithm: its array '{name}' is "
+                f"{array.dtype}{list(array.shape)} instead of {spec.dtype}{list(spec.shape)}"
+            )
 
-        Raises:
-            DamagedFileError: The file is damaged, or belongs to another run.
-        """
-        arrays, about = read_arrays(self.path(iteration), kind="snapshot", fix=_DELETE)
-        if about.get("run") != run:
-            raise DamagedFileError(self.path(iteration), "it belongs to another run", _DELETE)
-        return arrays
+
+def elite_arrays(store: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the occupied cells and their elites, from the `state_arrays` of a store."""
+    occupied = np.isfinite(store[".objectives"])
+    rows = {name.removeprefix("."): array[occupied] for name, array in store.items()}
+    return {"cells": np.flatnonzero(occupied)} | rows
+
+
+def store_of_seed(store: dict[str, np.ndarray], place: int) -> dict[str, np.ndarray]:
+    """Return the arrays of one seed from a store of several, where ``place`` is its index.
+
+    Raises:
+        ValueError: The arrays are not those of a store, or there are fewer seeds.
+    """
+    sizes = {array.shape[:2] for array in store.values()}
+    is_store = ".objectives" in store and len(sizes) == 1 and len(min(sizes)) == 2
+    if not is_store or min(sizes)[0] <= place:
+        raise ValueError(f"it does not have the elites of {place + 1} seeds")
+    return {name: array[place] for name, array in store.items()}
+
+
+def elites_from(archive: Archive, arrays: dict[str, np.ndarray]) -> Elites:
+    """Return the elites of ``archive`` from `elite_arrays`.
+
+    Raises:
+        ValueError: The arrays do not fit the archive or one another.
+    """
+    cells, solutions = arrays.get("cells"), arrays.get("solutions")
+    if cells is None or cells.dtype.kind != "i" or cells.ndim != 1 or (np.diff(cells) <= 0).any():
+        raise ValueError("its cells are not distinct integers in ascending order")
+    if len(cells) and not (cells[0] >= 0 and cells[-1] < archive.num_cells):
+        raise ValueError(f"it has cells outside of the archive's {archive.num_cells}")
+    solution_dim = 0 if solutions is None or solutions.ndim != 2 else solutions.shape[1]
+    sizes = archive.num_cells, solution_dim, archive.measure_dim
+    like = jax.eval_shape(lambda: empty_store(*sizes, archive.fields))
+    places, structure = jax.tree_util.tree_flatten_with_path(like)
+    specs = {jax.tree_util.keystr(path).removeprefix("."): spec for path, spec in places}
+    rows = {name: spec.update(shape=(len(cells), *spec.shape[1:])) for name, spec in specs.items()}
+    _check(arrays, {"cells": cells} | rows)
+    if not np.isfinite(arrays["objectives"]).all():
+        raise ValueError("it has objectives that are not finite")
+    needed = sum(math.prod(spec.shape) * spec.dtype.itemsize for spec in specs.values())
+    checks.fits_memory("archive", needed)
+    # NumPy arrays, because the whole archive may not fit on the device.
+    leaves = []
+    for name, spec in specs.items():
+        leaf = np.full(spec.shape, -np.inf if name == "objectives" else 0, spec.dtype)
+        leaf[cells] = arrays[name]
+        leaves.append(leaf)
+    return Elites(archive, jax.tree.unflatten(structure, leaves))

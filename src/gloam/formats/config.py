@@ -1,4 +1,4 @@
-"""The configuration of a run: what was searched, how, and with which seeds."""
+"""The configuration of a run: algorithm, domain, driver and seeds."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -16,15 +16,15 @@ DriverKind = Literal["fused", "ask-tell", "asynchronous"]
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
-    """Everything about a run that is settled before its first iteration.
+    """The settings of a run that are fixed before its first iteration.
 
     Args:
         algorithm, domain: As `gloam.formats.objects.encode` writes them.
         driver: ``"fused"`` for `gloam.run`, ``"ask-tell"`` or ``"asynchronous"`` for
             `gloam.optimize`.
         seeds: The seeds.
-        dataset: Digest of the items that the cells are, or ``None``.
-        plan: Number of iterations, and what is kept when; it may change when a run is resumed.
+        dataset: Digest of the items that the cells stand for, or ``None``.
+        plan: Number of iterations, and options; it may change when a run is resumed.
         version: Version of gloam that wrote it.
     """
 
@@ -38,7 +38,7 @@ class RunConfig:
 
     @property
     def identity(self) -> str:
-        """A digest of all that the bits of the search depend on.
+        """Digest of everything that determines the results of the search.
 
         Files of a run carry it, so that files of different runs cannot be mixed.
         """
@@ -46,45 +46,44 @@ class RunConfig:
         return content_digest([searched, self.driver, list(self.seeds)])
 
     def to_json(self) -> dict[str, Any]:
-        """As it is written."""
+        """Return the configuration as JSON."""
         content = dataclasses.asdict(self)
         return content | {"seeds": list(self.seeds), "identity": self.identity}
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "RunConfig":
-        """As it was written.
+        """Return the configuration that `to_json` wrote.
 
         Raises:
-            ValueError: A part is missing or is not what it should be.
+            ValueError: A part is missing or not valid.
         """
         names = {field.name for field in dataclasses.fields(cls)}
         if set(content) != names | {"identity"}:
             raise ValueError(f"it has the parts {sorted(content)}")
-        identity = content["identity"]
-        config = cls(**{name: content[name] for name in names})
-        if config.driver not in get_args(DriverKind):
-            raise ValueError(f"it names the driver {config.driver!r}")
-        if not (isinstance(config.dataset, str) or config.dataset is None):
-            raise ValueError("its digest of the dataset is not a text")
-        if not (isinstance(config.plan, dict) and isinstance(config.version, str)):
-            raise ValueError("its plan or version is not what gloam writes")
-        config = dataclasses.replace(config, seeds=_seeds(config.seeds))
-        if config.identity != identity:
+        if content["driver"] not in get_args(DriverKind):
+            raise ValueError(f"it names the driver {content['driver']!r}")
+        types = {"seeds": list, "dataset": str | None, "plan": dict, "version": str}
+        for name, kind in types.items():
+            if not isinstance(content[name], kind):
+                raise ValueError(f"its part '{name}' has the wrong type")
+        parts = {name: content[name] for name in names}
+        parts["seeds"] = tuple(checks.seed("seeds", seed) for seed in content["seeds"])
+        config = cls(**parts)
+        if config.identity != content["identity"]:
             raise ValueError("its identity does not agree with its content")
         return config
 
     def differences(self, other: "RunConfig") -> list[str]:
-        """What keeps ``other`` from continuing a run of this configuration."""
+        """Describe what keeps ``other`` from continuing a run of this configuration."""
         found = objects.differences(self.algorithm, other.algorithm, "algorithm")
         found += objects.differences(self.domain, other.domain, "domain")
-        told = [str(difference) for difference in found]
         for name in ("driver", "seeds"):
             stored, given = getattr(self, name), getattr(other, name)
             if stored != given:
-                told.append(f"{name} is {_short(stored)} in the file and {_short(given)} now")
+                found.append(f"{name} is {_short(stored)} in the file and {_short(given)} now")
         if None not in (self.dataset, other.dataset) and self.dataset != other.dataset:
-            told.append("dataset has other items, labels or names than the file says")
-        return told
+            found.append("dataset has other items, labels or names than the file says")
+        return found
 
 
 def describe(
@@ -96,23 +95,10 @@ def describe(
     dataset: str | None,
     plan: Mapping[str, Any],
 ) -> tuple[RunConfig, dict[str, np.ndarray]]:
-    """The configuration of a run, and the arrays that it names."""
+    """Return the configuration of a run, and the arrays that it names."""
     arrays: dict[str, np.ndarray] = {}
-    config = RunConfig(
-        objects.encode(algorithm, arrays),
-        objects.encode(domain, arrays),
-        driver,
-        tuple(seeds),
-        dataset,
-        plan,
-    )
-    return config, arrays
-
-
-def _seeds(value: Any) -> tuple[int, ...]:
-    if not isinstance(value, list):
-        raise ValueError("its seeds are not a list")
-    return tuple(checks.integer("seeds", seed, minimum=0) for seed in value)
+    encoded = objects.encode(algorithm, arrays), objects.encode(domain, arrays)
+    return RunConfig(*encoded, driver, tuple(seeds), dataset, plan), arrays
 
 
 def _short(value: Any) -> str:

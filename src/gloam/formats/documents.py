@@ -1,20 +1,27 @@
-"""What can be wrong with a file or a run folder.
+"""JSON documents with a digest of their content, and the errors about files and run folders.
 
-JSON documents with a digest of their content, read without trust.
+Documents and files of arrays (`gloam.formats.arrays`) state their kind and their format. A file of
+another format is refused: see docs/stability.md for what is promised.
 """
 
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from gloam import files
 from gloam._version import __version__
 
+FORMAT = 2
+"""Format of all files that gloam writes and reads."""
+_MAX_BYTES = 1 << 26
+
 
 class DamagedFileError(ValueError):
-    """A file is damaged, or was not written by gloam for this place.
+    """A file is damaged, or gloam did not write it for this place.
 
     Args:
         path: The file.
@@ -29,7 +36,7 @@ class DamagedFileError(ValueError):
 
 
 class ForeignError(ValueError):
-    """A file refers to something that only the user's own program can build.
+    """A file refers to an object that only the user's own program can build.
 
     Args:
         name: Module and name of the user's object, as the file has it.
@@ -45,7 +52,7 @@ class ForeignError(ValueError):
 
 
 class RunExistsError(ValueError):
-    """A run was begun in a folder, and the caller did not say what should become of it."""
+    """A new run was started in a folder that already holds one."""
 
     def __init__(self, run_dir: Path):
         self.run_dir = run_dir
@@ -66,27 +73,35 @@ class LockedError(ValueError):
         )
 
 
-def format_problem(found: Any, known: int) -> str:
-    """What is wrong with a file of another format, as a part of a sentence.
+@contextmanager
+def content_of(path: Path, fix: str) -> Iterator[None]:
+    """Turn errors about the content of a file into a `DamagedFileError` that names the file."""
+    try:
+        yield
+    except (DamagedFileError, ForeignError):
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DamagedFileError(path, str(error).rstrip("."), fix) from None
 
-    >>> format_problem(2, 1).partition("reads ")[2]
-    'format 1; a newer version of gloam wrote it, and can read it'
+
+def check_format(found: Any) -> None:
+    """Refuse the format of another version of gloam.
+
+    >>> check_format(2)
     """
-    told = (
-        f"it has format {found!r}, and this version of gloam ({__version__}) reads format {known}"
+    if found == FORMAT and type(found) is int:
+        return
+    problem = (
+        f"it has format {found!r}, and this version of gloam ({__version__}) reads format {FORMAT}"
     )
-    if not isinstance(found, int) or isinstance(found, bool):
-        return told
-    age = "a newer" if found > known else "an older"
-    return f"{told}; {age} version of gloam wrote it, and can read it"
-
-
-FORMAT = 1
-_MAX_BYTES = 1 << 26
+    if type(found) is int:
+        age = "a newer" if found > FORMAT else "an older"
+        problem += f"; {age} version of gloam wrote it, and can read it"
+    raise ValueError(problem)
 
 
 def content_digest(content: Any) -> str:
-    """SHA-256 of a JSON value, whatever the order of its keys.
+    """SHA-256 of a JSON value, independent of the order of keys.
 
     >>> content_digest({"a": 1, "b": 2}) == content_digest({"b": 2, "a": 1})
     True
@@ -105,43 +120,44 @@ def read_document(path: Path, *, kind: str, fix: str) -> dict[str, Any]:
 
     Args:
         path: The file.
-        kind: What it has to be.
-        fix: What the user can do when it is damaged.
+        kind: Expected kind.
+        fix: What the user can do when the file is damaged.
 
     Raises:
         DamagedFileError: The file is damaged, of another kind, or not written by gloam.
     """
-    problem, content = _read(path)
-    if content is None:
-        raise DamagedFileError(path, problem, fix)
-    if content.get("kind") != f"gloam {kind}":
-        raise DamagedFileError(path, f"gloam did not write it as a {kind}", fix)
-    if content.get("format") != FORMAT:
-        raise DamagedFileError(path, format_problem(content.get("format"), FORMAT), fix)
-    sealed = content.pop("sha256", None)
-    if sealed != content_digest(content):
-        raise DamagedFileError(path, "its content was changed after gloam wrote it", fix)
-    return {name: value for name, value in content.items() if name not in ("kind", "format")}
+    with content_of(path, fix):
+        content = _read_object(path)
+        sealed = content.pop("sha256", None)
+        if content.get("kind") != f"gloam {kind}":
+            raise ValueError(f"gloam did not write it as a {kind}")
+        check_format(content.get("format"))
+        if sealed != content_digest(content):
+            raise ValueError("its content was changed after gloam wrote it")
+        return {name: part for name, part in content.items() if name not in ("kind", "format")}
 
 
 def is_document(path: Path, kind: str) -> bool:
-    """Whether a file says that gloam wrote it as a ``kind``; it may be damaged all the same."""
-    _, content = _read(path)
-    return content is not None and content.get("kind") == f"gloam {kind}"
+    """Whether a file claims to be gloam's document of a ``kind``; it may still be damaged."""
+    try:
+        return _read_object(path).get("kind") == f"gloam {kind}"
+    except ValueError:
+        return False
 
 
-def _read(path: Path) -> tuple[str, dict[str, Any] | None]:
-    """A problem, or the JSON object in a file."""
+def _read_object(path: Path) -> dict[str, Any]:
     try:
         if not path.is_file():
-            return "it does not exist or is not a regular file", None
+            raise ValueError("it does not exist or is not a regular file")
         if path.stat().st_size > _MAX_BYTES:
-            return f"it is larger than {_MAX_BYTES >> 20} MB", None
-        content = json.loads(path.read_bytes().decode())
+            raise ValueError(f"it is larger than {_MAX_BYTES >> 20} MB")
+        text = path.read_bytes()
     except OSError as error:
-        return error.strerror or str(error), None
+        raise ValueError(error.strerror or str(error)) from None
+    try:
+        content = json.loads(text.decode())
     except (ValueError, RecursionError):
-        return "it is not valid JSON", None
+        raise ValueError("it is not valid JSON") from None
     if not isinstance(content, dict):
-        return "it is not a JSON object", None
-    return "", content
+        raise ValueError("it is not a JSON object")
+    return content

@@ -1,13 +1,13 @@
-"""Objects as JSON and arrays, without code: how files keep an algorithm or a domain.
+"""Algorithms and domains as JSON and arrays, without code.
 
-A registered object is its name and the arguments that build it (`gloam.formats.registry`); an array
-is named by its digest, so that equal arrays are stored once and a changed one is noticed. Whatever
-is not gloam's own is written as *foreign*, and only the user's program can hand it over again.
+An object of a registered class is its name and the arguments that build it
+(`gloam.formats.registry`). An array is named by its digest, so that equal arrays are stored once
+and changes are noticed. Objects of other classes are written as *foreign*: only the user's program
+can build them.
 """
 
 import dataclasses
 import hashlib
-import math
 from typing import Any
 
 import equinox as eqx
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gloam.formats import registry
-from gloam.formats.arrays import digest
+from gloam.formats.arrays import digest, raw_array
 from gloam.formats.documents import ForeignError
 
 # Arrays up to this size stay readable in the JSON.
@@ -27,12 +27,12 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 def encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """``value`` as JSON; large arrays are put into ``arrays`` under the names the JSON gives.
+    """Return ``value`` as JSON; large arrays are added to ``arrays`` under the names in the JSON.
 
     >>> encode((1, 2.5, None), {})
     {'tuple': [1, 2.5, None]}
     """
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if isinstance(value, _PLAIN):
         return value
     if isinstance(value, (np.ndarray, np.generic, jax.Array)):
         return _encode_array(np.asarray(value), arrays)
@@ -53,11 +53,12 @@ def encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def _encode_array(array: np.ndarray, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    described = {"dtype": str(array.dtype), "shape": list(array.shape)}
     if array.size <= _INLINE and str(array.dtype) in _DTYPES:
-        return {"values": array.tolist(), "dtype": str(array.dtype), "shape": list(array.shape)}
+        return {"values": array.tolist()} | described
     name = digest(array)
     arrays[name] = array
-    return {"array": name, "dtype": str(array.dtype), "shape": list(array.shape)}
+    return {"array": name} | described
 
 
 def _encode_foreign(value: Any) -> dict[str, str]:
@@ -66,16 +67,16 @@ def _encode_foreign(value: Any) -> dict[str, str]:
     if isinstance(value, eqx.Module):
         # Its data can be compared, although it cannot be built.
         leaves = [leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, jax.Array)]
-        parts = [digest(_raw(leaf)) for leaf in leaves] + _static_values(value)
+        parts = [digest(raw_array(leaf)) for leaf in leaves] + _static_values(value)
         content["sha256"] = hashlib.sha256("".join(parts).encode()).hexdigest()
     return content
 
 
 def _static_values(value: Any) -> list[str]:
-    """Plain values in the static fields of a module and of the modules in it, as texts.
+    """Plain values in the static fields of a module and of the modules in it, as text.
 
-    Such as the precision of a network: results depend on them as much as on the arrays. A field
-    with ``metadata={"compared": False}`` is left out, such as the path of a file.
+    Results depend on them as much as on the arrays, for example on the precision of a network.
+    Fields with ``metadata={"compared": False}`` are left out, such as the path of a file.
     """
     if isinstance(value, (list, tuple)):
         return [text for item in value for text in _static_values(item)]
@@ -91,17 +92,12 @@ def _static_values(value: Any) -> list[str]:
     return found
 
 
-def _raw(leaf: Any) -> np.ndarray:
-    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
-
-
 def decode(content: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """The inverse of `encode`.
+    """Build the object that `encode` wrote.
 
     Raises:
-        ForeignError: The content names something of the user's own.
-        ValueError: The content is not what `encode` makes.
+        ForeignError: The content names an object of the user's own.
+        ValueError: The content is not what `encode` returns.
     """
     return _decode(content, arrays, 0)
 
@@ -113,7 +109,7 @@ def _decode(content: Any, arrays: dict[str, np.ndarray], depth: int) -> Any:
     def inner(part: Any) -> Any:
         return _decode(part, arrays, depth + 1)
 
-    if content is None or isinstance(content, (bool, int, float, str)):
+    if isinstance(content, _PLAIN):
         return content
     if isinstance(content, list):
         return [inner(item) for item in content]
@@ -123,7 +119,7 @@ def _decode(content: Any, arrays: dict[str, np.ndarray], depth: int) -> Any:
     if keys == {"class", "arguments"} and isinstance(content["class"], str):
         given = content["arguments"]
         if not isinstance(given, dict):
-            raise ValueError("the arguments of an object are not named")
+            raise ValueError("the arguments of an object have no names")
         arguments = {name: inner(part) for name, part in given.items()}
         return registry.build(content["class"], arguments)
     if keys == {"array", "dtype", "shape"}:
@@ -142,27 +138,25 @@ def _decode(content: Any, arrays: dict[str, np.ndarray], depth: int) -> Any:
 def _decode_array(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> jax.Array:
     name = content["array"]
     if not isinstance(name, str) or name not in arrays:
-        raise ValueError("an array that it names is missing")
+        raise ValueError("it names an array that is missing")
     array = arrays[name]
     described = str(array.dtype) == content["dtype"] and list(array.shape) == content["shape"]
     if not described or digest(array) != name:
-        raise ValueError("an array that it names is another one")
+        raise ValueError("it names an array that has other content")
     return jnp.asarray(array)
 
 
 def _decode_values(content: dict[str, Any]) -> jax.Array:
     shape, dtype = _shape(content["shape"]), _dtype(content["dtype"])
-    if math.prod(shape) > _INLINE:
-        raise ValueError("an array is written out that is too large for that")
     array = np.asarray(content["values"])
-    if array.dtype.kind not in "biuf" or array.shape != shape:
-        raise ValueError("an array is written out with other values or another shape than declared")
+    if array.dtype.kind not in "biuf" or array.shape != shape or array.size > _INLINE:
+        raise ValueError("it has an array whose values do not fit its shape")
     return jnp.asarray(array.astype(dtype))
 
 
 def _shape(value: Any) -> tuple[int, ...]:
-    whole = isinstance(value, list) and all(type(n) is int and 0 <= n < 2**31 for n in value)
-    if not whole or len(value) > 32:
+    is_shape = isinstance(value, list) and all(type(n) is int and 0 <= n < 2**31 for n in value)
+    if not is_shape or len(value) > 32:
         raise ValueError("it declares a shape that is not a list of sizes")
     return tuple(value)
 
@@ -174,7 +168,7 @@ def _dtype(value: Any) -> np.dtype:
 
 
 def without_foreign_names(content: Any) -> Any:
-    """A content without the names of the user's own objects: a script can be renamed.
+    """Return a content without the names of the user's own objects: a script can be renamed.
 
     >>> without_foreign_names({"tuple": [{"foreign": "__main__:evaluate"}]})
     {'tuple': [{'foreign': ''}]}
@@ -189,51 +183,40 @@ def without_foreign_names(content: Any) -> Any:
     }
 
 
-@dataclasses.dataclass(frozen=True)
-class Difference:
-    """One place where two contents differ."""
-
-    place: str
-    stored: str
-    given: str
-
-    def __str__(self) -> str:
-        return f"{self.place} is {self.stored} in the file and {self.given} now"
-
-
-def differences(stored: Any, given: Any, place: str) -> list[Difference]:
-    """Where two contents that `encode` made differ, by their places.
+def differences(stored: Any, given: Any, place: str) -> list[str]:
+    """Describe where two contents that `encode` returned differ.
 
     Names of the user's own functions may differ (a script can be renamed), their data may not.
 
-    >>> [str(found) for found in differences({"tuple": [1, 2]}, {"tuple": [1, 3]}, "canvas")]
+    >>> differences({"tuple": [1, 2]}, {"tuple": [1, 3]}, "canvas")
     ['canvas[1] is 2 in the file and 3 now']
     """
+    told = [f"{place} is {_described(stored)} in the file and {_described(given)} now"]
     if isinstance(stored, dict) and isinstance(given, dict) and stored.keys() == given.keys():
         if "foreign" in stored:
             same = stored.get("sha256") == given.get("sha256")
-            return [] if same else [Difference(f"the data in {place}", "other data", "this data")]
+            return [] if same else [f"the data in {place} is not the data in the file"]
         if "array" in stored or stored.get("class") != given.get("class"):
-            same = stored == given
-            return [] if same else [Difference(place, _told(stored), _told(given))]
-        found = []
-        for key in stored:
-            # The JSON's own keys mean nothing to a reader of the message.
-            plain = key in ("arguments", "tuple", "dict", "class", "values")
-            found += differences(stored[key], given[key], place if plain else f"{place}.{key}")
-        return found
+            return [] if stored == given else told
+        # The keys of the JSON mean nothing to a reader of the message.
+        hidden = ("arguments", "tuple", "dict", "class", "values")
+        return [
+            found
+            for key in stored
+            for found in differences(
+                stored[key], given[key], place if key in hidden else f"{place}.{key}"
+            )
+        ]
     if isinstance(stored, list) and isinstance(given, list) and len(stored) == len(given):
         return [
             found
             for number, pair in enumerate(zip(stored, given, strict=True))
             for found in differences(*pair, f"{place}[{number}]")
         ]
-    if stored == given and type(stored) is type(given):
-        return []
-    return [Difference(place, _told(stored), _told(given))]
+    return [] if stored == given and type(stored) is type(given) else told
 
 
-def _told(content: Any) -> str:
+def _described(content: Any) -> str:
     """A content in few words."""
     if isinstance(content, dict):
         if "array" in content:

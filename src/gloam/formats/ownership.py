@@ -1,7 +1,4 @@
-"""Which files of a run folder are gloam's own.
-
-A lock on a folder that ends with the process that holds it.
-"""
+"""Which files of a run folder are gloam's own, and the lock on a folder that is written to."""
 
 import contextlib
 import importlib
@@ -18,13 +15,11 @@ from typing import IO, Any
 from gloam import files
 from gloam.formats.documents import DamagedFileError, LockedError
 
-SNAPSHOT = re.compile(r"\d{7,10}\.npz")
+CHECKPOINT = SNAPSHOT = re.compile(r"\d{7,10}\.npz")
 ARCHIVE = re.compile(r"archive(-\d+)?\.npz")
-# Development versions wrote one checkpoint, state.npz. It is read, and not written any more.
-CHECKPOINT = re.compile(r"\d{7,10}\.npz|state\.npz")
-# What gloam writes into a run folder, by folder. Nothing else is ever removed or replaced there.
+# Names of the files that gloam writes, by folder. Nothing else is ever removed or replaced.
 _NAMES = {
-    "": r"config\.(json|npz)|metrics\.(parquet|log)|dataset\.npz|(gallery|report)\.html"
+    "": r"config\.(json|npz)|metrics\.csv|dataset\.npz|(gallery|report)\.html"
     rf"|matches\.(csv|parquet)|failures\.parquet|{ARCHIVE.pattern}",
     "checkpoint": CHECKPOINT.pattern,
     "snapshots": SNAPSHOT.pattern,
@@ -32,12 +27,20 @@ _NAMES = {
 }
 FOLDERS = tuple(filter(None, _NAMES))
 """Folders that gloam makes inside a run folder."""
+NAME = ".gloam.lock"
+"""Name of the lock file."""
+# Windows does not know the first flag, and other systems do not know the second.
+_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
 def own_files(run_folder: Path, *, partial: bool = False) -> list[Path]:
-    """Files with the names that gloam gives, or what a killed process began of them.
+    """Return the files of a run folder that have names which gloam gives.
 
     Links to other folders are not followed.
+
+    Args:
+        run_folder: The folder.
+        partial: Return the partial files that killed processes left behind instead.
     """
     found = []
     for name, pattern in _NAMES.items():
@@ -48,39 +51,34 @@ def own_files(run_folder: Path, *, partial: bool = False) -> list[Path]:
     return [file for file in found if file.is_symlink() or file.is_file()]
 
 
-NAME = ".gloam.lock"
-# The first is unknown to Windows, the second to all others.
-_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-
-
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keep other processes from writing to ``folder`` while the block runs.
 
-    The operating system gives the lock back when a process ends, however it ends. The file is
-    removed afterwards; whoever waited with the removed file open looks again.
+    The operating system releases the lock when the process ends, however it ends. The file is
+    removed afterwards; a process that has the removed file open tries again with a new one.
 
     Raises:
-        LockedError: Another process, or another run of this process, has the lock.
+        LockedError: Another process, or another run of this process, holds the lock.
         OSError: The folder cannot be written to.
     """
     path = folder / NAME
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = _opened(path)
+        file = _open_locked(path)
     except OSError as error:
         error.add_note("A run needs a folder that it can write to: choose another one.")
         raise
     try:
         began = datetime.now().isoformat(sep=" ", timespec="seconds")
-        with contextlib.suppress(OSError):  # a full disk; the lock itself takes no room
+        with contextlib.suppress(OSError):  # on a full disk the lock still holds
             file.seek(0)
             file.truncate()
             file.write(f"process {os.getpid()} on {socket.gethostname()}, since {began}".encode())
             file.flush()
         yield
     finally:
-        # Removed before it is unlocked: afterwards it could be another process's lock.
+        # Removed before it is unlocked: afterwards it could be the lock of another process.
         with contextlib.suppress(OSError):
             path.unlink()
         with contextlib.suppress(OSError):
@@ -88,70 +86,56 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def holder(folder: Path) -> str | None:
-    """Who writes to ``folder`` now, as the lock says it, or ``None``. Nothing is written.
+    """Return a description of the process that writes to ``folder``, or ``None``.
 
-    If nobody has the lock, this function has it for a moment: do not ask again before the file
-    has changed.
+    Nothing is written. If the lock is free, it is taken for a moment, so a caller that polls should
+    wait until the file changes.
     """
-    # For reading, because the folder may be somebody else's; a pipe of that name does not block.
-    # Windows locks only what may be written to.
+    # Opened for reading, because the folder may belong to someone else, and without blocking on a
+    # pipe of that name. Windows locks only files that are open for writing.
     access = os.O_RDWR if _fcntl is None else os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
     try:
         descriptor = os.open(folder / NAME, access | _FLAGS)
     except OSError:
         return None
     with os.fdopen(descriptor, "rb") as file:
-        if _try_lock(file):
-            return None
-        file.seek(0)
-        return file.read(200).decode(errors="replace") or "another process"
+        return None if _try_lock(file) else _described(file)
 
 
-def _opened(path: Path) -> IO[bytes]:
-    """The lock file, opened and locked."""
+def _open_locked(path: Path) -> IO[bytes]:
     while True:
         try:
-            # A link in a folder of a stranger could lead to a file of the user's.
+            # A link in a stranger's folder could lead to a file of the user.
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o644)
         except OSError as error:
             if not path.is_symlink():
                 raise
-            fix = "Remove it."
-            raise DamagedFileError(path, "it is a link instead of a lock file", fix) from error
+            problem = "it is a link instead of a lock file"
+            raise DamagedFileError(path, problem, "Remove it.") from error
         file = os.fdopen(descriptor, "r+b")
         if not _try_lock(file):
-            file.seek(0)
-            holder = file.read(200).decode(errors="replace") or "another process"
-            file.close()
-            raise LockedError(path.parent, holder)
-        try:
+            with file:
+                raise LockedError(path.parent, _described(file))
+        with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return file
-        except FileNotFoundError:
-            pass
         file.close()
 
 
-def _module(name: str) -> Any:
-    """A module that only some operating systems have, or ``None``."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        return None
-
-
-_fcntl, _msvcrt = _module("fcntl"), _module("msvcrt")
+def _described(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(200).decode(errors="replace") or "another process"
 
 
 def _try_lock(file: IO[bytes]) -> bool:
-    """Lock an open file, by what the operating system has: POSIX, Windows, or neither."""
+    """Lock an open file, as far as the operating system can; false if it is locked already."""
     if _fcntl is not None:
         try:
             _fcntl.flock(file, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
         except BlockingIOError:
             return False
     elif _msvcrt is not None:
-        # A byte far behind the content, which others may read.
+        # The locked byte is far behind the content, which others may read.
         file.seek(1 << 20)
         try:
             _msvcrt.locking(file.fileno(), _msvcrt.LK_NBLCK, 1)
@@ -164,3 +148,13 @@ def _try_lock(file: IO[bytes]) -> bool:
             stacklevel=2,
         )
     return True
+
+
+def _optional_module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+_fcntl, _msvcrt = _optional_module("fcntl"), _optional_module("msvcrt")

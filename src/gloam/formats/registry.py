@@ -1,19 +1,14 @@
-"""Whether a value is of an annotated type: a check of what files put into fields.
+"""The classes that a file may name, and the arguments that build their objects.
 
-What a file may contain: gloam's own classes under names that stay the same.
-
-Files name classes by the keys of `REGISTRY` and give the arguments that build them. Nothing else is
-ever looked up, imported or called because a file says so. The user's own classes are not part of
-it: the user's program hands them over.
+Files name gloam's own classes by the keys of `REGISTRY`. Nothing else is ever looked up, imported
+or called because a file says so. Objects of the user's classes are passed by the user's program.
 """
 
 import dataclasses
 import inspect
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
-
-import jax
+from typing import Any, Literal, Union, get_args, get_origin
 
 from gloam import algorithms, archives, discounts, domains, emitters, generators
 from gloam.discounts.from_torch import (
@@ -29,115 +24,51 @@ from gloam.discounts.from_torch import (
 from gloam.records import MeasureSpace
 
 
-def conforms(value: Any, annotation: Any) -> bool:
-    """Whether ``value`` is of the type that ``annotation`` says.
-
-    Knows what fields of gloam are annotated with: classes, jaxtyping's arrays, ``list``, ``tuple``,
-    ``dict``, ``Literal``, unions, callables and ``Any``.
-
-    >>> conforms((1, 2), tuple[int, ...]), conforms([1, "a"], list[int]), conforms(True, int)
-    (True, False, False)
-    """
-    if annotation is Any or isinstance(annotation, TypeVar):
-        return True
-    if annotation is None or annotation is type(None):
-        return value is None
-    origin, inner = get_origin(annotation), get_args(annotation)
-    if origin in (Union, types.UnionType):
-        return any(conforms(value, part) for part in inner)
-    if origin is Literal:
-        return any(value == part and type(value) is type(part) for part in inner)
-    if origin is list:
-        return type(value) is list and all(conforms(item, inner[0]) for item in value)
-    if origin is tuple:
-        return type(value) is tuple and _tuple_conforms(value, inner)
-    if origin is dict:
-        return type(value) is dict and all(
-            conforms(name, inner[0]) and conforms(item, inner[1]) for name, item in value.items()
-        )
-    if origin is Callable or annotation is Callable:
-        return callable(value)
-    return _is_instance(value, annotation)
-
-
-def _tuple_conforms(value: tuple, inner: tuple) -> bool:
-    if len(inner) == 2 and inner[1] is Ellipsis:
-        return all(conforms(item, inner[0]) for item in value)
-    return len(value) == len(inner) and all(map(conforms, value, inner))
-
-
-def _is_instance(value: Any, annotation: Any) -> bool:
-    """As `isinstance`, but a bool is no number, and an int is a float."""
-    if annotation in (int, float):
-        number = (int,) if annotation is int else (int, float)
-        return isinstance(value, number) and not isinstance(value, bool)
-    if isinstance(annotation, type):
-        return isinstance(value, annotation)  # jaxtyping's annotations are types, too
-    return isinstance(value, jax.Array)
-
-
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """How an object of a class is taken apart and built again.
+    """How a file keeps the objects of one class.
 
     Args:
         cls: The class.
         names: Names of the values that a file keeps of an object.
         build: Builds the object from these values.
-        value_of: Where a value is not the field of its name, how it is found.
-        later: Names that came after the oldest format, with the values that stand for what was done
-            before. A file does not mention these values.
+        value_of: Functions for values that are not the attribute of the same name.
     """
 
     cls: type
     names: tuple[str, ...]
     build: Callable[..., Any]
     value_of: Mapping[str, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)
-    later: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def arguments(self, value: Any) -> dict[str, Any]:
-        """The values that a file keeps of an object."""
-        found = {
+        """Return the values that a file keeps of an object."""
+        return {
             name: self.value_of[name](value) if name in self.value_of else getattr(value, name)
             for name in self.names
         }
-        later = self.later
-        return {n: one for n, one in found.items() if n not in later or one != later[n]}
-
-
-_LATER: Mapping[type, Mapping[str, Any]] = {
-    archives.GridArchive: {"measure_names": ()},
-    archives.CVTArchive: {"measure_names": ()},
-}
 
 
 def _constructed(
     cls: type, value_of: Mapping[str, Callable[[Any], Any]] = {}, without: tuple[str, ...] = ()
 ) -> Entry:
-    """A class whose constructor takes values under the names of its fields, and checks them."""
-    known = {field.name for field in dataclasses.fields(cls)} | set(value_of)
+    """A class whose constructor takes the values of its attributes, and checks them."""
+    known = {field.name for field in dataclasses.fields(cls)} | set(dir(cls)) | set(value_of)
     parameters = inspect.signature(cls).parameters
     names = [name for name in parameters if name in known - set(without)]
-    return Entry(cls, tuple(names), cls, value_of, _LATER.get(cls, {}))
+    return Entry(cls, tuple(names), cls, value_of)
 
 
 def _assembled(cls: type) -> Entry:
-    """A class whose constructor takes something else than its fields, such as a random key."""
+    """A class whose constructor takes other arguments than its fields, such as a random key."""
     names = tuple(field.name for field in dataclasses.fields(cls))
 
     def build(**values: Any) -> Any:
         module = object.__new__(cls)
         for name, value in values.items():
             object.__setattr__(module, name, value)
-        if isinstance(module, algorithms.Algorithm):
-            module.__check_init__()  # that its pieces fit together
         return module
 
     return Entry(cls, names, build)
-
-
-def _measure_names(archive: archives.Archive) -> tuple[str, ...]:
-    return archive.measure_names
 
 
 def _images_of(archive: archives.CVTArchive) -> Any:
@@ -154,6 +85,7 @@ _ALGORITHMS = (
 )
 _CONSTRUCTED = (
     archives.Faiss,
+    archives.GridArchive,
     emitters.CmaEmitters,
     emitters.Variation,
     emitters.Recombination,
@@ -188,16 +120,14 @@ _CONSTRUCTED = (
 _ASSEMBLED = (discounts.MLP, discounts.CNN, discounts.Frozen, *_ALGORITHMS)
 
 _SPECIAL = (
-    _constructed(archives.GridArchive, {"measure_names": _measure_names}),
     _constructed(
         archives.CVTArchive,
         {
             "centroids": _images_of,
             "index": lambda archive: archive.index_settings or "exact",
-            "measure_names": _measure_names,
         },
     ),
-    # Without the path of a file of centroids: they are in the archive, and evaluating needs none.
+    # Without the path of a file of centroids, which are in the archive; an evaluation needs none.
     _constructed(domains.LinearProjection, without=("centroids",)),
     _constructed(
         domains.Triangles,
@@ -205,16 +135,14 @@ _SPECIAL = (
             "centroids": lambda domain: _images_of(domain.images),
             "x0": lambda domain: domain.start if domain.start_seed is None else None,
             "seed": lambda domain: domain.start_seed or 0,
-            "name": lambda domain: domain.name,
         },
     ),
-    # With the weights of its generator, so that a run does not depend on those of the package.
+    # With the weights of its generator, so that a run does not depend on those in the package.
     _constructed(
         domains.LatentDigits,
         {
             "centroids": lambda domain: _images_of(domain.images),
             "x0": lambda domain: domain.start,
-            "name": lambda domain: domain.name,
         },
     ),
 )
@@ -227,7 +155,7 @@ _NAMES = {entry.cls: name for name, entry in REGISTRY.items()}
 
 
 def name_of(value: Any) -> str | None:
-    """The registered name of an object's class, or ``None`` for everything else."""
+    """Return the registered name of an object's class, or ``None`` if it is not registered."""
     return _NAMES.get(type(value))
 
 
@@ -240,16 +168,47 @@ def build(name: str, arguments: dict[str, Any]) -> Any:
     if name not in REGISTRY:
         raise ValueError(f"it names {name!r}, which gloam does not build from files")
     entry = REGISTRY[name]
-    arguments = {**entry.later, **arguments}
     if set(arguments) != set(entry.names):
         raise ValueError(f"{name} has the parts {sorted(arguments)}, not {sorted(entry.names)}")
     if isinstance(arguments.get("centroids"), str):
         raise ValueError(f"{name} names a file, and files do not name other files")
     try:
         value = entry.build(**arguments)
-    except TypeError as error:
+    except (AttributeError, TypeError) as error:
         raise ValueError(f"the arguments of {name} do not fit: {error}") from None
     for field in dataclasses.fields(entry.cls):
         if not conforms(getattr(value, field.name), field.type):
             raise ValueError(f"'{field.name}' of {name} has the wrong type")
+    if isinstance(value, algorithms.Algorithm):
+        value.__check_init__()  # that its pieces fit together
     return value
+
+
+def conforms(value: Any, annotation: Any) -> bool:
+    """Whether ``value`` is of the type of an annotated field; a bool is not a number.
+
+    >>> conforms((1, 2), tuple[int, ...]), conforms([1, "a"], list[int]), conforms(True, int)
+    (True, False, False)
+    """
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if annotation is Any:
+        return True
+    if annotation in (int, float):
+        number = (int,) if annotation is int else (int, float)
+        return isinstance(value, number) and not isinstance(value, bool)
+    if origin in (Union, types.UnionType):
+        return any(conforms(value, part) for part in inner)
+    if origin is Literal:
+        return any(value == part and type(value) is type(part) for part in inner)
+    if origin is dict:
+        return type(value) is dict and all(
+            conforms(name, inner[0]) and conforms(item, inner[1]) for name, item in value.items()
+        )
+    if origin is tuple and inner[-1] is not Ellipsis:
+        fits = type(value) is tuple and len(value) == len(inner)
+        return fits and all(map(conforms, value, inner))
+    if origin in (list, tuple):
+        return type(value) is origin and all(conforms(item, inner[0]) for item in value)
+    if origin is Callable:
+        return callable(value)
+    return isinstance(value, annotation)

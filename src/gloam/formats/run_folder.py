@@ -1,22 +1,21 @@
-"""Run folders: the only interface between running and looking.
+"""Run folders: the files that a run writes, and that figures, galleries and the explorer read.
 
-config.json, config.npz    the algorithm, the domain and the settings of the run
-metrics.parquet            a row for each seed and logged iteration
-metrics.log                rows that are not in metrics.parquet yet, while the run goes on
-failures.parquet           evaluations that failed, where there are some
+config.json, config.npz    algorithm, domain and settings of the run
+metrics.csv                a row for each seed and logged iteration
+failures.parquet           evaluations that failed, if there are any
 archive.npz                the elites of a finished run (archive-SEED.npz with several seeds)
-dataset.npz                the items that the cells are, where a dataset was given
-checkpoint/NNNNNNN.npz     everything needed to go on after iteration NNNNNNN: the last two
+dataset.npz                the items that the cells stand for, if a dataset was given
+checkpoint/NNNNNNN.npz     the complete state after iteration NNNNNNN; the last two are kept
 snapshots/NNNNNNN.npz      discount and elites of the first seed at chosen iterations
 figures/, gallery.html     pictures; report.html has all views
 
-Every file carries digests of its content and the identity of its run, and is checked when it is
-read. Nothing that a file says is imported or called.
+Files of arrays and config.json carry digests of their content and the identity of their run, and
+are validated on read. Nothing that a file names is imported or called.
 """
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,26 +26,35 @@ from gloam import checks
 from gloam.archives import Archive, Elites
 from gloam.datasets import Dataset
 from gloam.formats import objects
-from gloam.formats.arrays import digest, is_array_file, read_arrays, write_arrays
-from gloam.formats.checkpoints import Checkpoint, Checkpoints, Snapshots
+from gloam.formats.arrays import digest, read_arrays, write_arrays
+from gloam.formats.checkpoints import (
+    Checkpoint,
+    Checkpoints,
+    elite_arrays,
+    elites_from,
+    state_arrays,
+    store_of_seed,
+)
 from gloam.formats.config import RunConfig
-from gloam.formats.contents import ArchiveFiles, dataset_arrays, dataset_from
 from gloam.formats.documents import (
     DamagedFileError,
-    ForeignError,
     RunExistsError,
+    content_of,
     is_document,
     read_document,
     write_document,
 )
-from gloam.formats.metrics import MetricsFiles
-from gloam.formats.ownership import FOLDERS, locked, own_files
-from gloam.formats.tables import read_failures, write_failures
+from gloam.formats.ownership import ARCHIVE, FOLDERS, SNAPSHOT, locked, own_files
+from gloam.formats.tables import MetricsFile, read_failures, write_failures
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _COPY = "Restore it from a copy, or start the run again in another folder."
+_DELETE = "Delete it, or restore it from a copy."
+_DELETE_ARCHIVE = (
+    "Delete it to read the elites of the last checkpoint instead, or restore it from a copy."
+)
 
 
 class RunFolder:
@@ -59,26 +67,23 @@ class RunFolder:
     def __init__(self, path: str | os.PathLike):
         self.path = Path(path)
         self._checkpoints = Checkpoints(self.path / "checkpoint")
-        self._archives = ArchiveFiles(self.path, self._checkpoints)
-        self._metrics = MetricsFiles(self.path)
-        self._snapshots = Snapshots(self.path / "snapshots")
 
     def __repr__(self) -> str:
         return f"RunFolder('{self.path}')"
 
     @property
     def figures(self) -> Path:
-        """Where pictures go."""
+        """Folder for pictures."""
         return self.path / "figures"
 
     @property
     def holds_run(self) -> bool:
-        """True when gloam began a run here."""
+        """True if gloam started a run here."""
         return is_document(self.path / "config.json", "run")
 
     @property
     def holds_checkpoint(self) -> bool:
-        """True when the run can be continued."""
+        """True if the run can be continued."""
         return bool(self._checkpoints.files())
 
     def must_hold_run(self) -> "RunFolder":
@@ -89,7 +94,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from writing here, and clear away what a killed one left behind."""
+        """Keep other processes from writing here, and remove partial files of killed ones."""
         for name in ("checkpoint", "snapshots"):
             checks.expect(
                 not (self.path / name).is_symlink(),
@@ -104,11 +109,11 @@ class RunFolder:
             yield
 
     def check_new(self) -> None:
-        """Check that a new run may begin here.
+        """Check that a new run may start here.
 
         Raises:
             RunExistsError: The folder holds a run.
-            ValueError: The folder holds files of other programs under the names of a run's.
+            ValueError: The folder holds files of other programs under names that a run uses.
         """
         if self.holds_run:
             raise RunExistsError(self.path)
@@ -116,12 +121,7 @@ class RunFolder:
 
     def check_free(self) -> None:
         """Check that a new run would replace nothing that gloam did not write."""
-        begun = self.path / "config.npz"  # all that a run has that was killed at its very start
-        taken = sorted(
-            str(file)
-            for file in own_files(self.path)
-            if file != begun or not is_array_file(begun, "config")
-        )
+        taken = sorted(str(file) for file in own_files(self.path) if not self._is_begun(file))
         checks.expect(
             not taken,
             "run_dir",
@@ -130,23 +130,30 @@ class RunFolder:
             "Choose another folder, or move these files away.",
         )
 
+    def _is_begun(self, file: Path) -> bool:
+        """Whether this is config.npz, the only file of a run that was killed at its very start."""
+        with contextlib.suppress(DamagedFileError):
+            read_arrays(file, kind="config", fix="", prefix=None)
+            return file == self.path / "config.npz"
+        return False
+
     def delete_run(self) -> None:
-        """Remove the run, and only what gloam wrote of it; folders go when they are empty."""
+        """Remove the files that gloam wrote, and folders that are empty then."""
         if not self.path.exists():
             return
         if not self.holds_run:
             self.check_free()
             return
         with self.locked():
-            # The config goes last: until then the folder says whose files these are.
+            # The config goes last: until then the folder is known to hold a run.
             for file in sorted(own_files(self.path), key=lambda file: file.name == "config.json"):
                 file.unlink()
         for folder in (*map(self.path.__truediv__, FOLDERS), self.path):
-            with contextlib.suppress(OSError):  # not there, or not empty
+            with contextlib.suppress(OSError):  # it does not exist, or is not empty
                 folder.rmdir()
 
     def write_config(self, config: RunConfig, arrays: dict[str, np.ndarray]) -> None:
-        """Write what the run is."""
+        """Write the configuration of the run."""
         about = {"run": config.identity}
         write_arrays(self.path / "config.npz", arrays, kind="config", about=about)
         self.write_plan(config)
@@ -156,76 +163,77 @@ class RunFolder:
         write_document(self.path / "config.json", config.to_json(), kind="run")
 
     def read_config(self) -> RunConfig:
-        """What the run is."""
+        """Read the configuration of the run."""
         path = self.path / "config.json"
-        content = read_document(path, kind="run", fix=_COPY)
-        try:
-            return RunConfig.from_json(content)
-        except (TypeError, ValueError) as error:
-            raise DamagedFileError(path, str(error), _COPY) from None
+        with content_of(path, _COPY):
+            return RunConfig.from_json(read_document(path, kind="run", fix=_COPY))
 
     def read_part(self, name: str) -> Any:
-        """The ``"algorithm"`` or the ``"domain"``, built anew.
+        """Build the ``"algorithm"`` or the ``"domain"`` of the run.
 
         Raises:
-            ForeignError: It is the user's own; only the user's program can build it.
+            ForeignError: It has parts that only the user's program can build.
         """
         checks.expect(name in ("algorithm", "domain"), "name", "'algorithm' or 'domain'", name)
-        config = self.read_config()
-        arrays, _ = self._read("config.npz", "config", config)
-        try:
+        config, path = self.read_config(), self.path / "config.npz"
+        arrays, _ = read_arrays(path, kind="config", fix=_COPY, run=config.identity)
+        with content_of(self.path / "config.json", _COPY):
             return objects.decode(getattr(config, name), arrays)
-        except ForeignError:
-            raise
-        except (TypeError, ValueError, OverflowError) as error:
-            raise DamagedFileError(self.path / "config.json", str(error), _COPY) from None
 
     def write_dataset(self, dataset: Dataset) -> None:
-        """Write the items that the cells are, with what shows them."""
+        """Write the items that the cells stand for, with their labels, names and images."""
         write_arrays(self.path / "dataset.npz", dataset_arrays(dataset), kind="dataset")
 
     def read_dataset(self) -> Dataset:
-        """The items that the cells are."""
+        """Read the items that the cells stand for."""
         fix = "Pass dataset=... to gloam.run or gloam.optimize."
         path = checks.existing_file("dataset", self.path / "dataset.npz", fix)
         arrays, _ = read_arrays(path, kind="dataset", fix=_COPY)
-        if dataset_digest(arrays) != self.read_config().dataset:
-            raise DamagedFileError(path, "it is the dataset of another run", _COPY)
-        try:
-            return dataset_from(arrays)
-        except ValueError as error:
-            raise DamagedFileError(path, str(error), _COPY) from None
+        with content_of(path, _COPY):
+            if dataset_digest(arrays) != self.read_config().dataset:
+                raise ValueError("it is the dataset of another run")
+            return _dataset_from(arrays)
 
-    def append_metrics(self, rows: Iterable[dict[str, Any]], *, sync: bool = False) -> None:
-        """Add rows to the metrics; with ``sync``, return only when they are on the disk."""
-        self._metrics.append(rows, run=self._identity, sync=sync)
+    def append_metrics(self, rows: Sequence[dict[str, Any]], *, sync: bool = False) -> None:
+        """Append rows of metrics; with ``sync``, return only when all rows are on the disk."""
+        MetricsFile(self.path).append(rows, sync=sync)
 
     def write_metrics(self, table: "pd.DataFrame") -> None:
-        """Replace the metrics by ``table``, as one file."""
-        self._metrics.write(table, run=self._identity)
+        """Replace the metrics by ``table``."""
+        MetricsFile(self.path).write(table)
 
     def read_metrics(self) -> "pd.DataFrame":
-        """The metrics so far; empty before the first logged iteration.
+        """Read the metrics so far; empty before the first logged iteration.
 
         Raises:
             DamagedFileError: Some rows cannot be read.
         """
-        return self._metrics.read(run=self._identity)
+        table, error = MetricsFile(self.path).read()
+        if error:
+            raise error
+        return table
 
-    def read_whole_metrics(self) -> tuple["pd.DataFrame", list[DamagedFileError]]:
-        """The rows of the metrics that can be read, and an error for each file with others."""
-        return self._metrics.read_what_is_whole(run=self._identity)
+    def drop_metrics_after(self, iteration: int) -> tuple[int, DamagedFileError | None]:
+        """Keep only the rows of metrics up to ``iteration`` that can be read.
+
+        Returns:
+            Number of rows kept, and an error if some could not be read.
+        """
+        return MetricsFile(self.path).drop_after(iteration)
 
     def write_failures(self, table: "pd.DataFrame") -> None:
         """Write the evaluations that failed."""
-        write_failures(self.path, table, run=self.read_config().identity)
+        write_failures(self.path, table, run=self._identity)
 
     def read_failures(self) -> "pd.DataFrame":
-        """Evaluations that failed: seed, iteration, row, kind, error, traceback and solution."""
-        return read_failures(self.path, run=self.read_config().identity)
+        """Read the evaluations that failed.
+
+        Columns: seed, iteration, row, kind, error, traceback and solution.
+        """
+        return read_failures(self.path, run=self._identity)
 
     def write_checkpoint(
-        self, state: Any, *, seconds: float, num_rows: int | None = None, keep: int = 2
+        self, state: Any, *, seconds: float, num_rows: int = 0, keep: int = 2
     ) -> None:
         """Write the state of the search. The rows of metrics up to it have to be on the disk.
 
@@ -235,24 +243,34 @@ class RunFolder:
             num_rows: Number of rows of metrics so far.
             keep: Number of checkpoints to keep, this one included.
         """
-        self._archives.remove()
+        # Archives are as old as the newest checkpoint.
+        for file in self.path.glob("archive*.npz"):
+            if ARCHIVE.fullmatch(file.name):
+                file.unlink()
         checkpoint = Checkpoint(state, int(state.iteration), seconds, num_rows)
         self._checkpoints.write(checkpoint, run=self._identity, keep=keep)
 
     def read_checkpoint(self, like: Any) -> Checkpoint:
-        """The newest state of the search that is whole, of the structure of ``like``."""
+        """Read the newest valid checkpoint, its state of the structure of ``like``."""
         return self._checkpoints.read(like, run=self._identity)
 
     def read_checkpoint_iteration(self) -> int:
-        """Number of iterations finished at the last checkpoint."""
-        return self._checkpoints.read_iteration(run=self._identity)
+        """Number of finished iterations at the newest valid checkpoint."""
+        return self._checkpoints.read_arrays(None, run=self._identity)[1]
 
     def write_archive(self, elites: Elites, *, seed: int) -> None:
-        """Write the elites of one seed, as they are at the last checkpoint."""
-        self._archives.write(elites, seed=seed, config=self.read_config())
+        """Write the elites of one seed, as they are at the newest checkpoint."""
+        config = self.read_config()
+        about = {"run": config.identity, "seed": seed}
+        path, arrays = self._archive_path(seed, config), elite_arrays(state_arrays(elites.store))
+        write_arrays(path, arrays, kind="archive", about=about)
 
     def read_archive(self, seed: int | None = None, *, archive: Archive | None = None) -> Elites:
-        """The elites of one seed (of the first when none is named), as of the last checkpoint."""
+        """Read the elites of one seed (by default the first) as of the newest checkpoint.
+
+        Elites are a part of the state, so a run writes them to a file of their own only when it
+        ends. Before, they are read from the checkpoint.
+        """
         config = self.read_config()
         seed = config.seeds[0] if seed is None else seed
         fix = f"The run has the seeds {list(config.seeds)}."
@@ -260,42 +278,77 @@ class RunFolder:
         if archive is None:
             archive = self.read_part("algorithm").archive
         assert archive is not None
-        return self._archives.read(archive, seed=seed, config=config)
+        path, fix = self._archive_path(seed, config), _DELETE_ARCHIVE
+        if path.is_file():
+            arrays, about = read_arrays(path, kind="archive", fix=fix, run=config.identity)
+            if about.get("seed") != seed:
+                raise DamagedFileError(path, "it is the archive of another seed", fix)
+        else:
+            wait = "Wait for a checkpoint."
+            checks.expect(self.holds_checkpoint, "archive", "an existing file", f"'{path}'", wait)
+            path, fix = self._checkpoints.folder, _COPY
+            store, _ = self._checkpoints.read_arrays(".store", run=config.identity)
+            with content_of(path, fix):
+                arrays = elite_arrays(store_of_seed(store, config.seeds.index(seed)))
+        with content_of(path, fix):
+            return elites_from(archive, arrays)
+
+    def _archive_path(self, seed: int, config: RunConfig) -> Path:
+        is_single = len(config.seeds) == 1
+        return self.path / ("archive.npz" if is_single else f"archive-{seed}.npz")
 
     def write_snapshot(self, iteration: int, arrays: dict[str, np.ndarray]) -> None:
-        """Write what a picture of this iteration needs."""
-        self._snapshots.write(iteration, arrays, run=self._identity)
-
-    def read_snapshots(self) -> dict[int, dict[str, np.ndarray]]:
-        """All snapshots by iteration, ascending."""
-        run = self._identity
-        return {at: self._snapshots.read(at, run=run) for at in self.snapshot_iterations}
+        """Write the arrays that a picture of this iteration needs."""
+        about = {"run": self._identity}
+        write_arrays(self._snapshot_path(iteration), arrays, kind="snapshot", about=about)
 
     def read_snapshot(self, iteration: int) -> dict[str, np.ndarray]:
-        """The snapshot of one iteration."""
-        return self._snapshots.read(iteration, run=self._identity)
+        """Read the snapshot of one iteration."""
+        path = self._snapshot_path(iteration)
+        return read_arrays(path, kind="snapshot", fix=_DELETE, run=self._identity)[0]
+
+    def read_snapshots(self) -> dict[int, dict[str, np.ndarray]]:
+        """Read all snapshots, by iteration in ascending order."""
+        return {iteration: self.read_snapshot(iteration) for iteration in self.snapshot_iterations}
 
     @property
     def snapshot_iterations(self) -> list[int]:
-        """Iterations with a snapshot, ascending."""
-        return self._snapshots.iterations()
+        """Iterations with a snapshot, in ascending order."""
+        found = (self.path / "snapshots").glob("*.npz")
+        return sorted(int(file.stem) for file in found if SNAPSHOT.fullmatch(file.name))
+
+    def _snapshot_path(self, iteration: int) -> Path:
+        return self.path / "snapshots" / f"{iteration:07d}.npz"
 
     @property
     def _identity(self) -> str:
         return self.read_config().identity
 
-    def _read(
-        self, name: str, kind: str, config: RunConfig
-    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """A file of arrays of this run."""
-        path = self.path / name
-        arrays, about = read_arrays(path, kind=kind, fix=_COPY)
-        if about.get("run") != config.identity:
-            raise DamagedFileError(path, "it belongs to another run", _COPY)
-        return arrays, about
+
+def dataset_arrays(dataset: Dataset) -> dict[str, np.ndarray]:
+    """Return the items of a dataset, with their labels, names and images, as arrays."""
+    arrays = {
+        "items": dataset.items,
+        "names": np.asarray(dataset.names, np.str_),
+        "shape": np.asarray(dataset.shape, np.int64),
+    }
+    optional = {"labels": dataset.labels, "images": dataset.images, "bounds": dataset.bounds}
+    return arrays | {name: np.asarray(part) for name, part in optional.items() if part is not None}
 
 
 def dataset_digest(arrays: dict[str, np.ndarray]) -> str:
-    """A digest of a dataset's arrays."""
+    """Return a digest of a dataset's arrays."""
     parts = " ".join(f"{name} {digest(arrays[name])}" for name in sorted(arrays))
     return digest(np.frombuffer(parts.encode(), np.uint8))
+
+
+def _dataset_from(arrays: dict[str, np.ndarray]) -> Dataset:
+    """Return the dataset of `dataset_arrays`, which checks its parts."""
+    needed, optional = {"items", "names", "shape"}, {"labels", "images", "bounds"}
+    if not needed <= set(arrays) <= needed | optional:
+        raise ValueError(f"it has the arrays {sorted(arrays)}")
+    parts: dict[str, Any] = {
+        name: array if name in ("items", "images") else array.tolist()
+        for name, array in arrays.items()
+    }
+    return Dataset(**parts)

@@ -1,150 +1,276 @@
-"""Tables of numbers as Parquet with a digest of their content.
+"""The tables of a run folder: ``metrics.csv``, and ``failures.parquet`` for failed evaluations.
 
-The table of evaluations that failed, as Parquet with a digest of its content.
+``metrics.csv`` has a header and one line of numbers per row; `pandas.read_csv` reads it at any
+time. Rows are appended while a run goes on. An incomplete last line, left behind by a killed
+process, is ignored, and a resumed run drops the rows past its checkpoint. The file has no digests:
+lines are only checked to be numbers.
+
+``failures.parquet`` is written as a whole, with the checksums of the Parquet format.
 """
 
-import hashlib
+import contextlib
 import json
-from collections.abc import Mapping
+import math
+import os
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from gloam import files
-from gloam.formats.documents import DamagedFileError, format_problem
+from gloam import checks, files
+from gloam.formats.documents import FORMAT, DamagedFileError, check_format, content_of
 
+# pandas and pyarrow are imported lazily, because they double the time of `import gloam`.
 if TYPE_CHECKING:
     import pandas as pd
 
-
-FORMAT = 1
-_KEY = b"gloam"
-
-
-def write_table(path: Path, table: "pd.DataFrame", *, about: dict[str, Any]) -> None:
-    """Write a table of numbers and what belongs to it, atomically."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    columns = {name: table[name].to_numpy() for name in table.columns}
-    manifest = {"format": FORMAT, "about": about, "sha256": _digest(columns)}
-    # Arrays as they are: pyarrow's own conversion of a frame turns a NaN into a missing value.
-    content = pa.table({name: pa.array(values) for name, values in columns.items()})
-    content = content.replace_schema_metadata({_KEY: json.dumps(manifest).encode()})
-    files.write(path, lambda file: pq.write_table(content, file, write_page_checksum=True))
+_RESUME = "Resume the run, which keeps the rows that can be read, or restore the file from a copy."
+_MAX_METRICS_BYTES = 1 << 32
+_MAX_LINE_BYTES = 1 << 16
+_ROWS_AT_ONCE = 1 << 14
+_NUMBER = r"(-?(\d+(\.\d+)?(e[-+]?\d+)?|inf)|nan)?"
 
 
-def read_table(path: Path, *, fix: str) -> tuple["pd.DataFrame", dict[str, Any]]:
-    """Read a table that `write_table` wrote, and what belongs to it.
+class MetricsFile:
+    """``metrics.csv`` of one run folder.
 
-    Raises:
-        DamagedFileError: The file is damaged or was not written by gloam.
+    Args:
+        folder: The run folder.
+    """
+
+    def __init__(self, folder: Path):
+        self._path = folder / "metrics.csv"
+        self._stamp: files.Stamp = None
+        self._forget()
+
+    def append(self, rows: Sequence[dict[str, Any]], *, sync: bool) -> None:
+        """Append rows; with ``sync``, return only when all rows are on the disk."""
+        exists = self._path.is_file()
+        if not rows:
+            if sync and exists:
+                files.append(self._path, b"", sync=True)
+            return
+        names = list(rows[0])
+        if exists:
+            with files.open_regular(self._path) as file, content_of(self._path, _RESUME):
+                names = _column_names(file.readline(_MAX_LINE_BYTES))
+            # A newer version of gloam may resume a run and log more metrics.
+            new_names = [name for name in rows[0] if name not in names]
+            if new_names:
+                names += new_names
+                self.write(self.read()[0].reindex(columns=names))
+        header = b"" if exists else _header(names)
+        files.append(self._path, header + _lines(names, rows), sync=sync)
+
+    def write(self, table: "pd.DataFrame") -> None:
+        """Replace all rows, atomically."""
+        if table.empty:
+            self._path.unlink(missing_ok=True)
+        else:
+            names, rows = list(table.columns), table.to_dict("records")
+            files.write_bytes(self._path, _header(names) + _lines(names, rows))
+
+    def drop_after(self, iteration: int) -> tuple[int, DamagedFileError | None]:
+        """Keep only the valid rows up to ``iteration``.
+
+        Returns:
+            Number of rows kept, and an error if some could not be read.
+        """
+        table, error = self.read()
+        if len(table):
+            table = table.loc[table["iteration"] <= iteration]
+        # Replaced and not truncated, so that a process that follows the file sees a new one.
+        self.write(table)
+        return len(table), error
+
+    def read(self) -> tuple["pd.DataFrame", DamagedFileError | None]:
+        """Return the valid rows, and an error if there are other complete lines.
+
+        A second call reads only lines that are new, and returns the same table if there are none.
+        """
+        now, before = files.stamp(self._path), self._stamp
+        if now != before:
+            is_longer = now and before and now[0] == before[0] and now[1] > before[1]
+            if not is_longer:
+                self._forget()
+            problem = self._read_on() if now else ""
+            self._error = DamagedFileError(self._path, problem, _RESUME) if problem else None
+            self._stamp = now
+        return self._table, self._error
+
+    def _forget(self) -> None:
+        import pandas as pd
+
+        self._table = pd.DataFrame()
+        self._error: DamagedFileError | None = None
+        self._names: list[str] = []
+        self._offset = self._num_invalid = 0
+
+    def _read_on(self) -> str:
+        """Add new rows to the table, and return what is wrong with the file, if anything."""
+        import pandas as pd
+
+        new_rows = []
+        try:
+            with files.open_regular(self._path) as file:
+                if os.fstat(file.fileno()).st_size > _MAX_METRICS_BYTES:
+                    return f"it is larger than {_MAX_METRICS_BYTES >> 30} GB"
+                file.seek(self._offset)
+                lines = self._valid_lines(file)
+                while some := list(islice(lines, _ROWS_AT_ONCE)):
+                    new_rows.append(_parsed(some, self._names))
+        except (OSError, ValueError) as error:
+            return getattr(error, "strerror", None) or str(error)
+        finally:
+            if new_rows:
+                known = [self._table] if len(self._table) else []
+                self._table = pd.concat([*known, *new_rows], ignore_index=True)
+        return f"{self._num_invalid} of its lines cannot be read" if self._num_invalid else ""
+
+    def _valid_lines(self, file: IO[bytes]) -> Iterator[bytes]:
+        """Yield the complete lines that are rows of numbers, and count the others."""
+        row = _row_pattern(len(self._names))
+        while line := file.readline(_MAX_LINE_BYTES):
+            if not line.endswith(b"\n") and len(line) < _MAX_LINE_BYTES:
+                return
+            if not self._names:
+                self._names = _column_names(line)
+                row = _row_pattern(len(self._names))
+            elif row.fullmatch(line):
+                yield line
+            else:
+                self._num_invalid += 1
+            self._offset += len(line)
+
+
+def _header(names: Sequence[str]) -> bytes:
+    for name in names:
+        is_plain = bool(name) and not set(name) & set(',"\r\n')
+        fix = "Rename it in the emitter that reports it."
+        checks.expect(is_plain, "metric", "a name without commas, quotes or line breaks", name, fix)
+    return ",".join(names).encode() + b"\n"
+
+
+def _lines(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> bytes:
+    texts = (",".join(_text(row.get(name, math.nan)) for name in names) for row in rows)
+    return "".join(f"{text}\n" for text in texts).encode()
+
+
+def _text(value: Any) -> str:
+    """A number in a form that round-trips exactly."""
+    number = value.item() if isinstance(value, np.generic) else value
+    if not isinstance(number, (int, float)):
+        raise ValueError(f"metrics: expected numbers, got {checks.short(value)}.")
+    return repr(+number)  # a bool becomes 0 or 1
+
+
+def _column_names(line: bytes) -> list[str]:
+    try:
+        names = line.decode().rstrip("\n").split(",")
+    except UnicodeDecodeError:
+        names = []
+    if not {"seed", "iteration"} <= set(names) or "" in names or len(set(names)) < len(names):
+        raise ValueError("it does not begin with the names of its columns")
+    return names
+
+
+def _row_pattern(num_columns: int) -> re.Pattern[bytes]:
+    return re.compile(rf"({_NUMBER},){{{max(num_columns - 1, 0)}}}{_NUMBER}\n".encode())
+
+
+def _parsed(lines: list[bytes], names: list[str]) -> "pd.DataFrame":
+    import pandas as pd
+
+    columns = zip(*(line[:-1].split(b",") for line in lines), strict=True)
+    return pd.DataFrame(dict(zip(names, map(_numbers, columns), strict=True)))
+
+
+def _numbers(texts: Sequence[bytes]) -> "pd.Series":
+    """A column of integers if possible, and otherwise of floats.
+
+    By Python's conversion, which is exact; that of `pandas.read_csv` depends on the version.
     """
     import pandas as pd
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    try:
-        if path.stat().st_size > (1 << 32):
-            raise ValueError("it is larger than 4 GB")
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            manifest = json.loads((file.schema_arrow.metadata or {}).get(_KEY, b"null"))
-            if not isinstance(manifest, dict) or manifest.keys() != {"format", "about", "sha256"}:
-                raise ValueError("gloam did not write it")
-            if manifest["format"] != FORMAT:
-                raise ValueError(format_problem(manifest["format"], FORMAT))
-            if not isinstance(manifest["about"], dict):
-                raise ValueError("it does not say what it is")
-            content = file.read()
-        columns = {name: content.column(name).to_numpy() for name in content.column_names}
-        if _digest(columns) != manifest["sha256"]:
-            raise ValueError("its content does not agree with its digest")
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError) as error:
-        reason = str(error).split("\n")[0].rstrip(".") or type(error).__name__
-        raise DamagedFileError(path, reason, fix) from None
-    return pd.DataFrame(columns), manifest["about"]
+    with contextlib.suppress(ValueError):
+        integers = pd.Series([int(text) for text in texts])
+        if integers.dtype.kind in "iu":
+            return integers
+    return pd.Series([float(text or b"nan") for text in texts])
 
 
-def _digest(columns: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 of the names, types and values of all columns."""
-    found = hashlib.sha256()
-    for name, values in columns.items():
-        if values.dtype.kind not in "biuf":
-            raise ValueError(f"its column '{name}' does not hold numbers")
-        found.update(f"{name} {values.dtype} {len(values)} ".encode())
-        found.update(np.ascontiguousarray(values).tobytes())
-    return found.hexdigest()
-
-
-_NAME = "failures.parquet"
-_NUMBERS, _TEXTS = ("seed", "iteration", "row"), ("kind", "error", "traceback")
-_COLUMNS = (*_NUMBERS, *_TEXTS, "solution")
+MAX_FAILURES = 10_000
+"""Largest number of failed evaluations in a run folder."""
+_MAX_FAILURES_BYTES = 1 << 28
 
 
 def write_failures(folder: Path, table: "pd.DataFrame", *, run: str) -> None:
-    """Write the failures of the run of identity ``run``, atomically."""
-    import pandas as pd
+    """Write the failed evaluations of the run with the identity ``run``, atomically."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if table.empty:
-        table = pd.DataFrame(columns=list(_COLUMNS))
-    columns: dict[str, Any] = {name: pa.array(table[name], pa.int64()) for name in _NUMBERS}
-    columns |= {name: pa.array(table[name], pa.string()) for name in _TEXTS}
-    columns["solution"] = pa.array(list(table["solution"]), pa.list_(pa.float32()))
-    content = pa.table(columns)
-    manifest = {"format": 1, "run": run, "sha256": _failures_digest(content)}
-    content = content.replace_schema_metadata({_KEY: json.dumps(manifest).encode()})
+    manifest = json.dumps({"format": FORMAT, "run": run}).encode()
+    schema = _failures_schema()
+    columns = {name: list(table[name]) if len(table) else [] for name in schema.names}
+    content = pa.table(columns, schema.with_metadata({b"gloam": manifest}))
     files.write(
-        folder / _NAME,
+        folder / "failures.parquet",
         lambda file: pq.write_table(content, file, write_page_checksum=True, compression="zstd"),
     )
 
 
 def read_failures(folder: Path, *, run: str) -> "pd.DataFrame":
-    """The failures of the run of identity ``run``; an empty table where none were written.
+    """Return the failed evaluations of the run with the identity ``run``, if any were written.
 
     Raises:
-        DamagedFileError: The file is damaged, or of another run.
+        DamagedFileError: The file is damaged, or belongs to another run.
     """
     import pandas as pd
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = folder / _NAME
+    path = folder / "failures.parquet"
     if not path.is_file():
-        return pd.DataFrame(columns=list(_COLUMNS))
-    fix = "Delete it; the run does not need it."
+        return pd.DataFrame(columns=_failures_schema().names)
     try:
-        if path.stat().st_size > (1 << 30):
-            raise ValueError("it is larger than 1 GB")
+        if path.stat().st_size > _MAX_FAILURES_BYTES:
+            raise ValueError(f"it is larger than {_MAX_FAILURES_BYTES >> 20} MB")
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            manifest = json.loads((file.schema_arrow.metadata or {}).get(_KEY, b"null"))
-            if not isinstance(manifest, dict) or manifest.keys() != {"format", "run", "sha256"}:
-                raise ValueError("gloam did not write it")
-            if manifest["format"] != 1 or manifest["run"] != run:
-                raise ValueError("it belongs to another run, or to another version of gloam")
-            content = file.read()
-        if (
-            tuple(content.column_names) != _COLUMNS
-            or _failures_digest(content) != manifest["sha256"]
-        ):
-            raise ValueError("its content does not agree with its digest")
+            _check_declared(file, run)
+            columns = file.read().to_pydict()
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError) as error:
         reason = str(error).split("\n")[0].rstrip(".") or type(error).__name__
-        raise DamagedFileError(path, reason, fix) from None
-    columns = {name: content.column(name).to_pylist() for name in _COLUMNS}
+        raise DamagedFileError(path, reason, "Delete it; the run does not need it.") from None
     columns["solution"] = [np.array(one, np.float32) for one in columns["solution"]]
     return pd.DataFrame(columns)
 
 
-def _failures_digest(content: Any) -> str:
-    """SHA-256 of all values."""
-    found = hashlib.sha256()
-    for name in (*_NUMBERS, *_TEXTS):
-        found.update(json.dumps([name, content.column(name).to_pylist()]).encode())
-    solutions = content.column("solution").combine_chunks()
-    found.update(np.asarray(solutions.flatten(), np.float32).tobytes())
-    found.update(json.dumps(solutions.value_lengths().to_pylist()).encode())
-    return found.hexdigest()
+def _failures_schema() -> Any:
+    import pyarrow as pa
+
+    types = {"seed": pa.uint64(), "iteration": pa.int64(), "row": pa.int64()}
+    types |= dict.fromkeys(("kind", "error", "traceback"), pa.string())
+    types["solution"] = pa.list_(pa.field("element", pa.float32(), nullable=False))
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in types.items()])
+
+
+def _check_declared(file: Any, run: str) -> None:
+    """Check the metadata of a file of failures, before its content is read."""
+    schema, declared = file.schema_arrow, file.metadata
+    manifest = json.loads((schema.metadata or {}).get(b"gloam", b"null"))
+    if not isinstance(manifest, dict) or manifest.keys() != {"format", "run"}:
+        raise ValueError("gloam did not write it")
+    check_format(manifest["format"])
+    if manifest["run"] != run:
+        raise ValueError("it belongs to another run")
+    if not schema.equals(_failures_schema()):
+        raise ValueError("it has other columns than gloam writes")
+    groups = [declared.row_group(at) for at in range(declared.num_row_groups)]
+    num_rows = max(declared.num_rows, sum(group.num_rows for group in groups))
+    if num_rows > MAX_FAILURES:
+        raise ValueError(f"it declares {num_rows:,} rows, more than {MAX_FAILURES:,}")
+    if sum(group.total_byte_size for group in groups) > _MAX_FAILURES_BYTES:
+        raise ValueError(f"it declares more than {_MAX_FAILURES_BYTES >> 20} MB")

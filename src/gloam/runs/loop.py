@@ -17,8 +17,7 @@ from gloam.callbacks.callback import Notifier
 from gloam.formats import RunExistsError, RunFolder
 from gloam.formats.checkpoints import Checkpoint
 from gloam.formats.config import DriverKind, RunConfig, describe
-from gloam.formats.contents import dataset_arrays
-from gloam.formats.run_folder import dataset_digest
+from gloam.formats.run_folder import dataset_arrays, dataset_digest
 from gloam.progress import Silent, run_display
 from gloam.runs.options import RunOptions
 from gloam.runs.result import Interrupted, Result
@@ -326,34 +325,28 @@ def _restore(driver: Driver, folder: RunFolder, config: RunConfig) -> tuple[floa
         driver.read_failures(folder)
     else:  # it was stopped before its first checkpoint
         driver.start()
-    metrics = _metrics_before(found, folder)
     if config.dataset is None:
         config = dataclasses.replace(config, dataset=stored.dataset)
     folder.write_plan(config)
-    folder.write_metrics(metrics)
-    return found.seconds if found else 0.0, len(metrics)
+    return found.seconds if found else 0.0, _restore_metrics(found, folder)
 
 
-def _metrics_before(checkpoint: Checkpoint | None, folder: RunFolder) -> "pd.DataFrame":
-    """Return the rows of metrics up to a checkpoint; later ones are computed again.
+def _restore_metrics(checkpoint: Checkpoint | None, folder: RunFolder) -> int:
+    """Drop the rows of metrics past a checkpoint, and return the number of the others.
 
     Rows that cannot be read do not prevent a resume: a warning says how many are lost.
     """
-    table, errors = folder.read_whole_metrics()
-    iteration = checkpoint.iteration if checkpoint else 0
-    if len(table):
-        table = table.loc[table["iteration"] <= iteration]
-    expected = checkpoint.num_rows if checkpoint else 0
-    num_lost = (1 if errors else 0) if expected is None else expected - len(table)
-    if num_lost > 0:
-        told = "Some" if expected is None else f"{num_lost} of the {expected}"
-        reasons = "; ".join(f"'{error.path}': {error.problem}" for error in errors)
+    iteration, expected = (checkpoint.iteration, checkpoint.num_rows) if checkpoint else (0, 0)
+    num_rows, error = folder.drop_metrics_after(iteration)
+    if num_rows < expected:
+        problem = error.problem if error else "it has fewer rows"
         warnings.warn(
-            f"metrics: {told} rows up to iteration {iteration} are lost ({reasons or 'missing'}). "
-            "The state of the search is intact, and the run continues without them.",
+            f"metrics: {expected - num_rows} of the {expected} rows up to iteration {iteration} "
+            f"are lost ('{folder.path / 'metrics.csv'}': {problem}). The state of the search is "
+            "intact, and the run continues without them.",
             stacklevel=4,
         )
-    return table
+    return num_rows
 
 
 class MetricRows:
@@ -389,15 +382,13 @@ class MetricRows:
         self._move(sync=True)
 
     def table(self) -> "pd.DataFrame":
-        """Return all rows. In a folder they become one file."""
+        """Return all rows."""
         import pandas as pd
 
         self._move(sync=False)
-        if self._folder is None:
-            return pd.concat(self._tables, ignore_index=True) if self._tables else pd.DataFrame()
-        table = self._folder.read_metrics()
-        self._folder.write_metrics(table)
-        return table
+        if self._folder is not None:
+            return self._folder.read_metrics()
+        return pd.concat(self._tables, ignore_index=True) if self._tables else pd.DataFrame()
 
     def _move(self, *, sync: bool) -> None:
         """Move the waiting rows to the folder or to a table."""
