@@ -11,7 +11,7 @@ IMPORT = "import time; t = time.perf_counter(); import gloam; print(time.perf_co
 FIRST = """
 import sys
 from gloam.cli import main
-main(["run", "dms", "lp", "--out", sys.argv[1], "--iterations", "1", "--quiet"])
+main(["run", "dms-paper", "lp", "--out", sys.argv[1], "--iterations", "1", "--quiet"])
 """
 
 

@@ -192,7 +192,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     load = BackgroundLoad()
-    problems = [Problem("dms", k, options.centroids_dir) for k in options.measures]
+    problems = [Problem("dms-paper", k, options.centroids_dir) for k in options.measures]
     columns = {
         f"{problem.measure_dim}D": costs(
             problem, options.iterations, options.repeats, options.seeds

@@ -22,8 +22,8 @@ def main() -> int:
     )
     parser.add_argument(
         "--algorithm",
-        choices=("dms", "dms-default"),
-        default="dms",
+        choices=("dms-paper", "dms"),
+        default="dms-paper",
         help="the paper's form, or gloam's default (dms)",
     )
     parser.add_argument("--measures", type=int, default=2, metavar="K", help="measures (2)")
@@ -43,7 +43,7 @@ def main() -> int:
     device = jax.devices()[0].device_kind
 
     start = time.perf_counter()
-    problem = Problem("dms", options.measures, options.centroids_dir)
+    problem = Problem("dms-paper", options.measures, options.centroids_dir)
     result = gloam.run(
         problem.domain,
         preset_algorithm(options.algorithm, problem.domain),

@@ -89,7 +89,7 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path):
     # Without extras: a demo, a run and its figures work; what needs an extra says which.
     run(scripts / "gloam", "demo", "--domain", "lp", "--iterations", "3", "--out", "runs/demo")
     small = "--iterations", "3", "--measures", "2"
-    run(scripts / "gloam", "run", "dms-default", "lp", *small, "--out", "runs/lp")
+    run(scripts / "gloam", "run", "dms", "lp", *small, "--out", "runs/lp")
     run(scripts / "gloam", "plot", "runs/lp")
     assert list((tmp_path / "runs" / "lp" / "figures").glob("*.png"))
     missing = run(scripts / "gloam", "demo", "--out", "runs/digits", succeeds=False)

@@ -76,7 +76,7 @@ def filled(filled_once, problem):
 @pytest.fixture(scope="session")
 def digits_once(tmp_path_factory):
     small = ["--items", "30", "--emitters", "2", "--batch-size", "4", "--moves", "4", "--quiet"]
-    command = ["run", "dms-default", "latent-digits", *small, "--iterations", "3", "--out"]
+    command = ["run", "dms", "latent-digits", *small, "--iterations", "3", "--out"]
     return _made(tmp_path_factory, "digits", [*command, "runs/x"])
 
 

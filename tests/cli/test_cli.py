@@ -18,13 +18,19 @@ from tests.cli.conftest import stopped
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "dms", "lp", "--measures", "7"], "solution_dim: expected a multiple of the 7"),
         (
-            ["run", "dms", "arm", "--restart", "often"],
+            ["run", "dms-paper", "lp", "--measures", "7"],
+            "solution_dim: expected a multiple of the 7",
+        ),
+        (
+            ["run", "dms-paper", "arm", "--restart", "often"],
             "restart: expected idle, basic, no-improvement",
         ),
         (["run", "cma-mae", "arm", "--alpha", "2"], "alpha: expected a finite number >= 0"),
-        (["run", "dms", "lp", "--centroids", "no.npy"], "centroids: expected an existing file"),
+        (
+            ["run", "dms-paper", "lp", "--centroids", "no.npy"],
+            "centroids: expected an existing file",
+        ),
         (["resume", "nowhere"], "run folder: expected a run of gloam"),
         (["plot", "nowhere"], "run folder: expected a run of gloam"),
     ],

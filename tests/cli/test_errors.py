@@ -16,7 +16,7 @@ from gloam.datasets import FetchError
 from gloam.runs import Interrupted
 from tests.cli.conftest import fill, run, stopped
 
-LP = ("run", "dms", "lp", "--out", "r")
+LP = ("run", "dms-paper", "lp", "--out", "r")
 
 
 def raises(error):

@@ -51,7 +51,7 @@ def refused(capsys, *arguments):
     return " ".join(stopped(capsys, *arguments).split())
 
 
-def command(files, out, *more, algorithm="dms", iterations=1):
+def command(files, out, *more, algorithm="dms-paper", iterations=1):
     small = ["--iterations", str(iterations), "--starts", "2", "--log-every", "1", "--quiet"]
     return ["lsi", "run", algorithm, *files.options, "--out", str(out), *small, *more]
 

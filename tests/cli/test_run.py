@@ -111,9 +111,9 @@ def test_the_whole_dataset_and_its_iterations_are_the_default():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in LATENT_DIGITS_SETTINGS if name != "dms-default"])
+@pytest.mark.parametrize("name", [name for name in LATENT_DIGITS_SETTINGS if name != "dms"])
 def test_the_other_algorithms_run_on_digits(name, tmp_path, capsys):
-    size = ["--batch-size", 8] + (["--emitters", 1] if name in ("dms", "cma-mae") else [])
+    size = ["--batch-size", 8] + (["--emitters", 1] if name in ("dms-paper", "cma-mae") else [])
     digits = ("latent-digits", "--items", 30, "--quiet")
     run("run", name, *digits, *size, "--iterations", 2, "--out", tmp_path / "run")
     assert str(tmp_path / "run" / "gallery.html") in capsys.readouterr().out
@@ -143,7 +143,7 @@ def test_a_killed_run_is_resumed_to_the_same_bits(tmp_path):
     options = ["latent-digits", "--items", "30", "--emitters", "2", "--batch-size", "4", "--quiet"]
     options += ["--iterations", "100000", "--checkpoint-every", "5", "--out", str(out)]
     code = "import sys; from gloam.cli import main; main(sys.argv[1:])"
-    command = [sys.executable, "-c", code, "run", "dms", *options]
+    command = [sys.executable, "-c", code, "run", "dms-paper", *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while not gloam.RunFolder(out).holds_checkpoint:
@@ -155,6 +155,6 @@ def test_a_killed_run_is_resumed_to_the_same_bits(tmp_path):
     iterations = gloam.RunFolder(out).read_checkpoint_iteration() + 20
     resumed = gloam.resume(out, iterations=iterations, progress=False)
     domain = LatentDigitsChoice(items=30).build()
-    algorithm = preset_algorithm("dms", domain, num_emitters=2, batch_size=4)
+    algorithm = preset_algorithm("dms-paper", domain, num_emitters=2, batch_size=4)
     whole = gloam.run(domain, algorithm, iterations=iterations, progress=False)
     assert_same_bits(whole.elites, resumed.elites)

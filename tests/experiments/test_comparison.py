@@ -44,14 +44,14 @@ class Missing(Fake):
 
 @pytest.fixture
 def fakes(monkeypatch):
-    monkeypatch.setitem(PEERS, "dms", (Fake,))
+    monkeypatch.setitem(PEERS, "dms-paper", (Fake,))
     monkeypatch.setattr(comparison, "GloamFused", Idle)
     monkeypatch.setattr(comparison, "GloamAskTell", type("AskTell", (Idle,), {"name": "ask-tell"}))
 
 
 def test_contenders_are_warmed_up_alike_and_timed_in_turns(fakes):
     Fake.calls.clear()
-    result = compare([Problem("dms", 2)], repeats=3, seconds=1e-6, warm_up=7)
+    result = compare([Problem("dms-paper", 2)], repeats=3, seconds=1e-6, warm_up=7)
     names = [name for name, _ in Fake.calls]
     everyone = ["pyribs", "gloam fused", "ask-tell"]
     assert names[:21] == [name for name in everyone for _ in range(7)]  # the warm-up
@@ -70,15 +70,17 @@ def test_contenders_are_warmed_up_alike_and_timed_in_turns(fakes):
 @pytest.mark.parametrize(("score", "differs"), [(1140.0, False), (1160.0, True), (np.nan, True)])
 def test_scores_that_differ_too_much_are_reported(fakes, monkeypatch, score, differs):
     monkeypatch.setattr(Idle, "score", score)
-    found = compare([Problem("dms", 2)], repeats=1, seconds=1e-6, warm_up=2).differences
+    found = compare([Problem("dms-paper", 2)], repeats=1, seconds=1e-6, warm_up=2).differences
     assert bool(found) == differs
     assert all("qd_score" in text for text in found)
 
 
 def test_a_missing_library_is_named_and_the_others_are_timed(monkeypatch, fakes):
-    monkeypatch.setitem(PEERS, "dms", (Missing,))
+    monkeypatch.setitem(PEERS, "dms-paper", (Missing,))
     told = []
-    result = compare([Problem("dms", 2)], repeats=1, seconds=1e-6, warm_up=1, tell=told.append)
+    result = compare(
+        [Problem("dms-paper", 2)], repeats=1, seconds=1e-6, warm_up=1, tell=told.append
+    )
     assert "pyribs is missing" in result.missing[0]
     assert "pip install it" in result.missing[0]
     assert result.missing[0] in told
@@ -92,7 +94,7 @@ def test_wrong_arguments_are_explained():
 
 
 def test_the_picture_has_a_bar_for_every_contender():
-    line = Line("dms", 2, "pyribs", 10, 5, 1, 1.0, 1.0, [3.0, 5.0, 4.0])
+    line = Line("dms-paper", 2, "pyribs", 10, 5, 1, 1.0, 1.0, [3.0, 5.0, 4.0])
     lines = [line, dataclasses.replace(line, contender="gloam fused", stretches_ms=[0.5])]
     lines += [
         dataclasses.replace(line, measure_dim=10),

@@ -43,7 +43,7 @@ def test_pyribs_does_the_work_of_our_settings(algorithm):
     score, epochs = contender.outcome()
     assert score > 0
     # Only DMS trains, for up to five epochs.
-    assert (1 <= epochs <= 5) == (algorithm == "dms")
+    assert (1 <= epochs <= 5) == (algorithm == "dms-paper")
 
 
 def test_unknown_algorithms_are_refused():

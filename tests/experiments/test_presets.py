@@ -38,7 +38,7 @@ def lp(measures, tmp_path):
     ],
 )
 def test_dms_on_linear_projections(measures, restart, tmp_path):
-    dms = paper_algorithm("dms", lp(measures, tmp_path))
+    dms = paper_algorithm("dms-paper", lp(measures, tmp_path))
     assert (dms.emitter.num_emitters, dms.emitter.batch_size, dms.emitter.sigma0) == (15, 36, 0.5)
     assert dms.emitter.restart == restart
     assert (dms.discount.alpha, dms.discount.num_empty_points, dms.discount.num_init_points) == (
@@ -49,7 +49,7 @@ def test_dms_on_linear_projections(measures, restart, tmp_path):
 
 
 def test_the_arm():
-    dms, mae = paper_algorithm("dms", Arm()), paper_algorithm("cma-mae", Arm())
+    dms, mae = paper_algorithm("dms-paper", Arm()), paper_algorithm("cma-mae", Arm())
     assert (dms.emitter.sigma0, dms.discount.alpha) == (0.2, 0.001)
     assert (mae.emitter.sigma0, mae.discount.alpha) == (0.2, 0.01)
     # The printed table has 0.5 and "no improvement"; the released experiment decides.
@@ -87,7 +87,7 @@ def test_every_algorithm_has_every_column():
 @pytest.mark.parametrize(("name", "alpha"), [("ta-mnist", 0.001), ("ta-fashion-mnist", 0.1)])
 def test_triangles(name, alpha):
     domain = Triangles(np.random.default_rng(0).random((30, 784), np.float32), name=name)
-    for algorithm in ("dms", "cma-mae"):
+    for algorithm in ("dms-paper", "cma-mae"):
         built = paper_algorithm(algorithm, domain)
         assert (built.emitter.num_emitters, built.emitter.batch_size, built.emitter.sigma0) == (
             5,
@@ -101,12 +101,14 @@ def test_triangles(name, alpha):
     with pytest.raises(ValueError, match="expected one that the paper ran on ta-"):
         paper_algorithm("dds", domain)
     with pytest.raises(ValueError, match="Triangles named ta-mnist"):
-        paper_algorithm("dms", Triangles(np.random.default_rng(0).random((3, 784), np.float32)))
+        paper_algorithm(
+            "dms-paper", Triangles(np.random.default_rng(0).random((3, 784), np.float32))
+        )
 
 
 def test_latent_space_illumination():
     domain = small_lsi("lsi")
-    for algorithm, alpha in (("dms", 1.0), ("cma-mae", 0.01)):
+    for algorithm, alpha in (("dms-paper", 1.0), ("cma-mae", 0.01)):
         built = paper_algorithm(algorithm, domain)
         emitter = built.emitter
         assert (emitter.num_emitters, emitter.batch_size, emitter.sigma0) == (1, 36, 0.02)
@@ -119,7 +121,7 @@ def test_latent_space_illumination():
     with pytest.raises(ValueError, match="expected one that the paper ran on lsi"):
         paper_algorithm("dds", domain)
     with pytest.raises(ValueError, match="LatentIllumination named lsi"):
-        paper_algorithm("dms", small_lsi("other"))
+        paper_algorithm("dms-paper", small_lsi("other"))
 
 
 def small_lsi(name):
@@ -128,11 +130,11 @@ def small_lsi(name):
 
 
 def test_the_default_is_not_a_setting_of_the_paper():
-    for name in ("dms-default", "nsga"):
+    for name in ("dms", "nsga"):
         with refused("algorithm: expected one of dms, cma-mae, dds, map-elites-line, map-elites"):
             paper_algorithm(name, Arm())
-    built = preset_algorithm("dms-default", Arm(), alpha=0.5)
-    by_hand = ALGORITHMS["dms-default"](Arm().archive(), Arm().x0, sigma0=0.2, alpha=0.5)
+    built = preset_algorithm("dms", Arm(), alpha=0.5)
+    by_hand = ALGORITHMS["dms"](Arm().archive(), Arm().x0, sigma0=0.2, alpha=0.5)
     assert objects.encode(built, {}) == objects.encode(by_hand, {})
 
 
@@ -161,7 +163,7 @@ def test_latent_digits_have_settings_with_180_solutions_an_iteration(name, digit
 
 
 def test_latent_digits_refuse_algorithms_without_settings(digits):
-    with refused("algorithm: expected one of dms-default, dms, cma-mae, map-elites-line"):
+    with refused("algorithm: expected one of dms, dms-paper, cma-mae, map-elites-line"):
         preset_algorithm("dds", digits)
 
 
@@ -172,8 +174,8 @@ def test_published_results_are_complete():
     for domain in domains:
         names = [n for n in PAPER_SETTINGS if n != "dds" or not domain.startswith(on_images)]
         assert {name for other, name in PUBLISHED if other == domain} == set(names)
-    assert PUBLISHED["2d-lp-sphere", "dms"].qd_score == 6978.20
+    assert PUBLISHED["2d-lp-sphere", "dms-paper"].qd_score == 6978.20
     assert PUBLISHED["lsi", "map-elites-line"].qd_score == -51827.44
-    assert published("2d-lp-sphere", "dms-pyribs") == PUBLISHED["2d-lp-sphere", "dms"]
-    assert published("2d-lp-sphere", "dms-default") is None
+    assert published("2d-lp-sphere", "dms-paper-pyribs") == PUBLISHED["2d-lp-sphere", "dms-paper"]
+    assert published("2d-lp-sphere", "dms") is None
     assert title("map-elites-line") == "MAP-Elites (line)"

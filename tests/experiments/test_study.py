@@ -15,7 +15,7 @@ from gloam.experiments.study import ABLATIONS, VARIANTS, build_cell, run_cell, s
 def study(tmp_path_factory):
     """The folder of a small study, with its report."""
     out = tmp_path_factory.mktemp("study")
-    cells = ["--domains", "2d-lp-flat", "--algorithms", "dms", "map-elites"]
+    cells = ["--domains", "2d-lp-flat", "--algorithms", "dms-paper", "map-elites"]
     main(["paper", *cells, "--seeds", "2", "--iterations", "8", "--out", str(out)])
     return out
 
@@ -30,7 +30,7 @@ def test_the_report_has_tables_and_figures(study):
     for expected in ("2D LP (Flat)", "MAP-Elites", "7,902.05 ± 35.68", "Welch", "Games-Howell"):
         assert expected in text
     results = pd.read_csv(study / "report" / "results.csv")
-    assert list(results["algorithm"]) == ["dms", "map-elites"]
+    assert list(results["algorithm"]) == ["dms-paper", "map-elites"]
     assert (results["seeds"] == 2).all()
     # On the flat objective the QD score is 10,000 times the coverage (here in per cent).
     assert (abs(results["qd_score"] - 100 * results["coverage"]) < 1).all()
@@ -54,17 +54,17 @@ def test_finished_cells_are_not_run_again(study, monkeypatch):
 def test_a_longer_study_continues_its_cells(study, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(study, copy)
-    run_all(Study(copy, ("2d-lp-flat",), ("dms", "map-elites"), 2, iterations=10))
-    metrics = gloam.RunFolder(copy / "2d-lp-flat" / "dms").read_metrics()
+    run_all(Study(copy, ("2d-lp-flat",), ("dms-paper", "map-elites"), 2, iterations=10))
+    metrics = gloam.RunFolder(copy / "2d-lp-flat" / "dms-paper").read_metrics()
     assert metrics["iteration"].max() == 10
-    whole = gloam.RunFolder(study / "2d-lp-flat" / "dms").read_metrics()
+    whole = gloam.RunFolder(study / "2d-lp-flat" / "dms-paper").read_metrics()
     pd.testing.assert_frame_equal(metrics[metrics["iteration"] <= 8], whole)
 
 
 @pytest.mark.slow
 def test_dms_reports_its_health():
     domain = gloam.domains.LinearProjection(2, "flat")
-    algorithm = paper_algorithm("dms", domain)
+    algorithm = paper_algorithm("dms-paper", domain)
     metrics = gloam.run(domain, algorithm, 80, seeds=[0, 1], progress=False).metrics
     last = metrics[metrics["iteration"] == 80]
     # Over seeds 0 to 7 at 80 iterations: 0.08 to 0.12, and 0.69 to 0.72.
@@ -83,7 +83,7 @@ def test_every_variant_can_be_built(tmp_path):
 
 
 def test_seeds_are_split_when_the_device_is_small(monkeypatch, tmp_path):
-    study = Study(tmp_path, ("2d-lp-sphere",), ("dms",), 20, 1)
+    study = Study(tmp_path, ("2d-lp-sphere",), ("dms-paper",), 20, 1)
     _, algorithm = build_cell(study, next(study.cells()))
     assert seeds_that_fit(algorithm, 20) == 20
     # A state of this search is about 5.5 MB: solutions, 15 covariances and factors, the network.
@@ -138,11 +138,11 @@ def test_a_report_of_something_else_is_not_replaced(study, tmp_path, capsys):
 
 
 def test_the_wallclock_of_a_cell_in_parts_is_their_sum(study, tmp_path):
-    whole = study / "2d-lp-flat" / "dms"
+    whole = study / "2d-lp-flat" / "dms-paper"
     spent = gloam.RunFolder(whole).read_metrics()["seconds"].max()
-    copy = Study(tmp_path, ("2d-lp-flat",), ("dms",), num_seeds=4, iterations=200)
+    copy = Study(tmp_path, ("2d-lp-flat",), ("dms-paper",), num_seeds=4, iterations=200)
     for part in range(3):
-        shutil.copytree(whole, tmp_path / "2d-lp-flat" / "dms" / f"part-{part:02d}")
+        shutil.copytree(whole, tmp_path / "2d-lp-flat" / "dms-paper" / f"part-{part:02d}")
     results = report.results(report.final_metrics(copy))
     assert results["seconds"].tolist() == pytest.approx([3 * spent])
     assert float(report.wallclock(results).iloc[0, 1]) == pytest.approx(3 * spent, abs=0.06)

@@ -101,16 +101,16 @@ def test_a_damaged_run_has_a_report_that_says_so(runs):
 
 
 def test_the_report_of_a_study_has_the_curves_of_its_runs(runs, tmp_path):
-    study = Study(tmp_path / "study", ("2d-lp-sphere",), ("dms", "map-elites"), 2, 6)
+    study = Study(tmp_path / "study", ("2d-lp-sphere",), ("dms-paper", "map-elites"), 2, 6)
     study.write()
-    shutil.copytree(runs / "grid", tmp_path / "study" / "2d-lp-sphere" / "dms" / "part-00")
+    shutil.copytree(runs / "grid", tmp_path / "study" / "2d-lp-sphere" / "dms-paper" / "part-00")
     place = tmp_path / "study" / "2d-lp-sphere" / "map-elites"
     shutil.copytree(runs / "others" / "map-elites", place)
     data = data_of(write_html(tmp_path / "study"))
     (found,) = data["json"]["folder"]["studies"]
     assert data["about"]["start"] == f"#/study/{found['id']}"
-    assert [cell["algorithm"] for cell in found["cells"]] == ["dms", "map-elites"]
-    assert found["titles"]["dms"] == "DMS"
+    assert [cell["algorithm"] for cell in found["cells"]] == ["dms-paper", "map-elites"]
+    assert found["titles"]["dms-paper"] == "DMS (paper)"
     for cell in found["cells"]:
         metrics, _ = arrays_of(data, f"runs/{cell['runs'][0]}/metrics")
         assert metrics["iteration"].max() == 6

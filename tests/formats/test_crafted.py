@@ -297,9 +297,9 @@ def test_a_crafted_search_file_runs_nothing(finished_run, tmp_path, mark):
 
 def test_a_crafted_study_runs_nothing(tmp_path, mark):
     for content in (
-        {"domains": [CODE], "algorithms": ["dms"]},
+        {"domains": [CODE], "algorithms": ["dms-paper"]},
         {"domains": ["arm"], "algorithms": ["os:system"]},
-        {"domains": ["arm"], "algorithms": ["dms"], "centroids": {"a": 1}},
+        {"domains": ["arm"], "algorithms": ["dms-paper"], "centroids": {"a": 1}},
         {"domains": 3},
         {"path": "/"},
     ):

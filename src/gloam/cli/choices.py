@@ -102,7 +102,7 @@ class _CmaOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class DmsChoice(_CmaOptions):
+class DmsPaperChoice(_CmaOptions):
     """Discount Model Search with the paper's settings for the domain."""
 
     alpha: float | None = None
@@ -110,17 +110,17 @@ class DmsChoice(_CmaOptions):
     empty_points: int | None = None
     """Number of empty cells trained to f_min in each iteration."""
 
-    name = "dms"
+    name = "dms-paper"
 
 
 @dataclasses.dataclass(frozen=True)
-class DmsDefaultChoice(DmsChoice):
+class DmsChoice(DmsPaperChoice):
     """Discount Model Search with gloam's defaults, and a step size for the domain."""
 
     moves: int | None = None
     """Number of solutions per iteration from moves between elites."""
 
-    name = "dms-default"
+    name = "dms"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,8 +167,8 @@ class MapElitesLineChoice(MapElitesChoice):
 
 
 AlgorithmChoice = (
-    Annotated[DmsDefaultChoice, subcommand("dms-default")]
-    | Annotated[DmsChoice, subcommand("dms")]
+    Annotated[DmsChoice, subcommand("dms")]
+    | Annotated[DmsPaperChoice, subcommand("dms-paper")]
     | Annotated[CmaMaeChoice, subcommand("cma-mae")]
     | Annotated[DdsChoice, subcommand("dds")]
     | Annotated[MapElitesChoice, subcommand("map-elites")]

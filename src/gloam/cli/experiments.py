@@ -29,7 +29,7 @@ class Paper:
     The domain lsi needs three files. Without them the study runs the other domains, and its report
     says how to check the files.
 
-    Example: gloam paper --domains 2d-lp-flat arm --algorithms dms map-elites --seeds 5
+    Example: gloam paper --domains 2d-lp-flat arm --algorithms dms dms-paper --seeds 5
     """
 
     out: Path = Path("runs/paper")
@@ -37,7 +37,8 @@ class Paper:
     domains: tuple[str, ...] = (*DOMAINS, LSI)
     """Domains to run, for example 10d-lp-sphere. ta-mnist, ta-fashion-mnist and lsi need files."""
     algorithms: tuple[str, ...] = tuple(ALGORITHMS)
-    """Algorithms to run. dms-default has gloam's settings; -pyribs selects pyribs' CMA-ES."""
+    """Algorithms to run. dms is gloam's default, the others have the paper's settings;
+    -pyribs selects pyribs' CMA-ES."""
     ablation: Literal["alpha", "empty", "restart"] | None = None
     """Ablation of DMS to run instead of the algorithms."""
     seeds: int = 20
@@ -97,7 +98,7 @@ class Bench:
     in turns. Use an otherwise idle machine. Libraries that are not installed are skipped: pip
     install 'gloam[bench]' installs pyribs.
 
-    Example: gloam bench --measures 2 --algorithms dms --repeats 3
+    Example: gloam bench --measures 2 --algorithms dms-paper --repeats 3
     """
 
     out: Path = Path("runs/bench")

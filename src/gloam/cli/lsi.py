@@ -164,12 +164,12 @@ class LsiRun:
     gallery.html in the run folder. To continue an interrupted run, or to draw the gallery again,
     repeat the command. `gloam lsi check` estimates the time.
 
-    Example: gloam lsi run dms --stylegan stylegan3.safetensors --clip clip/
+    Example: gloam lsi run dms-paper --stylegan stylegan3.safetensors --clip clip/
     --landscapes lhq_256/ --half bfloat16 --out runs/hikers
     """
 
     algorithm: Annotated[
-        Literal["dms", "cma-mae", "map-elites-line", "map-elites"], tyro.conf.Positional
+        Literal["dms-paper", "cma-mae", "map-elites-line", "map-elites"], tyro.conf.Positional
     ]
     """Algorithm of the paper's LSI column."""
     stylegan: Path

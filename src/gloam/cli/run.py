@@ -65,7 +65,7 @@ class FollowOptions:
 class Run:
     """Search with one algorithm on one domain, with all seeds at once.
 
-    Examples: gloam run dms-default lp --measures 10 --iterations 10000 --seeds 3 --out runs/x,
+    Examples: gloam run dms lp --measures 10 --iterations 10000 --seeds 3 --out runs/x,
     gloam run dms latent-digits --out runs/digits
     """
 
@@ -180,7 +180,7 @@ class Demo:
 
     def _sphere(self) -> None:
         domain = LinearProjection(measure_dim=2)
-        algorithm = preset_algorithm("dms-default", domain)
+        algorithm = preset_algorithm("dms", domain)
         iterations = self.iterations or 4000
         stops = sorted({n for n in (20, 200, 1000) if n < iterations} | {iterations})
         result = run(

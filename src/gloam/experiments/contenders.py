@@ -21,7 +21,7 @@ from gloam.experiments.presets import paper_algorithm
 from gloam.runs.fused_driver import FusedDriver
 from gloam.searches.search import Search
 
-COMPARED_ALGORITHMS = ("dms", "cma-mae", "map-elites-line")
+COMPARED_ALGORITHMS = ("dms-paper", "cma-mae", "map-elites-line")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -302,7 +302,7 @@ class Qdax(Contender):
 
 
 PEERS: dict[str, tuple[type[Contender], ...]] = {
-    "dms": (Pyribs,),
+    "dms-paper": (Pyribs,),
     "cma-mae": (Pyribs,),
     "map-elites-line": (Pyribs, Qdax),
 }

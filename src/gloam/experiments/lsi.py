@@ -333,7 +333,7 @@ def _search(solution_dim: int, measure_dim: int, num_cells: int) -> FusedDriver:
         objectives = jnp.exp(-jnp.sum(jnp.square(solutions), axis=1))
         return objectives, rows / jnp.linalg.norm(rows, axis=1, keepdims=True)
 
-    algorithm = DMS.paper(archive, np.zeros(solution_dim), **PAPER_SETTINGS["dms"]["lsi"])
+    algorithm = DMS.paper(archive, np.zeros(solution_dim), **PAPER_SETTINGS["dms-paper"]["lsi"])
     driver = FusedDriver(evaluate, algorithm, [0])
     driver.start()
     return driver

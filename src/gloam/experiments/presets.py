@@ -27,7 +27,7 @@ _TA = ("ta-mnist", "ta-fashion-mnist")
 _TRIANGLES = {"sigma0": 0.1, "num_emitters": 5, "restart": RestartEvery(50)}
 
 PAPER_SETTINGS: dict[str, dict[str, Settings]] = {
-    "dms": {
+    "dms-paper": {
         "2d-lp": {"sigma0": 0.5, "alpha": 0.1},
         **{name: {"sigma0": 0.5, "alpha": 0.1, "restart": RestartEvery(100)} for name in _LP[1:]},
         "arm": {"sigma0": 0.2, "alpha": 0.001},
@@ -70,13 +70,13 @@ DEFAULT_SETTINGS: dict[str, Settings] = {
     **{name: {"sigma0": 0.1, "batch_size": 12} for name in _TA},
     "lsi": {"sigma0": 0.02, "num_emitters": 1, "batch_size": 22},
 }
-"""Settings of ``dms-default`` by column: the paper's step size and number of evaluations per
+"""Settings of ``dms`` by column: the paper's step size and number of evaluations per
 iteration, otherwise the defaults of `gloam.DMS`."""
 
 _CMA = {"num_emitters": 5, "restart": RestartEvery(25)}
 LATENT_DIGITS_SETTINGS: dict[str, Settings] = {
-    "dms-default": {"sigma0": 0.5, "batch_size": 12},
-    "dms": {**_CMA, "sigma0": 0.5, "alpha": 0.01},
+    "dms": {"sigma0": 0.5, "batch_size": 12},
+    "dms-paper": {**_CMA, "sigma0": 0.5, "alpha": 0.01},
     "cma-mae": {**_CMA, "sigma0": 1.0, "alpha": 0.1},
     "map-elites-line": {"sigma": 0.1, "line_sigma": 0.5, "batch_size": 180},
     "map-elites": {"sigma": 0.3, "batch_size": 180},
@@ -85,14 +85,14 @@ LATENT_DIGITS_SETTINGS: dict[str, Settings] = {
 chosen."""
 
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
-    "dms-default": DMS,
-    "dms": DMS.paper,
+    "dms": DMS,
+    "dms-paper": DMS.paper,
     "cma-mae": CMAMAE,
     "dds": DDS,
     "map-elites-line": MAPElitesLine,
     "map-elites": MAPElites,
 }
-"""Constructors by name: ``dms-default`` is gloam's default, the others are the paper's."""
+"""Constructors by name: ``dms`` is gloam's default, the others are the paper's."""
 
 
 def preset_algorithm(name: str, domain: Domain, **changes: Any) -> Algorithm:
@@ -112,7 +112,7 @@ def preset_algorithm(name: str, domain: Domain, **changes: Any) -> Algorithm:
         fix = "Build the algorithm yourself."
         checks.expect(name in LATENT_DIGITS_SETTINGS, "algorithm", expected, repr(name), fix)
         settings = LATENT_DIGITS_SETTINGS[name]
-    elif name == "dms-default":
+    elif name == "dms":
         settings = DEFAULT_SETTINGS[column(domain)]
     else:
         return paper_algorithm(name, domain, **changes)
@@ -129,7 +129,7 @@ def paper_algorithm(name: str, domain: Domain, **changes: Any) -> Algorithm:
 
     Example:
         >>> domain = LinearProjection(measure_dim=2)
-        >>> paper_algorithm("dms", domain, num_empty_points=10).discount.num_empty_points
+        >>> paper_algorithm("dms-paper", domain, num_empty_points=10).discount.num_empty_points
         10
     """
     known, place = f"one of {', '.join(PAPER_SETTINGS)}", column(domain)

@@ -51,11 +51,11 @@ LSI = "lsi"
 _KNOWN_DOMAINS = (*DOMAINS, *IMAGE_DOMAINS, LSI)
 
 ABLATIONS: dict[str, dict[str, dict[str, Any]]] = {
-    "alpha": {f"dms-alpha-{a:g}": {"alpha": a} for a in (0.0, 0.001, 0.01, 0.1, 1.0)},
-    "empty": {f"dms-empty-{n}": {"num_empty_points": n} for n in (0, 10, 100, 1000)},
+    "alpha": {f"dms-paper-alpha-{a:g}": {"alpha": a} for a in (0.0, 0.001, 0.01, 0.1, 1.0)},
+    "empty": {f"dms-paper-empty-{n}": {"num_empty_points": n} for n in (0, 10, 100, 1000)},
     "restart": {
-        "dms-restart-basic": {"restart": BasicRestart()},
-        "dms-restart-100": {"restart": RestartEvery(100)},
+        "dms-paper-restart-basic": {"restart": BasicRestart()},
+        "dms-paper-restart-100": {"restart": RestartEvery(100)},
     },
 }
 """The paper's ablations of DMS (appendix D): variants by name, with the arguments they change."""
@@ -64,9 +64,13 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = (
     # The paper's results were computed with pyribs' CMA-ES; see `gloam.emitters.CMAES`.
     | {
         f"{name}-pyribs": (name, {"strategy": CMAES(pyribs_covariance=True)})
-        for name in ("dms", "cma-mae", "dds")
+        for name in ("dms-paper", "cma-mae", "dds")
     }
-    | {name: ("dms", changes) for some in ABLATIONS.values() for name, changes in some.items()}
+    | {
+        name: ("dms-paper", changes)
+        for some in ABLATIONS.values()
+        for name, changes in some.items()
+    }
 )
 """Names that a study accepts as algorithms: the preset, and the arguments that differ from it."""
 
