@@ -67,9 +67,11 @@ def write_run(path, algorithm, domain, *, seeds, dataset=None):
 def _metrics(seeds, rng):
     rows = [(seed, at, BATCH * at) for at in range(1, ITERATIONS + 1) for seed in seeds]
     table = pd.DataFrame(rows, columns=["seed", "iteration", "evaluations"])
-    for name in ("qd_score", "coverage", "best_objective", "loss"):
+    shares = ("qd_score", "coverage", "best_objective", "loss", "rank_correlation")
+    for name in (*shares, "empty_discount"):
         table[name] = rng.uniform(0.1, 1.0, len(rows))
-    table["unique_cells"] = rng.integers(1, BATCH, len(rows))
+    for name in ("unique_cells", "restarts"):
+        table[name] = rng.integers(1, BATCH, len(rows))
     return table.assign(seconds=0.1 * table["iteration"])
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import gloam
 from gloam.draws import root_key
+from gloam.runs.options import seed_list
 
 BATCH = 6
 X0 = np.zeros(5)
@@ -93,7 +94,7 @@ def test_other_seeds_are_refused(seed):
     with pytest.raises(ValueError, match="seed"):
         small_search(seed)
     with pytest.raises(ValueError, match="seeds"):
-        gloam.runs.run.seed_list([seed])
+        seed_list([seed])
 
 
 # Fields

@@ -20,7 +20,7 @@ def test_callbacks_get_the_rows_of_the_metrics_in_order(run):
     pd.testing.assert_frame_equal(pd.DataFrame(rows), result.metrics)
     (start,), (end,) = recorder.told("start"), recorder.told("end")
     assert (start.seeds, start.iterations, start.first_iteration) == ((3,), 10, 0)
-    assert start.settings["algorithm"] == "MAPElites"
+    assert start.settings["algorithm"] == "MAP-Elites"
     assert (start.earlier_rows, start.run_dir) == ([], None)
     assert (end.status, end.reason, end.iteration) == ("finished", "", 10)
     assert_same_bits(end.elites_by_seed[3], result.elites)

@@ -118,7 +118,7 @@ def test_mlflow_keeps_the_rows(tmp_path, monkeypatch):
     )
     kept = client.get_run(tracker.run_id)
     assert kept.info.status == "FINISHED"
-    assert kept.data.params["algorithm"] == "MAPElites"
+    assert kept.data.params["algorithm"] == "MAP-Elites"
     # A second session goes on with it.
     search(callbacks=[MLflow("trials", tracking_uri=place, run_id=tracker.run_id)])
     assert len(client.get_metric_history(tracker.run_id, "coverage")) == 5
@@ -160,7 +160,7 @@ def test_weights_and_biases_get_each_iteration_once(monkeypatch):
     (settings,) = made
     assert (settings["project"], settings["mode"]) == ("project", "offline")
     assert settings["config"]["mine"] == 1
-    assert settings["config"]["algorithm"] == "MAPElites"
+    assert settings["config"]["algorithm"] == "MAP-Elites"
     assert json.dumps(settings["config"])
     table = result.metrics
     assert run.logged == list(zip(table["iteration"], table["coverage"], strict=True))

@@ -14,6 +14,7 @@ from gloam.discounts import CNN, MLP, Frozen
 from gloam.discounts.discount_model import targets
 from gloam.discounts.training import Trained, fit
 from gloam.records import Batch
+from tests.helpers import paper_model
 
 LOWER = jnp.array([-2.0, 10.0])
 UPPER = jnp.array([6.0, 30.0])

@@ -14,6 +14,7 @@ import gloam
 from gloam.discounts import MLP
 from gloam.discounts.units import Units, estimated_units, first_units, grown
 from gloam.records import Batch
+from tests.helpers import paper_model
 
 NUMBERS = st.floats(-100, 100, width=32)
 

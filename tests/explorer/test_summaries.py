@@ -22,7 +22,7 @@ def test_a_finished_run_has_its_names_settings_and_final_scores(runs):
     table = RunFolder(runs / "grid").read_metrics()
     last = table[table["iteration"] == 6]
     assert found["state"] == "finished"
-    assert found["algorithm"] == "DMS"
+    assert found["algorithm"] == "DMS (paper)"
     assert found["domain"] == "2d-lp-sphere"
     assert (found["iteration"], found["iterations"], found["seeds"]) == (6, 6, [3, 4])
     assert found["settings"]["archive.shape"] == "8, 6"

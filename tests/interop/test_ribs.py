@@ -82,7 +82,7 @@ def test_an_archive_of_a_search_goes_to_pyribs():
     theirs = to_ribs(search.elites(), seed=3)
     assert theirs.stats.qd_score == pytest.approx(search.elites().qd_score, rel=1e-5)
     assert theirs.stats.num_elites == len(search.elites())
-    assert len(to_ribs(gloam.Search(search.algorithm).elites)) == 0
+    assert len(to_ribs(gloam.Search(search.algorithm).elites())) == 0
 
 
 def test_an_elite_on_a_border_is_told_of():

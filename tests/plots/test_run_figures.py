@@ -53,7 +53,7 @@ def test_names_come_from_the_configuration(domain, name):
     algorithm = gloam.MAPElites(gloam.GridArchive((4, 4), -1, 1), np.zeros(2), 0.3)
     settings = {"driver": "fused", "seeds": [0], "dataset": None, "plan": {}}
     config, _ = describe(algorithm, domain, **settings)
-    assert (algorithm_name(config), domain_name(config)) == ("MAPElites", name)
+    assert (algorithm_name(config), domain_name(config)) == ("MAP-Elites", name)
 
 
 def test_an_algorithm_without_a_model_has_no_discount_figure(tmp_path):
