@@ -34,7 +34,7 @@ def test_the_report_has_tables_and_figures(study):
     assert (results["seeds"] == 2).all()
     # On the flat objective the QD score is 10,000 times the coverage (here in per cent).
     assert (abs(results["qd_score"] - 100 * results["coverage"]) < 1).all()
-    for name in ("curves-2d-lp--flat", "heatmaps-2d-lp--flat", "discount-2d-lp--flat-dms"):
+    for name in ("curves-2d-lp--flat", "heatmaps-2d-lp--flat", "discount-2d-lp--flat-dms--paper"):
         assert (study / "report" / f"{name}.png").stat().st_size > 10_000
         assert (study / "report" / f"{name}.pdf").is_file()
     assert r"\toprule" in (study / "report" / "results.tex").read_text()
