@@ -1,6 +1,6 @@
-"""griffe extension that shows the examples of docstrings as code in the API reference.
+"""griffe extension that renders the examples of docstrings as code in the API reference.
 
-gloam's docstrings have a heading ``Example:`` or ``Examples:``; griffe only knows the second.
+Docstrings of gloam use the headings ``Example:`` and ``Examples:``; griffe knows only the second.
 """
 
 import re
@@ -10,10 +10,10 @@ import griffe
 
 
 class Examples(griffe.Extension):
-    """Renames the heading ``Example:``."""
+    """Renames the heading ``Example:`` to ``Examples:``."""
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
-        """Called for every documented object."""
+        """Rename the heading in the docstring of an object."""
         if obj.docstring is not None:
             text = obj.docstring.value
             obj.docstring.value = re.sub(r"^Example:$", "Examples:", text, flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""mkdocs hooks: pages from outside of docs/, the API reference, and the links between them."""
+"""mkdocs hooks: add the pages outside docs/ and the API reference, and rewrite links to them."""
 
 import posixpath
 import re
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(Path(__file__).parent))
 from reference_pages import reference_pages  # noqa: E402
 
-# Files of the repository that are not in docs/, with their paths in the site.
+# Pages outside docs/, with their paths in the site.
 OUTSIDE = {
     "README.md": "index.md",
     "CHANGELOG.md": "project/changelog.md",
@@ -29,7 +29,7 @@ _SOURCES = {site: source for source, site in OUTSIDE.items()}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Replace ``reference/`` in the navigation by the pages of the reference."""
+    """Replace ``reference/`` in the navigation with the pages of the API reference."""
     pages = list(reference_pages())
     for entry in config.nav or []:
         for title, value in entry.items():
@@ -39,7 +39,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are not files of docs/."""
+    """Add the pages that are not files in docs/."""
     for source, site in OUTSIDE.items():
         files.append(File.generated(config, site, abs_src_path=str(ROOT / source)))
     for site, content in reference_pages().items():

@@ -1,4 +1,4 @@
-"""Draw docs/images/histograms.png, figure 1 of the paper: why histograms fail."""
+"""Draw docs/images/histograms.png: discounts as a histogram and as a model (paper, figure 1)."""
 
 from pathlib import Path
 
@@ -32,12 +32,17 @@ def main() -> None:
 
 
 def learned_discounts():
-    """Draw two discounts over one measure, after the same batches with objective 1."""
+    """Return two discounts over one measure, trained on the same batches with objective 1."""
     archive = gloam.GridArchive((CELLS,), 0, 1)
-    discounts = (
-        Thresholds(archive.num_cells, alpha=0.005),
-        DiscountModel([0.0], [1.0], alpha=0.03, f_min=0.0, f_max=1.0, num_empty_points=2),
+    model = DiscountModel(
+        alpha=0.03,
+        first_visit=None,
+        floor=0.0,
+        ceiling=1.0,
+        num_empty_points=2,
+        learning_rate=1e-3,
     )
+    discounts = Thresholds(alpha=0.005).for_archive(archive), model.for_archive(archive)
     random = np.random.default_rng(0)
     states = [discount_start(discount, archive) for discount in discounts]
     for number in range(BATCHES):
@@ -92,7 +97,7 @@ def draw_discount(axes: Axes, discount, title: str, algorithm: str) -> None:
 
 
 def draw_unique_cells(axes: Axes) -> None:
-    """Draw the number of different cells in the batches of CMA-MAE, with 2 and 10 measures."""
+    """Draw the number of unique cells in the batches of CMA-MAE, with 2 and 10 measures."""
     style.dress(axes, grid=True)
     for measures, color in ((2, "#009e73"), (10, "#cc79a7")):
         domain = gloam.domains.LinearProjection(measure_dim=measures)
@@ -102,9 +107,9 @@ def draw_unique_cells(axes: Axes) -> None:
         mean, low, high = by_iteration.mean(), by_iteration.min(), by_iteration.max()
         axes.plot(mean.index, mean, color=color, linewidth=2, label=f"{measures} measures")
         axes.fill_between(mean.index, low, high, color=color, alpha=0.2, linewidth=0)
-    axes.set(xlabel="iteration", ylabel="different cells in a batch", ylim=(0, None))
+    axes.set(xlabel="iteration", ylabel="unique cells in a batch", ylim=(0, None))
     axes.legend(frameon=False, fontsize=style.SMALL)
-    style.heading(axes, "Cells that CMA-MAE lands in", "540 solutions, 10,000 cells")
+    style.heading(axes, "Cells in a batch of CMA-MAE", "540 solutions, 10,000 cells")
 
 
 if __name__ == "__main__":

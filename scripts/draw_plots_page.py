@@ -2,7 +2,7 @@
 
     python scripts/draw_plots_page.py
 
-A picture shows the ``figure`` of the code above it. Files go to docs/images/plots.
+Each picture shows the variable ``figure`` of the code above it. Files go to docs/images/plots.
 """
 
 import os
@@ -18,6 +18,7 @@ _DPI = 72
 
 
 def main() -> None:
+    """Run the code blocks in order and save their figures."""
     names: dict = {}
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

@@ -27,7 +27,7 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "RestartWhenIdle() (default)": {},
         "BasicRestart()": {"restart": BasicRestart()},
     },
-    "f_min": {"0": {"f_min": 0.0}, "estimated (default)": {}},
+    "floor": {"0": {"floor": 0.0}, "estimated (default)": {}},
     "num_moves": {"0": {"num_moves": 0}, "216 (default)": {}, "432": {"num_moves": 432}},
     "num_emitters, batch_size": {
         "3, 108": {"num_emitters": 3, "batch_size": 108},

@@ -1,7 +1,7 @@
 """Pages of the API reference: one per public package, with every public name.
 
-The names are read from the source, without importing gloam: a package re-exports a name by
-``from gloam.archives.elites import Elites as Elites``. Each object is described once, on the page
+Names are read from the source, without importing gloam: a package re-exports a name by
+``from gloam.archives.elites import Elites as Elites``. Each object is documented once, on the page
 of its shortest name.
 """
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 SOURCE = Path(__file__).parents[1] / "src" / "gloam"
-# Public modules that `gloam` does not re-export: bridges, and modules for your own components.
+# Public modules that `gloam` does not re-export.
 FURTHER = ("evaluators", "interop.gymnasium", "interop.ribs", "records", "step")
 # Additions to the docstrings of packages.
 NOTES = {
@@ -59,7 +59,7 @@ def reference_pages() -> dict[str, str]:
             lines.append(NOTES[package.name])
         if elsewhere:
             links = ", ".join(f"[{name}][{place}]" for name, place in elsewhere)
-            lines.append(f"Described on the page of `gloam`: {links}.\n")
+            lines.append(f"Documented on the page of `gloam`: {links}.\n")
         lines += [f"::: {place}\n" for _, place in own]
         pages[f"reference/{file}"] = "\n".join(lines)
         links = ", ".join(f"[{name}][{place}]" for name, place in own)

@@ -5,8 +5,8 @@
 The decoder is that of a variational autoencoder. The input is a file with the first 10,000 training
 images of MNIST (``images``: uint8, ``labels``). The first 9,000 are trained on; the last 1,000
 become the dataset `gloam.datasets.handwritten_digits`. Both files go into the package, or into the
-folder ``--out``. The seed is fixed; another machine or version of JAX rounds differently, so that
-its weights are similar, not equal.
+folder ``--out``. The seed is fixed, but another machine or version of JAX rounds differently and
+gives slightly different weights.
 """
 
 import argparse
@@ -124,6 +124,7 @@ def train(images: np.ndarray, epochs: int) -> dict[str, jax.Array]:
 
 
 def main() -> None:
+    """Train, and write both files."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=Path, required=True)
     parser.add_argument("--epochs", type=int, default=60)

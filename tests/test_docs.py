@@ -132,7 +132,7 @@ def check_elites(names):
 def check_extending(names):
     # A solution that came again was not evaluated again, and every part was used.
     assert 0 < len(names["evaluator"].known) <= 36
-    assert names["search"].metrics["loss"] >= 0
+    assert names["search"].metrics()["loss"] >= 0
     assert len(names["result"].elites) > 1
 
 
