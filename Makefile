@@ -18,7 +18,7 @@ test-all: .venv/.test
 # A part of the tests with the lowest versions that pyproject.toml allows, in an environment of its own.
 # Warnings of old versions, about one another, are no errors.
 LOWEST := tests/test_step.py tests/test_imports.py tests/test_checks.py tests/archives \
-	tests/formats/test_run_folder.py tests/formats/test_objects.py tests/drivers/test_search.py tests/plots
+	tests/formats/test_run_folder.py tests/formats/test_objects.py tests/searches/test_search.py tests/plots
 test-lowest: .venv/.installed
 	$(BIN)/pip install -q uv
 	$(BIN)/uv venv -q --clear --python $(BIN)/python .venv/lowest

@@ -92,7 +92,7 @@ def search(archive: gloam.CVTArchive, iterations: int, random: np.random.Generat
     print(
         f"{iterations} iterations of DMS by ask-tell in {sum(times) / 1e3:.0f} s: median "
         f"{np.median(warm):.0f} ms an iteration ({min(warm):.0f}-{max(warm):.0f}), "
-        f"{len(run.elites):,} cells filled; most ever held {peak():.0f} MB",
+        f"{len(run.elites()):,} cells filled; most ever held {peak():.0f} MB",
         flush=True,
     )
 

@@ -1,6 +1,7 @@
 """Measure the cost of each part of an iteration, compiled separately, on inputs from a search."""
 
 import argparse
+import dataclasses
 import statistics
 import sys
 import time
@@ -11,17 +12,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pandas as pd
-from gloam.programs.splitting import for_programs, split
 
 from gloam import step
 from gloam.algorithms import Algorithm
-from gloam.archives.store import add, random_elites, random_empty_cells
 from gloam.emitters import CMAES
 from gloam.experiments.comparison import BackgroundLoad
 from gloam.experiments.contenders import Problem
 from gloam.experiments.report import as_markdown
-from gloam.programs.fused_program import compiled
-from gloam.records import Batch, Feedback
+from gloam.programs.sharing import for_programs, partition
+from gloam.records import Batch
 from gloam.runs.fused_driver import FusedDriver
 
 
@@ -33,7 +32,7 @@ class Stopwatch:
     """
 
     def __init__(self, algorithm: Algorithm, repeats: int, seeds: int):
-        self.arrays, self.rest = split(for_programs(algorithm))
+        self.arrays, self.static = partition(for_programs(algorithm))
         self.repeats = repeats
         self.seeds = seeds
         self.milliseconds: dict[str, float] = {}
@@ -54,7 +53,7 @@ class Stopwatch:
 
         def program(arrays: Any, first: Any, rest: Any) -> Any:
             with jax.default_matmul_precision("float32"):
-                return verb(self.rest.with_arrays(arrays), first, *rest)
+                return verb(self.static.with_arrays(arrays), first, *rest)
 
         if self.seeds > 1:
             first, rest = (
@@ -63,10 +62,7 @@ class Stopwatch:
             )
             program = jax.vmap(program, (None, first, rest))
         first, *rest = inputs
-        lowered = jax.jit(program, donate_argnums=1 if donate else ()).lower(
-            self.arrays, first, rest
-        )
-        call = compiled(lowered)
+        call = jax.jit(program, donate_argnums=1 if donate else ())
         times, result = [], None
         for _ in range(self.repeats + 1):
             mine = jax.block_until_ready(jax.tree.map(jnp.copy, first))
@@ -77,74 +73,31 @@ class Stopwatch:
         return result
 
 
-def adapt(
-    algorithm: Algorithm,
-    emitter: Any,
-    proposal: Any,
-    scored: Any,
-    added: Any,
-    batch: Batch,
-    store: Any,
-    finished: Any,
-    key: Any,
-) -> Any:
-    """Adapt as `step.tell` does, including the elites for restarts."""
-    own = algorithm.emitter
-    elites = random_elites(store, own.num_elites_to_adapt, own.x0, key=key)
-    feedback = Feedback(
-        scored.improvements,
-        added.improved,
-        jnp.zeros_like(scored.improvements),
-        jnp.zeros_like(added.improved),
-        batch.valid,
-        finished,
-    )
-    return own.adapt(emitter, proposal, feedback, elites)
-
-
-def train(
-    algorithm: Algorithm, discount: Any, batch: Batch, scored: Any, store: Any, key: Any
-) -> Any:
-    """Train as `step.tell` does, including the sampling of empty cells."""
-    empty_cells, is_real = random_empty_cells(store, algorithm.discount.num_empty_centers, key=key)
-    centers = algorithm.archive.centers_of(empty_cells)
-    return algorithm.discount.train(discount, batch, scored, centers, is_real, key=key)
-
-
 def costs(problem: Problem, iterations: int, repeats: int, seeds: int) -> dict[str, float]:
     """Return the milliseconds of each part after ``iterations`` iterations, for all seeds."""
     fused = FusedDriver(problem.domain, problem.algorithm, list(range(seeds)))
     fused.start()
     fused.advance(iterations)
-    state, key = jax.tree.map(jnp.copy, fused.state), jax.random.split(jax.random.key(1), seeds)
+    state = jax.tree.map(jnp.copy, fused.checkpoint())
     if seeds == 1:  # the iteration has no axis of seeds
-        state, key = jax.tree.map(lambda leaf: leaf[0] if leaf.ndim else leaf, (state, key))
+        state = jax.tree.map(lambda leaf: leaf[0] if leaf.ndim else leaf, state)
     gap = CMAES().gap(len(problem.x0), problem.algorithm.emitter.batch_size)
     watch = Stopwatch(problem.algorithm, repeats, seeds)
 
     proposal = watch("ask", step.ask, state)
-    objectives, measures = watch("evaluate", lambda _, x: problem.domain(x), proposal.solutions)
-    cells = watch("index", lambda a, m: a.archive.index_of(m), measures)
+    evaluation = watch(
+        "evaluate", lambda _, x: step.evaluation(problem.domain(x)), proposal.solutions
+    )
+    cells = watch("index", lambda a, m: a.archive.index_of(m), evaluation[1])
     valid = jnp.ones(cells.shape, bool)
-    batch = Batch(proposal.solutions, objectives, measures, cells, valid, {})
-    scored = watch("score", lambda a, s, b: a.discount.score(s, b), state.discount, batch)
-    store, added = watch("add", lambda _, s, b: add(s, b), state.store, batch, donate=True)
+    batch = Batch(proposal.solutions, *evaluation[:2], cells, valid, {})
+    state, added = watch("add", step.add, state, batch, donate=True)
+    seen, scored = watch("score", step.score, state, batch)
     often, seldom = "adapt", f"adapt, factorising (1 in {gap})"
-    for name, finished in ((often, gap * 1001 + 1), (seldom, gap * 1001)):
-        watch(
-            name,
-            adapt,
-            state.emitter,
-            proposal,
-            scored,
-            added,
-            batch,
-            store,
-            jnp.int32(finished),
-            key,
-            donate=True,
-        )
-    watch("train", train, state.discount, batch, scored, store, key, donate=True)
+    for name, finished in ((often, gap * 1001), (seldom, gap * 1001 - 1)):
+        at = dataclasses.replace(state, iteration=jnp.int32(finished))
+        watch(name, step.adapt, at, proposal, batch, scored, added)
+    watch("train", step.train, state, seen, scored)
 
     found = dict(watch.milliseconds)
     found["sum of the verbs"] = sum(found.values()) - found[often] - found[seldom]

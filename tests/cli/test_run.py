@@ -75,7 +75,7 @@ def test_a_run_does_not_replace_files_of_others(name, tmp_path, capsys):
 
 
 def test_options_change_the_preset():
-    choice = choices.DmsChoice(
+    choice = choices.DmsPaperChoice(
         choices.LpChoice(solution=10), restart="3", emitters=2, empty_points=7, strategy="pyribs"
     )
     algorithm = choices.build_algorithm(choice, choice.domain.build())

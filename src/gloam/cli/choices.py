@@ -108,7 +108,7 @@ class DmsPaperChoice(_CmaOptions):
     alpha: float | None = None
     """Archive learning rate: 0 optimises only, 1 explores only."""
     empty_points: int | None = None
-    """Number of empty cells trained to f_min in each iteration."""
+    """Number of empty cells per iteration that the discount model is trained to be low at."""
 
     name = "dms-paper"
 

@@ -104,7 +104,7 @@ class Bench:
     out: Path = Path("runs/bench")
     """Folder for bench.md, bench.csv and bench.png."""
     algorithms: tuple[str, ...] = COMPARED_ALGORITHMS
-    """Algorithms to compare: dms, cma-mae, map-elites-line."""
+    """Algorithms to compare: dms-paper, cma-mae, map-elites-line."""
     measures: tuple[int, ...] = (2, 10, 50)
     """Numbers of measures of LP (Sphere). 2 uses a grid, others 10,000 centroids."""
     centroids_dir: Path | None = None

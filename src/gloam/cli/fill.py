@@ -94,7 +94,7 @@ class Fill:
     alpha: float = 0.01
     """Archive learning rate: 1 explores only, 0 optimises only."""
     emitters: int = 4
-    """Number of CMA-ES emitters. Line moves between elites add half as many solutions."""
+    """Number of CMA-ES emitters. Moves between elites add two thirds as many solutions."""
     batch_size: int = 30
     """Number of solutions per emitter and iteration."""
     restart: str = "idle"

@@ -36,7 +36,7 @@ class Discount(eqx.Module):
 
     @property
     def has_fixed_floor(self) -> bool:
-        """True if objectives below the archive's ``f_min`` are not improvements."""
+        """True if the discount of empty cells does not follow the objectives."""
         return True
 
     @abstractmethod

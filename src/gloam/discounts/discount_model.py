@@ -164,8 +164,8 @@ class DiscountModel(Discount):
         return Trained(state.params, state.optimizer, found)
 
     def empty_value(self, state: Trained, f_min: float) -> float | Float[Array, ""]:
-        """Return the offset of the units, or ``f_min``."""
-        return f_min if state.units is None else state.units.low
+        """Return the floor, given or estimated."""
+        return self._offset if state.units is None else state.units.low
 
     def discount(self, state: Trained, measures: Float[Array, "n meas"]) -> Float[Array, " n"]:
         """Return the discount ``fhat`` at measures."""

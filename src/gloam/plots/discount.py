@@ -108,7 +108,7 @@ def discount_panels(
     """Draw the archive above the discount function, a column for each snapshot of a run.
 
     Dots on the discount function are the solutions of that iteration in the colours of their
-    targets; crosses are the empty cells that were trained to ``f_min``. Both rows share one scale
+    targets; crosses are the empty cells that were trained to the floor. Both rows share one scale
     of colours.
 
     Args:

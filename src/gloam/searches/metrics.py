@@ -75,9 +75,9 @@ class LowObjectiveWarning:
         least = float(lowest[batches > 0].min())
         warnings.warn(
             f"objectives: expected values at or above the archive's f_min = {self._f_min:g}, got "
-            f"{least:g}, and at least half of a batch below f_min. The discount starts at f_min, "
-            "so such solutions are not improvements, and they lower the QD score. Set f_min=... of "
-            "the archive at or below the lowest objective that you expect, here "
-            f"{least:g} or less.",
+            f"{least:g}, and at least half of a batch below f_min. Such solutions lower the QD "
+            "score, and are not improvements if f_min is the floor of the discount. Set f_min=... "
+            f"of the archive at or below the lowest objective that you expect, here {least:g} or "
+            "less.",
             stacklevel=stacklevel + 1,
         )
