@@ -179,7 +179,7 @@ def test_answers_that_never_fit_are_refused_at_once(tmp_path):
 
 
 def test_a_log_is_bounded(monkeypatch):
-    monkeypatch.setattr(failures, "_ROWS_KEPT", 5)
+    monkeypatch.setattr(failures, "MAX_FAILURES", 5)
     log = failures.FailureLog()
     one = Failure(0, "exception", "E: e")
     for row in range(8):

@@ -180,6 +180,7 @@ def build(name: str, arguments: dict[str, Any]) -> Any:
         if not conforms(getattr(value, field.name), field.type):
             raise ValueError(f"'{field.name}' of {name} has the wrong type")
     if isinstance(value, algorithms.Algorithm):
+        object.__setattr__(value, "discount", value.discount.for_archive(value.archive))
         value.__check_init__()  # that its pieces fit together
     return value
 

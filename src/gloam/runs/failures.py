@@ -11,11 +11,11 @@ import numpy as np
 from gloam import checks
 from gloam.evaluators import Evaluated, Failure
 from gloam.formats import DamagedFileError, RunFolder
+from gloam.formats.tables import MAX_FAILURES
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_ROWS_KEPT = 10_000
 _BYTES_KEPT = 64 << 20
 _ITERATIONS = 3
 
@@ -131,7 +131,7 @@ class FailureLog:
         """Add a failure."""
         solution = np.array(solution, np.float32)
         size = solution.nbytes + len(failure.error) + len(failure.traceback)
-        if len(self._rows) >= _ROWS_KEPT or self._bytes + size > _BYTES_KEPT:
+        if len(self._rows) >= MAX_FAILURES or self._bytes + size > _BYTES_KEPT:
             return
         self._bytes += size
         self._is_changed = True

@@ -17,9 +17,10 @@ from gloam.archives.elites import archive_figures, thumbnail
 from gloam.draws import root_key
 from gloam.evaluators import ResultSpec
 from gloam.evaluators.results import Results, valid_rows
-from gloam.formats import DamagedFileError, ForeignError, objects
+from gloam.formats import objects
 from gloam.formats.arrays import read_arrays, write_arrays
 from gloam.formats.checkpoints import state_arrays, state_from
+from gloam.formats.documents import content_of
 from gloam.programs.sharing import compiled, for_programs, partition
 from gloam.records import Proposal, SearchState, StepInfo
 from gloam.searches.metrics import (
@@ -191,8 +192,8 @@ class Search:
         arrays, content = read_arrays(file, kind="search", fix=fix)
         named = {name.partition(" ")[2]: array for name, array in arrays.items() if name[0] == "a"}
         state = {name.partition(" ")[2]: array for name, array in arrays.items() if name[0] == "s"}
-        try:
-            seed = checks.integer("seed", content.get("seed"), minimum=0)
+        with content_of(file, fix):
+            seed = checks.seed("seed", content.get("seed"))
             if algorithm is None:
                 algorithm = objects.decode(content.get("algorithm"), named)
             else:
@@ -204,10 +205,6 @@ class Search:
                 raise ValueError("it contains no algorithm")
             search = cls(algorithm, seed)
             search.state = state_from(search.state, state)
-        except ForeignError:
-            raise
-        except (TypeError, ValueError, OverflowError) as error:
-            raise DamagedFileError(file, str(error).rstrip("."), fix) from None
         return search
 
     def __repr__(self) -> str:
