@@ -1,7 +1,7 @@
-"""What depends on the device: which one programs run on, and operations that it does in its way.
+"""The device that programs run on, and operations whose implementation depends on it.
 
-The device is that of `jax.default_device`, where it is set, and otherwise JAX's first. Both ways of
-an operation give the same numbers.
+The device is that of `jax.default_device` if it is set, and otherwise JAX's first. Results do not
+depend on the implementation.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _CONFIG: Any = jax.config  # its options are not declared
 
 
 def default_device() -> Any:
-    """The device that programs run on.
+    """Return the device that programs run on.
 
     >>> with jax.default_device(jax.devices("cpu")[0]):
     ...     default_device().platform
@@ -30,10 +30,9 @@ def default_device() -> Any:
 
 
 def usable_devices() -> list[Any]:
-    """The devices of this process that seeds are dealt out to.
+    """Return the devices of this process that seeds are distributed over.
 
-    A device that `jax.default_device` names is the only one; the name of a platform stands for all
-    of its devices.
+    Only `jax.default_device` if it is a device; all devices of a platform if it is a platform.
     """
     chosen = _CONFIG.jax_default_device
     if chosen is None or isinstance(chosen, str):
@@ -42,7 +41,7 @@ def usable_devices() -> list[Any]:
 
 
 def platform() -> str:
-    """The platform of programs: ``"cpu"``, ``"gpu"``, ..."""
+    """Return the platform of programs: ``"cpu"``, ``"gpu"``, ..."""
     return default_device().platform
 
 
@@ -52,7 +51,7 @@ def runs_on_cpu() -> bool:
 
 
 def on_cuda() -> bool:
-    """Whether programs run on a GPU of NVIDIA.
+    """Whether programs run on an NVIDIA GPU.
 
     >>> on_cuda() and runs_on_cpu()
     False
@@ -61,23 +60,23 @@ def on_cuda() -> bool:
 
 
 def compute_capability() -> float:
-    """The compute capability of an NVIDIA GPU, such as 9.0; 0 for other devices."""
+    """Return the compute capability of an NVIDIA GPU, such as 9.0; 0 for other devices."""
     return float(default_device().compute_capability) if on_cuda() else 0.0
 
 
 def memory_bytes(otherwise: int) -> int:
-    """Bytes of memory that programs may use; ``otherwise`` where the device does not say."""
+    """Return the bytes of memory that programs may use, or ``otherwise`` if it is not known."""
     return (default_device().memory_stats() or {}).get("bytes_limit", otherwise)
 
 
 def place_of_ranks(counts: Int[Array, " n"], ranks: Int[Array, " m"]) -> Int[Array, " m"]:
-    """For each rank the first place whose running count exceeds it.
+    """Return, for each rank, the first place whose running count exceeds it.
 
     >>> place_of_ranks(jnp.array([0, 1, 1, 2]), jnp.array([0, 1])).tolist()
     [1, 3]
     """
-    # A GPU compares a few ranks with all counts in the time of one or two steps of a binary search.
-    # For many, the steps are written out, so that they are one program of the GPU.
+    # On a GPU, comparing a few ranks with all counts takes as long as one or two steps of a binary
+    # search. For many ranks the search is unrolled into one kernel.
     few = ranks.size * counts.size <= _MANY_COMPARISONS
     method = "scan" if runs_on_cpu() else "compare_all" if few else "scan_unrolled"
     return jnp.searchsorted(counts, ranks, side="right", method=method)
@@ -89,11 +88,10 @@ def loop(
     step: Callable[[Int[Array, ""], _Carry], _Carry],
     carry: _Carry,
 ) -> _Carry:
-    """The carry after ``step(i, carry)`` for each ``i < needed``, where ``needed <= most``.
+    """Return the carry after ``step(i, carry)`` for each ``i < needed``, where ``needed <= most``.
 
-    A CPU stops after ``needed`` steps. A GPU takes all ``most`` and drops the results of the rest,
-    because it asks the host before every step of a loop whether to go on, unless the number of
-    steps is known beforehand.
+    A CPU stops after ``needed`` steps. A GPU runs all ``most`` steps and drops the surplus, because
+    a loop of unknown length would synchronise with the host before every step.
 
     >>> int(loop(jnp.int32(3), 5, lambda i, total: total + i, jnp.int32(0)))
     3

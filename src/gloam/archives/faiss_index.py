@@ -238,7 +238,7 @@ class FaissIndex:
         return wide.astype(np.float32)
 
     def _tune(self, centroids: np.ndarray, settings: Faiss, rng: np.random.Generator) -> None:
-        """Set the least effort that reaches the recall wanted, or the most there is."""
+        """Set the smallest effort that reaches the target recall, or the largest possible."""
         faiss = load_faiss()
         lists = faiss.try_extract_index_ivf(self._index)
         name = "nprobe" if lists is not None else "efSearch" if "HNSW" in self.factory else None

@@ -1,4 +1,4 @@
-"""Datasets from folders of images, of whatever sizes, modes and file formats."""
+"""Datasets from folders of images of any size, mode and file format."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""CMA-ES: the interface of strategies, what they share, and the canonical CMA-ES.
+"""The interface of evolution strategies, and the canonical CMA-ES.
 
 Equation numbers are those of Hansen's tutorial (arXiv:1604.00772). Only the best solutions have
 weights (no negative weights), as in pycma's `purecma`. Sampling uses a Cholesky factor

@@ -114,7 +114,7 @@ class Library:
         return packed(arrays, {"rows": len(table)})
 
     def opened(self, entry: Entry) -> "OpenedRun":
-        """Return a run with what was read of it; the last few are kept."""
+        """Return an opened run from the cache, which keeps the last few."""
         with self._lock:
             found = self._opened.pop(entry.id, None)
             if found is None or found.folder.path != entry.path:

@@ -104,7 +104,7 @@ class Checkpoints:
         return self._newest(read)
 
     def _newest(self, read: Callable[[Path], _T]) -> _T:
-        """What ``read`` returns for the newest file that it can read."""
+        """Return the result of ``read`` for the newest readable file."""
         tried: dict[Path, DamagedFileError] = {}
         while path := next((file for file in self.files() if file not in tried), None):
             try:

@@ -1,4 +1,4 @@
-"""What all models share: the interfaces of generators and embedders, and files of weights."""
+"""The interfaces of generators and embedders, and files of weights."""
 
 import os
 from abc import abstractmethod

@@ -168,7 +168,7 @@ def parallel_axes(
 
 
 def _sample(cells: np.ndarray, most: int) -> np.ndarray:
-    """Choose at most so many cells."""
+    """Choose a limited number of cells."""
     if len(cells) <= most:
         return cells
     return np.random.default_rng(0).choice(cells, most, replace=False)

@@ -1,4 +1,4 @@
-"""What figures of archives have in common: values of cells, and measure space as a plane."""
+"""Values of cells and the projection of measure space onto a plane, for figures of archives."""
 
 import importlib.util
 from collections.abc import Callable

@@ -132,7 +132,7 @@ def drive(driver: Driver, domain: Callable, algorithm: Algorithm, options: RunOp
 
 
 class _Loop:
-    """One run of a driver, with everything that is told and written about it."""
+    """One run of a driver, with its progress bar, callbacks, metrics and checkpoints."""
 
     def __init__(self, driver: Driver, domain: Callable, algorithm: Algorithm, options: RunOptions):
         self._driver, self._options = driver, options

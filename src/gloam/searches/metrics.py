@@ -1,4 +1,4 @@
-"""What is logged of a search: rows of metrics, arrays of snapshots, and a warning."""
+"""Rows of metrics, arrays of snapshots, and the warning about low objectives."""
 
 import warnings
 from typing import Any
