@@ -2,28 +2,32 @@
 PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
+# The tests of a file share compiled programs, so they stay on one worker.
+PYTEST := pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: demo test test-all test-lowest lint bench docs pictures build clean
+.PHONY: demo test test-slow test-all test-lowest lint bench docs pictures build clean
 
 demo: .venv/.installed
 	$(BIN)/gloam demo
 
 test: .venv/.test
-	$(BIN)/pytest -n $(WORKERS)
+	$(BIN)/$(PYTEST)
 
-# Also the tests that are marked as slow.
+# Only the tests that are marked as slow, and all tests.
+test-slow: .venv/.test
+	$(BIN)/$(PYTEST) -m slow
 test-all: .venv/.test
-	$(BIN)/pytest -n $(WORKERS) -m 'slow or not slow'
+	$(BIN)/$(PYTEST) -m 'slow or not slow'
 
 # A part of the tests with the lowest versions that pyproject.toml allows, in an environment of its own.
-# Warnings of old versions, about one another, are no errors.
+# Old versions warn about one another, so warnings are not errors here.
 LOWEST := tests/test_step.py tests/test_imports.py tests/test_checks.py tests/archives \
 	tests/formats/test_run_folder.py tests/formats/test_objects.py tests/searches/test_search.py tests/plots
 test-lowest: .venv/.installed
 	$(BIN)/pip install -q uv
 	$(BIN)/uv venv -q --clear --python $(BIN)/python .venv/lowest
 	$(BIN)/uv pip install -q --python .venv/lowest/bin/python --resolution lowest-direct -e '.[lowest]'
-	.venv/lowest/bin/python -m pytest -W default -n $(WORKERS) $(LOWEST)
+	.venv/lowest/bin/python -m $(PYTEST) -W default $(LOWEST)
 
 lint: .venv/.lint
 	$(BIN)/ruff check .
