@@ -84,9 +84,7 @@ class Interrupts(gloam.callbacks.Callback):
 
 def test_ctrl_c_leaves_a_folder_that_resumes(tmp_path):
     with pytest.raises(gloam.Interrupted, match=f"continue with: gloam resume {tmp_path}"):
-        gloam.run(
-            ARM, ALGORITHM, 9, log_every=2, run_dir=tmp_path, callbacks=[Interrupts()], **RUN
-        )
+        gloam.run(ARM, ALGORITHM, 9, log_every=2, run_dir=tmp_path, callbacks=[Interrupts()], **RUN)
     assert gloam.RunFolder(tmp_path).read_checkpoint_iteration() == 4
     resumed = gloam.resume(tmp_path, iterations=9, progress=False)
     whole = gloam.run(ARM, ALGORITHM, 9, **RUN)
