@@ -28,6 +28,10 @@ def small(name: str) -> gloam.Algorithm:
     return builders[name]()
 
 
+ARM = gloam.domains.Arm(num_joints=5)
+"""A domain for all of them. gloam knows it by name: a run on it is resumed from its folder."""
+
+
 def evaluate(solutions):
     """Work on NumPy and JAX arrays alike."""
     return 1.0 - (solutions**2).sum(axis=1) / 100.0, solutions[:, :2] * 1.5

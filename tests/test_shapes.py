@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import gloam
+from gloam import step
 from gloam.discounts import CNN, MLP, Frozen
+from gloam.draws import root_key
 from tests.helpers import assert_same_bits
 
 IMAGES = np.random.default_rng(0).random((30, 6, 5)).astype(np.float32)
@@ -26,6 +28,20 @@ def dms(archive, network=None):
         num_empty_points=5,
         network=network,
     )
+
+
+def map_elites(archive):
+    return gloam.MAPElites(archive, X0, 0.2, batch_size=12)
+
+
+def trace(algorithm, shape):
+    """Trace the first state and an iteration, without compiling them."""
+
+    def first_iteration(key):
+        state = step.init(algorithm, key)
+        return step.step(algorithm, lambda x: pictures(x, shape, jnp), state)
+
+    jax.eval_shape(first_iteration, root_key(0))
 
 
 def pictures(solutions, shape, module=np):
@@ -75,9 +91,9 @@ def test_bounds_may_have_the_shape():
 
 def test_asking_and_telling_in_shape_is_the_search_with_flat_rows():
     shape = IMAGES.shape[1:]
-    shaped = told(dms(gloam.CVTArchive(IMAGES)), lambda x: pictures(x, shape))
-    rows = told(dms(gloam.CVTArchive(IMAGES)), lambda x: pictures(x, (30,)))
-    flat = told(dms(gloam.CVTArchive(IMAGES.reshape(30, 30))), lambda x: pictures(x, (30,)))
+    shaped = told(map_elites(gloam.CVTArchive(IMAGES)), lambda x: pictures(x, shape))
+    rows = told(map_elites(gloam.CVTArchive(IMAGES)), lambda x: pictures(x, (30,)))
+    flat = told(map_elites(gloam.CVTArchive(IMAGES.reshape(30, 30))), lambda x: pictures(x, (30,)))
     assert_same_bits(shaped.state, rows.state)
     assert_same_bits(shaped.state, flat.state)
     assert len(shaped.elites()) > 0
@@ -88,7 +104,7 @@ def test_asking_and_telling_in_shape_is_the_search_with_flat_rows():
 )
 def test_a_domain_may_return_images(images):
     shape = images.shape[1:]
-    algorithm = gloam.MAPElites(gloam.CVTArchive(images), X0, 0.2, batch_size=12)
+    algorithm = map_elites(gloam.CVTArchive(images))
 
     def in_shape(x):
         return pictures(x, shape, jnp)
@@ -112,7 +128,7 @@ def test_a_failed_image_is_left_out():
         images[3, 2, 2] = np.nan
         return images
 
-    search = told(dms(gloam.CVTArchive(IMAGES)), evaluate, iterations=2)
+    search = told(map_elites(gloam.CVTArchive(IMAGES)), evaluate, iterations=2)
     assert search.metrics()["failed"] == 1
     assert int(search.state.failed) == 2
 
@@ -121,7 +137,7 @@ def test_a_failed_image_is_left_out():
     "shape", [(12, 5, 6), (12, 6), (11, 6, 5), (12, 29), (6, 5), (12, 6, 5, 1)]
 )
 def test_other_shapes_are_refused_before_any_work(shape):
-    algorithm = dms(gloam.CVTArchive(IMAGES))
+    algorithm = map_elites(gloam.CVTArchive(IMAGES))
     search = gloam.Search(algorithm)
     search.ask()
     expected = r"measures: expected shape \(12, 6, 5\) or \(12, 30\)"
@@ -133,7 +149,7 @@ def test_other_shapes_are_refused_before_any_work(shape):
 
 
 def test_a_flat_archive_takes_no_shape():
-    search = gloam.Search(dms(gloam.CVTArchive(IMAGES.reshape(30, 30))))
+    search = gloam.Search(map_elites(gloam.CVTArchive(IMAGES.reshape(30, 30))))
     search.ask()
     with pytest.raises(ValueError, match=r"measures: expected shape \(12, 30\) \("):
         search.tell(None, np.zeros((12, 6, 5)))
@@ -164,14 +180,15 @@ def test_a_network_that_takes_both_is_given_the_shape():
             seen.append(row.shape)
             return jnp.sum(row)
 
-    told(dms(gloam.CVTArchive(IMAGES), Either()), lambda x: pictures(x, (6, 5)), iterations=1)
+    trace(dms(gloam.CVTArchive(IMAGES), Either()), (6, 5))
     assert set(seen) == {(6, 5)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("images", "network"),
     [
-        pytest.param(IMAGES, CNN((6, 5), channels=(3,), hidden=4), marks=pytest.mark.slow),
+        (IMAGES, CNN((6, 5), channels=(3,), hidden=4)),
         (COLOURS, CNN((4, 3, 3), channels=(3,), hidden=4)),
         (IMAGES, Frozen(jnp.tanh, MLP(30, (8,)), measure_shape=30)),
     ],
@@ -198,7 +215,7 @@ def test_a_frozen_embedding_sees_the_shape_it_was_built_for():
     assert network(image).shape == ()
     # One that was built for flat rows is never given another: its sum is one number.
     assert Frozen(columns, MLP(1, (4,)), measure_shape=30).features(image).shape == (1,)
-    told(dms(gloam.CVTArchive(IMAGES), network), lambda x: pictures(x, (6, 5)), iterations=1)
+    trace(dms(gloam.CVTArchive(IMAGES), network), (6, 5))
     with pytest.raises(ValueError, match=r"embed: expected a network for rows of shape \(6, 5\)"):
         Frozen(lambda image: image @ image, measure_shape=(6, 5))
 
@@ -215,7 +232,7 @@ def test_a_network_for_neither_is_told_both_reasons():
 def test_elites_have_the_shape_and_tables_are_flat(tmp_path):
     result = gloam.optimize(
         lambda x: pictures(x, (6, 5)),
-        dms(gloam.CVTArchive(IMAGES)),
+        map_elites(gloam.CVTArchive(IMAGES)),
         3,
         run_dir=tmp_path,
         progress=False,
@@ -231,7 +248,7 @@ def test_elites_have_the_shape_and_tables_are_flat(tmp_path):
     # Files are as they were when measures were flat.
     with np.load(tmp_path / "archive.npz") as arrays:
         assert arrays["measures"].shape == (len(elites), 30)
-    assert gloam.Search(dms(gloam.CVTArchive(IMAGES))).elites().measures.shape == (0, 6, 5)
+    assert gloam.Search(map_elites(gloam.CVTArchive(IMAGES))).elites().measures.shape == (0, 6, 5)
 
 
 def test_a_dataset_hands_its_shape_on():
@@ -241,13 +258,10 @@ def test_a_dataset_hands_its_shape_on():
     assert data.embedded(
         lambda images: images.reshape(len(images), -1)[:, :7] / 255.0, cache=False, progress=False
     ).archive().measure_shape == (7,)
-    search = told(dms(archive), lambda x: pictures(x, (6, 5)))
+    search = told(map_elites(archive), lambda x: pictures(x, (6, 5)))
     matches = gloam.datasets.Matches(search.elites(), data)
     near = search.elites().measures - IMAGES[search.elites().cells]
     np.testing.assert_allclose(
         matches.distances, np.sqrt(np.square(near).sum(axis=(1, 2))), rtol=1e-5
     )
     assert len(matches.held_out(gloam.datasets.from_array(IMAGES[:4] / 2))) == 4
-
-
-# Files from before there were shapes

@@ -1,5 +1,7 @@
 """The discount model: equation 1, scaled inputs, the first fit, and which networks may serve."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,7 @@ from gloam.archives import GridArchive
 from gloam.discounts import CNN, MLP, Frozen
 from gloam.discounts.discount_model import targets
 from gloam.discounts.training import Trained, fit
+from gloam.programs.sharing import partition
 from gloam.records import Batch
 from tests.helpers import paper_model
 
@@ -42,14 +45,23 @@ class Mute(eqx.Module):
     weight: jax.Array
 
 
-@eqx.filter_jit
+@partial(jax.jit, static_argnums=(0, 1))
+def _method(name, static, arrays, arguments, keywords):
+    return getattr(static.with_arrays(arrays), name)(*arguments, **keywords)
+
+
+def call(model, name, *arguments, **keywords):
+    """Call a method in a program that models with other numbers share, as in a search."""
+    arrays, static = partition(model)
+    return _method(name, static, arrays, arguments, keywords)
+
+
 def initial(model, centers, real, key):
-    return model.init(centers, real, key=key)
+    return call(model, "init", centers, real, key=key)
 
 
-@eqx.filter_jit
 def discount(model, state, measures):
-    return model.discount(state, measures)
+    return call(model, "discount", state, measures)
 
 
 def as_built(model):
@@ -140,13 +152,13 @@ def test_the_share_of_a_first_visit_counts_from_the_floor(f_min):
         LOWER, UPPER, floor=f_min, ceiling=f_max, alpha=0.0, first_visit=0.25, network=MLP(2, (8,))
     )
     key = jax.random.key(3)
-    state = model.init(random_points(10, seed=2), jnp.ones(10, bool), key=key)
+    state = initial(model, random_points(10, seed=2), jnp.ones(10, bool), key)
     batch = batch_of(np.float32([1.0, 3.0]), random_points(2, seed=1), np.ones(2, bool))
     state = model.rescaled(state, batch.objectives)
     floor = float(model.empty_value(state, 0.0)) if f_min is None else f_min
-    scored = eqx.filter_jit(model.score)(state, batch)
+    scored = call(model, "score", state, batch)
     centers = random_points(1, seed=2), jnp.ones(1, bool)
-    _, report = eqx.filter_jit(model.train)(state, batch, scored, *centers, key=key)
+    _, report = call(model, "train", state, batch, scored, *centers, key=key)
     expected = np.maximum(floor + 0.25 * (np.float32([1.0, 3.0]) - floor), scored.discounts)
     np.testing.assert_allclose(report.targets[:2], expected, rtol=1e-4)
 
@@ -173,7 +185,7 @@ def test_improvement_is_the_objective_less_the_discount():
     model = paper_model(LOWER, UPPER, network=Pick(1))
     measures = jnp.array([[0.0, 10.0], [0.0, 20.0], [0.0, 30.0]])
     batch = batch_of(jnp.array([0.5, 0.25, -1.0]), measures, np.ones(3, bool))
-    scored = eqx.filter_jit(model.score)(as_built(model), batch)
+    scored = call(model, "score", as_built(model), batch)
     np.testing.assert_allclose(scored.discounts, [-1.0, 0.0, 1.0], rtol=0, atol=1e-6)
     np.testing.assert_allclose(scored.improvements, [1.5, 0.25, -2.0], rtol=0, atol=1e-6)
 
@@ -187,9 +199,9 @@ def test_training_fits_the_scaled_batch_and_f_min_at_empty_centres():
     objectives = np.linspace(-3.0, 1.0, 40, dtype=np.float32)
     valid, empty = np.arange(40) % 7 != 3, jnp.asarray(np.arange(10) < 6)
     batch = batch_of(objectives, measures, valid)
-    scored = eqx.filter_jit(model.score)(state, batch)
+    scored = call(model, "score", state, batch)
 
-    trained, report = eqx.filter_jit(model.train)(state, batch, scored, centers, empty, key=key)
+    trained, report = call(model, "train", state, batch, scored, centers, empty, key=key)
 
     points = np.concatenate([measures, centers])
     before = np.asarray(scored.discounts)
@@ -266,9 +278,9 @@ def test_a_shift_of_objective_and_f_min_changes_nothing_but_the_discount():
         model = paper_model(LOWER, UPPER, floor=f_min, ceiling=f_min + 1, network=MLP(2, (8,)))
         state = initial(model, centers, empty, jax.random.key(1))
         batch = batch_of(objectives + np.float32(f_min), measures, valid)
-        scored = eqx.filter_jit(model.score)(state, batch)
-        state, fit = eqx.filter_jit(model.train)(
-            state, batch, scored, centers, empty, key=jax.random.key(2)
+        scored = call(model, "score", state, batch)
+        state, fit = call(
+            model, "train", state, batch, scored, centers, empty, key=jax.random.key(2)
         )
         found.append(
             (

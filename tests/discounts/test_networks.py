@@ -194,7 +194,7 @@ def fresh(model, seed):
     return initial(model, jnp.zeros((8, 64)), nothing, jax.random.key(seed))
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_cnn_learns_which_way_lines_run(seed):
     model = model_of(CNN((8, 8), channels=(8, 16), hidden=32))
     state = fresh(model, seed)
@@ -522,7 +522,10 @@ def at_cells(model, state, centers):
     return model.at_cells(state, jnp.zeros(len(centers), jnp.int32), centers)
 
 
-@pytest.mark.parametrize("cells", [1, 511, 512, 513, 1200])
+# Blocks of 512 rows.
+@pytest.mark.parametrize(
+    "cells", [512, 513, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 511, 1200))]
+)
 def test_cells_in_blocks_are_the_cells(cells):
     model = model_of(CNN((8, 8), channels=(2,), hidden=4))
     state, centers = fresh(model, 0), stripes(cells, 5, standing=True)

@@ -1,5 +1,6 @@
 """Emitters made of emitters: every part does what it does alone, and its own rows count for it."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,11 +19,21 @@ KEY = jax.random.key(3)
 ELITES = jax.random.normal(jax.random.key(1), (10, 4))
 
 
+@eqx.filter_jit
+def ask(emitter, state, elites, key):
+    return emitter.ask(state, elites, key=key)
+
+
+@eqx.filter_jit
+def adapt(emitter, state, proposal, feedback, elites):
+    return emitter.adapt(state, proposal, feedback, elites)
+
+
 def test_a_batch_is_the_batches_of_the_parts():
     state = MIXTURE.init()
-    proposal = MIXTURE.ask(state, ELITES, key=KEY)
+    proposal = ask(MIXTURE, state, ELITES, KEY)
     first, second = jax.random.split(KEY)
-    alone = CMA.ask(CMA.init(), ELITES[:0], key=first), LINE.ask(None, ELITES, key=second)
+    alone = ask(CMA, CMA.init(), ELITES[:0], first), ask(LINE, None, ELITES, second)
     expected = np.concatenate([part.solutions for part in alone])
     np.testing.assert_array_equal(proposal.solutions, expected)
     assert len(proposal.solutions) == MIXTURE.num_solutions == 17
@@ -40,15 +51,15 @@ def told(rows: slice = slice(None)) -> Feedback:
 
 def test_every_part_learns_from_its_own_rows():
     state = MIXTURE.init()
-    proposal = MIXTURE.ask(state, ELITES, key=KEY)
-    after = MIXTURE.adapt(state, proposal, told(), ELITES[:2])
+    proposal = ask(MIXTURE, state, ELITES, KEY)
+    after = adapt(MIXTURE, state, proposal, told(), ELITES[:2])
     own = Proposal(proposal.solutions[:12], proposal.aux[0])
-    alone = CMA.adapt(CMA.init(), own, told(slice(12)), ELITES[:2])
+    alone = adapt(CMA, CMA.init(), own, told(slice(12)), ELITES[:2])
     assert_same_bits(after.emitters[0], alone)
     improved, filled = np.asarray(told().accepted), np.asarray(told().filled)
     assert after.accepted.tolist() == [improved[:12].sum(), improved[12:].sum()]
     assert after.filled.tolist() == [filled[:12].sum(), filled[12:].sum()]
-    again = MIXTURE.adapt(after, proposal, told(), ELITES[:2])
+    again = adapt(MIXTURE, after, proposal, told(), ELITES[:2])
     assert again.accepted.tolist() == [2 * n for n in after.accepted.tolist()]
 
 
@@ -66,7 +77,10 @@ def evaluate(x):
     return 1 - (x**2).sum(axis=1), x[:, :2]
 
 
-@pytest.mark.parametrize("discount", ["model", "thresholds", "none"])
+@pytest.mark.parametrize(
+    "discount",
+    ["none", *(pytest.param(n, marks=pytest.mark.slow) for n in ("model", "thresholds"))],
+)
 def test_every_discount_searches_with_it(discount):
     result = gloam.run(evaluate, search_of(discount), 3, log_every=1, progress=False)
     rows = result.metrics
@@ -76,15 +90,6 @@ def test_every_discount_searches_with_it(discount):
     accepted = rows[[f"{label}_accepted" for label in labels]].sum(axis=1)
     assert (accepted >= filled).all()
     assert (rows["restarts"] == rows["cma_es_restarts"]).all()
-
-
-def test_a_run_is_resumed_to_the_same_bits(tmp_path):
-    domain = gloam.domains.LinearProjection(2, solution_dim=4)
-    algorithm = gloam.Algorithm(MIXTURE, domain.archive(), gloam.discounts.NoDiscount())
-    whole = gloam.run(domain, algorithm, 5, progress=False)
-    gloam.run(domain, algorithm, 2, run_dir=tmp_path, progress=False)
-    resumed = gloam.resume(tmp_path, iterations=5, progress=False)
-    assert_same_bits(resumed.elites, whole.elites)
 
 
 def test_a_mixture_is_divided_where_all_its_emitters_are():

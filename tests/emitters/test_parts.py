@@ -40,7 +40,7 @@ def feedback(iteration: int, seed: int = 0) -> Feedback:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"strategy": CMAES(), "restart": RestartEvery(2)},
+        pytest.param({"strategy": CMAES(), "restart": RestartEvery(2)}, marks=pytest.mark.slow),
         {"strategy": CMAES(), "restart": RestartWhenIdle(1e-9, window=1e30)},
         {"strategy": SepCMAES(), "restart": RestartWithoutImprovement()},
         {"strategy": LMMAES(), "restart": BasicRestart(), "selection": FilterSelection()},

@@ -55,7 +55,7 @@ def test_lm_ma_es_is_pyribs(parents):
         noise = noise_of(12, 15, seed=iteration)
         state, solutions, order = advance(strategy, state, noise, jnp.asarray(parents), ellipsoid)
         # What pyribs' ask would have drawn, had its generator given the same noise.
-        drawn, _ = theirs._transform_and_check_sol(
+        drawn, _ = theirs._transform_and_check_sol.py_func(  # not compiled
             noise.astype(float),
             min(theirs.current_gens, 5),
             theirs.cd,
@@ -138,9 +138,9 @@ def minimum(strategy, function, each, iterations, key):
 @pytest.mark.parametrize(
     ("strategy", "function", "each", "iterations", "bound"),
     [
-        (SepCMAES(), sphere, 16, 300, 5e-7),
+        pytest.param(SepCMAES(), sphere, 16, 300, 5e-7, marks=pytest.mark.slow),
         (SepCMAES(), ellipsoid, 16, 600, 2e-8),
-        (LMMAES(), sphere, 12, 600, 1e-11),
+        pytest.param(LMMAES(), sphere, 12, 600, 1e-11, marks=pytest.mark.slow),
         (LMMAES(), cigar, 12, 4000, 1e-12),
     ],
 )

@@ -292,7 +292,14 @@ EXTREMES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "changes"), EXTREMES, ids=lambda part: str(part)[:40])
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        pytest.param(*one, marks=[pytest.mark.slow] if one[0] in ("DMS", "DDS") else [])
+        for one in EXTREMES
+    ],
+    ids=lambda part: str(part)[:40],
+)
 def test_the_largest_and_smallest_values_accepted_leave_every_number_finite(name, changes):
     kind, arguments = ALGORITHMS[name]
     finite_after_two_iterations(kind(**(arguments | changes)))

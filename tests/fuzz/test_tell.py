@@ -12,20 +12,22 @@ import gloam
 
 from .odd import odd_values, outcome
 
-BATCH = 6
+BATCH = 10
 
 
 def search_of(kind):
     fields = {"number": (), "count": jax.ShapeDtypeStruct((), np.int32)}
     archive = gloam.GridArchive((4, 4), -1, 1, fields=fields)
-    cma = {"num_emitters": 2, "batch_size": 3}
-    if kind == "dms":
-        algorithm = gloam.DMS.paper(
-            archive, np.zeros(4), 0.3, num_init_points=4, num_empty_points=3, **cma
-        )
-    else:
-        algorithm = gloam.DDS(archive, np.zeros(4), 0.3, bandwidth=0.5, buffer_size=8, **cma)
-    return gloam.Search(algorithm, 3)
+    x0, cma = np.zeros(4), {"num_emitters": 2, "batch_size": 5}
+    few = {"num_init_points": 4, "num_empty_points": 3}
+    builders = {
+        # 6 solutions by CMA-ES and 4 by moves between elites.
+        "dms": lambda: gloam.DMS(archive, x0, 0.3, num_emitters=2, batch_size=3, **few),
+        "dms-paper": lambda: gloam.DMS.paper(archive, x0, 0.3, **few, **cma),
+        "cma-mae": lambda: gloam.CMAMAE(archive, x0, 0.3, **cma),
+        "dds": lambda: gloam.DDS(archive, x0, 0.3, bandwidth=0.5, buffer_size=8, **cma),
+    }
+    return gloam.Search(builders[kind](), 3)
 
 
 extremes = st.sampled_from([0.0, 1.0, -1.0, 1e-45, 1e30, -3e38, 3e38, 1e39, np.nan, np.inf])
@@ -55,7 +57,10 @@ def assert_finite(search):
     assert np.isfinite([stats["qd_score"], stats["coverage"]]).all()
 
 
-@pytest.fixture(scope="module", params=["dms", "dds"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("dms-paper", "cma-mae", "dds")]
+
+
+@pytest.fixture(scope="module", params=["dms", *SLOW])
 def search(request):
     return search_of(request.param)
 
@@ -89,3 +94,15 @@ def test_tell(search, data):
     else:
         assert search.iteration == before
         np.testing.assert_array_equal(search.ask(), asked)
+
+
+@pytest.mark.filterwarnings("ignore:objectives. expected values at or above:UserWarning")
+def test_huge_objectives_and_measures_leave_the_state_finite(search):
+    for _ in range(2):
+        search.ask()
+        objectives = np.ones(BATCH)
+        objectives[:3] = 3e38, 1e30, 1e20
+        measures = np.linspace(-3e38, 3e38, 2 * BATCH).reshape(BATCH, 2)
+        search.tell(objectives, measures, number=np.zeros(BATCH), count=np.arange(BATCH))
+        assert search.metrics()["failed"] == 1
+        assert_finite(search)

@@ -291,6 +291,13 @@ def test_jobs_can_be_sent_to_other_processes(tmp_path):
     assert "in breaks" in "".join(table["traceback"])
 
 
+def test_low_objectives_are_warned_of():
+    search = gloam.AsyncSearch(algorithm(), 8)
+    tickets = search.ask(BATCH)
+    with pytest.warns(UserWarning, match="at or above the archive's f_min = 0, got -5"):
+        search.tell(tickets, np.full(BATCH, -5.0), np.zeros((BATCH, 2)))
+
+
 def test_settings_are_checked():
     with refused("evaluator: expected"):
         optimize(1, evaluator=4)

@@ -41,25 +41,28 @@ from gloam.runs.fused_driver import FusedDriver
 warnings.simplefilter("ignore")
 class Cliff:
     x0 = np.zeros(3)
-    def __init__(self, bad): self.bad = bad
+    bad = []
     def x0_of(self, seed): return np.full(3, 1e4 if seed in self.bad else 0.0)
     def __call__(self, x): return jnp.where(x[:, 0] > 5e3, jnp.nan, -x[:, 2] ** 2), x[:, :2]
 archive = gloam.GridArchive(shape=(10, 10), lower=-1, upper=1)
 algorithm = gloam.MAPElites(archive, np.zeros(3), 0.2, batch_size=8)
-some = FusedDriver(Cliff([0, 1]), algorithm, [0, 1, 2, 3])
+cliff = Cliff()  # one object and so one program; the starts are arguments of it
+cliff.bad = [0, 1]
+some = FusedDriver(cliff, algorithm, [0, 1, 2, 3])
 some.start()
 some.advance(5)
-every = FusedDriver(Cliff([0, 1, 2, 3]), algorithm, [0, 1, 2, 3])
+cliff.bad = [0, 1, 2, 3]
+every = FusedDriver(cliff, algorithm, [0, 1, 2, 3])
 every.start()
 try:
     every.advance(5)
 except gloam.EvaluationError as error:
     message = str(error)
-good, settings = Cliff([]), {"seeds": 4, "progress": False}
+cliff.bad, settings = [], {"seeds": 4, "progress": False}
 folder = tempfile.mkdtemp()
-whole = gloam.run(good, algorithm, iterations=6, **settings)
-gloam.run(good, algorithm, iterations=2, run_dir=folder, **settings)
-halves = gloam.run(good, algorithm, iterations=6, run_dir=folder, resume=True, **settings)
+whole = gloam.run(cliff, algorithm, iterations=6, **settings)
+gloam.run(cliff, algorithm, iterations=2, run_dir=folder, **settings)
+halves = gloam.run(cliff, algorithm, iterations=6, run_dir=folder, resume=True, **settings)
 pairs = zip(list(whole.elites_by_seed.values()), list(halves.elites_by_seed.values()))
 print(json.dumps({
     "iteration": some.iteration, "failed": some.checkpoint().failed.tolist(), "message": message,

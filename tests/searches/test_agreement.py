@@ -3,27 +3,46 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import gloam
 from gloam.runs.fused_driver import FusedDriver
 from gloam.searches import search as ask_tell
 from tests.helpers import assert_same_bits
-from tests.problems import advanced, evaluate
+from tests.problems import advanced, evaluate, small
 
 # Over these iterations rounding has not yet changed a ranking or a cell. Later the trajectories of
 # the drivers diverge, as chaotic systems do, and agree only in distribution.
 FEW = 4
 
 
-def test_the_drivers_and_the_number_of_seeds_agree_over_the_first_iterations(algorithm):
-    many = gloam.run(evaluate, algorithm, seeds=[5, 3], iterations=FEW, progress=False)
-    alone = gloam.run(evaluate, algorithm, seeds=[3], iterations=FEW, progress=False)
-    search = advanced(gloam.Search(algorithm, 3), FEW)
+def assert_close(one, other):
     for name in ("objectives", "solutions", "measures"):
-        for other in (many.elites_by_seed[3], search.elites()):
-            ours, theirs = (getattr(elites.store, name) for elites in (alone.elites, other))
-            np.testing.assert_allclose(ours, theirs, atol=1e-4)
-    assert np.isclose(alone.metrics["qd_score"].iloc[-1], search.metrics()["qd_score"], atol=1e-3)
+        ours, theirs = (getattr(elites.store, name) for elites in (one, other))
+        np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+def run(algorithm, seeds):
+    return gloam.run(evaluate, algorithm, seeds=seeds, iterations=FEW, progress=False)
+
+
+def test_the_drivers_agree_over_the_first_iterations(algorithm):
+    fused = run(algorithm, [5, 3])
+    search = advanced(gloam.Search(algorithm, 3), FEW)
+    assert_close(fused.elites_by_seed[3], search.elites())
+    assert np.isclose(fused.metrics["qd_score"].iloc[-1], search.metrics()["qd_score"], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "map-elites-line",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("dms", "cma-mae", "dds")),
+    ],
+)
+def test_the_number_of_seeds_changes_none_of_them_over_the_first_iterations(name):
+    many, alone = run(small(name), [5, 3]), run(small(name), [3])
+    assert_close(many.elites_by_seed[3], alone.elites)
     assert not np.array_equal(many.elites.store.objectives, alone.elites.store.objectives)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import gloam
 from tests.helpers import assert_same_bits, refused
-from tests.problems import BATCH, evaluate, small
+from tests.problems import BATCH, evaluate
 
 EACH = 10  # solutions of a part of the small algorithms; MAP-Elites has one part
 
@@ -221,14 +221,6 @@ def test_measures_alone_and_fields():
     synchronous.ask()
     synchronous.tell(None, np.concatenate([[[np.nan] * 2], points]), number=np.arange(6))
     np.testing.assert_array_equal(elites.objectives, synchronous.elites().objectives)
-
-
-def test_low_objectives_are_warned_of():
-    search = gloam.AsyncSearch(small("cma-mae"), 8)
-    tickets = search.ask(BATCH)
-    points = np.zeros((BATCH, 2))
-    with pytest.warns(UserWarning, match="at or above the archive's f_min = 0, got -5"):
-        search.tell(tickets, np.full(BATCH, -5.0), points)
 
 
 def test_settings_are_checked(dms):
