@@ -21,9 +21,12 @@ MODULES = [
 # Their examples compile the largest programs.
 SLOW = {
     "gloam.algorithms.dms",
+    "gloam.callbacks.stopping",
     "gloam.discounts.networks",
+    "gloam.domains.latent_digits",
     "gloam.generators.stylegan3",
     "gloam.runs.run",
+    "gloam.searches.async_search",
 }
 FINDER = doctest.DocTestFinder(exclude_empty=True)
 
