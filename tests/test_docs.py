@@ -64,10 +64,12 @@ CODE = re.compile(
     r"|<!-- python\n(?P<hidden>.*?)-->",
     re.DOTALL,
 )
+# The pages that are read first. The code of the others compiles many more programs.
+QUICK = {"README.md", "docs/first-five-minutes.md", "docs/callbacks.md"}
 PYTHON_PAGES = [
-    page
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
     for page in PAGES
-    if CODE.search(page.read_text()) and str(page.relative_to(ROOT)) not in RUN_ELSEWHERE
+    if CODE.search(page.read_text()) and (name := str(page.relative_to(ROOT))) not in RUN_ELSEWHERE
 ]
 
 
@@ -100,9 +102,8 @@ def names_after(page: str) -> dict:
     return names
 
 
-@pytest.mark.parametrize("page", PYTHON_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PYTHON_PAGES)
 def test_the_python_of_a_page_runs(page, workplace):
-    page = str(page.relative_to(ROOT))
     if page in NEEDED:
         pytest.importorskip(NEEDED[page], reason=f"{page} uses it")
     names = names_after(page)

@@ -18,6 +18,16 @@ MODULES = [
     for found in pkgutil.walk_packages(gloam.__path__, "gloam.")
     if found.name not in LEFT_OUT
 ]
+# Their examples compile the largest programs.
+SLOW = {
+    "gloam.algorithms.dms",
+    "gloam.callbacks.stopping",
+    "gloam.discounts.networks",
+    "gloam.domains.latent_digits",
+    "gloam.generators.stylegan3",
+    "gloam.runs.run",
+    "gloam.searches.async_search",
+}
 FINDER = doctest.DocTestFinder(exclude_empty=True)
 
 
@@ -27,8 +37,15 @@ def examples(name: str) -> list[doctest.DocTest]:
     return [test for test in found if test.examples]
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if examples(name)])
-def test_examples(name):
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in SLOW else ())
+        for name in MODULES
+        if examples(name)
+    ],
+)
+def test_examples_in_docstrings_give_what_they_say(name):
     for test in examples(name):
         runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
         runner.run(test)

@@ -36,6 +36,7 @@ def workplace(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_every_command_runs(workplace, monkeypatch, capsys):
     monkeypatch.chdir(workplace)
     commands = [line for block in blocks("bash") for line in block.splitlines() if line]

@@ -212,7 +212,7 @@ def test_a_search_does_not_depend_on_the_length_of_measures(name):
     ("name", "with_cells", "with_objectives"),
     [
         ("map-elites", False, False),
-        ("map-elites", True, True),
+        pytest.param("map-elites", True, True, marks=pytest.mark.slow),
         # The discount model must not be trained on such rows.
         pytest.param("dms", False, False, marks=pytest.mark.slow),
     ],

@@ -2,7 +2,6 @@
 
 import contextlib
 import signal
-import warnings
 from pathlib import Path
 
 import pytest
@@ -80,22 +79,6 @@ def test_unexpected_errors_are_raised(error, monkeypatch):
 # The user's own code
 
 
-@pytest.mark.filterwarnings("ignore:evaluation. expected at least one finite result")
-def test_an_error_in_the_users_function_keeps_its_traceback(problem, capsys):
-    message = stopped(
-        capsys,
-        *fill("--checkpoint-every", "1", "--iterations", "6", function="mine.py:breaks"),
-        code=1,
-    )
-    assert "in breaks\n" in message
-    assert "ValueError: the [simulator] broke\n" in message
-    assert "site-packages" not in message
-    assert "host.py" not in message
-    last = message.strip().splitlines()[-1]
-    assert "the run was saved in 'runs/x' after iteration 5" in last
-    assert "continue it with the same command and --resume" in last
-
-
 def test_an_error_before_the_search_says_that_no_run_was_saved(problem, capsys):
     (problem / "broken.py").write_text("import nothing_of_this_name\n")
     message = stopped(capsys, *fill(function="broken.py"), code=1)
@@ -150,18 +133,6 @@ def test_a_warning_is_one_plain_line(problem, capsys, monkeypatch):
     assert lines[0].startswith("warning: 1 of 4 files in 'pictures [a]' could not be read")
     assert "bad [b].png" in lines[0]
     assert ".py:" not in lines[0]
-
-
-@pytest.mark.filterwarnings("default")
-def test_a_warning_of_the_users_code_keeps_its_place(problem, capsys):
-    (problem / "warns.py").write_text(
-        "import warnings\nfrom mine import *\nwarnings.warn('mine to mend')\n"
-    )
-    shown = []
-    with warnings.catch_warnings():
-        warnings.showwarning = lambda *arguments: shown.append(arguments)
-        run(*fill(function="warns.py"))
-    assert [Path(arguments[2]).name for arguments in shown] == ["warns.py"]
 
 
 # Signals

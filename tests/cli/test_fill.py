@@ -1,5 +1,8 @@
 """`gloam fill`, `gloam new` and datasets: wrong input is reported before any search."""
 
+import warnings
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -96,6 +99,34 @@ def test_a_run_is_continued_by_the_same_command(filled, capsys):
     assert "gloam fill ... --out runs/x --resume" in message
     run(*fill("--iterations", "3", "--resume"))
     assert RunFolder(filled[0]).read_metrics()["iteration"].max() == 3
+
+
+@pytest.mark.filterwarnings("ignore:evaluation. expected at least one finite result")
+def test_an_error_in_the_users_function_keeps_its_traceback(problem, capsys):
+    message = stopped(
+        capsys,
+        *fill("--checkpoint-every", "1", "--iterations", "6", function="mine.py:breaks"),
+        code=1,
+    )
+    assert "in breaks\n" in message
+    assert "ValueError: the [simulator] broke\n" in message
+    assert "site-packages" not in message
+    assert "host.py" not in message
+    last = message.strip().splitlines()[-1]
+    assert "the run was saved in 'runs/x' after iteration 5" in last
+    assert "continue it with the same command and --resume" in last
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_warning_of_the_users_code_keeps_its_place(problem, capsys):
+    (problem / "warns.py").write_text(
+        "import warnings\nfrom mine import *\nwarnings.warn('mine to mend')\n"
+    )
+    shown = []
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda *arguments: shown.append(arguments)
+        run(*fill(function="warns.py"))
+    assert [Path(arguments[2]).name for arguments in shown] == ["warns.py"]
 
 
 @pytest.mark.slow  # the other tests of worker processes are with the evaluators

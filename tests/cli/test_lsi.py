@@ -334,6 +334,7 @@ def test_a_folder_of_another_run_is_refused(files, tmp_path, capsys):
 STUDY = ["--seeds", "2", "--iterations", "1", "--no-figures"]
 
 
+@pytest.mark.slow
 def test_a_study_runs_lsi_where_its_files_are_named(files, tmp_path, monkeypatch):
     few_starts = functools.partial(lsi_domain, num_starts=2)
     monkeypatch.setattr("gloam.experiments.study.lsi_domain", few_starts)

@@ -119,6 +119,7 @@ def test_the_other_algorithms_run_on_digits(name, tmp_path, capsys):
     assert str(tmp_path / "run" / "gallery.html") in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_demo_leaves_a_gallery(tmp_path, capsys):
     run("demo", "--iterations", 3, "--out", tmp_path / "demo")
     shown = capsys.readouterr().out

@@ -141,12 +141,10 @@ def test_pictures_are_rendered(domain):
     assert larger.shape == (1, 16, 16, 3)
 
 
-def algorithm(domain, name="dms"):
-    settings = {"num_emitters": 2, "batch_size": 8}
-    if name == "dms":
-        settings |= {"num_init_points": 20, "num_empty_points": 5, "alpha": 1.0}
-        return gloam.DMS.paper(domain.archive(), domain.x0, 0.3, **settings)
-    return gloam.CMAMAE(domain.archive(), domain.x0, 0.3, alpha=0.01, **settings)
+def algorithm(domain):
+    settings = {"num_emitters": 2, "batch_size": 8, "alpha": 1.0}
+    settings |= {"num_init_points": 20, "num_empty_points": 5}
+    return gloam.DMS.paper(domain.archive(), domain.x0, 0.3, **settings)
 
 
 @pytest.mark.slow
@@ -167,7 +165,8 @@ def test_both_drivers_search_alike(domain):
 
 
 def test_two_seeds_run_at_once_by_another_algorithm(domain):
-    result = gloam.run(domain, algorithm(domain, "cma-mae"), seeds=2, iterations=2, progress=False)
+    map_elites = gloam.MAPElites(domain.archive(), domain.x0, 0.3, batch_size=16)
+    result = gloam.run(domain, map_elites, seeds=2, iterations=2, progress=False)
     assert (result.metrics["coverage"] > 0).all()
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import gloam
-
-from ..helpers import assert_same_bits, refused
-from . import functions
+from tests.evaluators import functions
+from tests.helpers import assert_same_bits, refused
+from tests.problems import small
 
 distributed = pytest.importorskip("distributed", reason="needs gloam[dask]")
 pytestmark = [
@@ -28,22 +28,19 @@ def cluster():
         yield found
 
 
-def algorithm():
-    archive = gloam.GridArchive((6, 6), -1, 1, f_min=-100)
-    return gloam.CMAMAE(archive, np.zeros(3), 0.3, num_emitters=2, batch_size=4)
-
-
 def test_the_archive_is_that_of_one_process(cluster):
-    plain = gloam.optimize(functions.one, algorithm(), 5, per_solution=True, progress=False)
-    found = gloam.optimize(
-        functions.one,
-        algorithm(),
-        5,
-        per_solution=True,
-        progress=False,
-        evaluator=gloam.Dask(cluster),
+    plain, found = (
+        gloam.optimize(
+            functions.one,
+            small("map-elites-line"),
+            3,
+            per_solution=True,
+            progress=False,
+            evaluator=evaluator,
+        ).elites
+        for evaluator in (None, gloam.Dask(cluster))
     )
-    assert_same_bits(found.elites, plain.elites)
+    assert_same_bits(found, plain)
 
 
 def test_failures_are_told_by_row(cluster):

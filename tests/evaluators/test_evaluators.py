@@ -13,19 +13,14 @@ import gloam
 from gloam.evaluators import ResultSpec, as_evaluator
 from gloam.evaluators.results import Block, evaluated_blocks
 from gloam.evaluators.row_queue import Pace, RowQueue
-
-from ..helpers import assert_same_bits, refused
-from . import functions
+from tests.evaluators import functions
+from tests.helpers import assert_same_bits, refused
+from tests.problems import small
 
 X = np.random.default_rng(0).normal(0, 0.3, (23, 3)).astype(np.float32)
 BAD = [4, 11, 17]
 X_BAD = X.copy()
 X_BAD[BAD, 0] = 2.0
-
-
-def algorithm():
-    archive = gloam.GridArchive((6, 6), -1, 1, f_min=-100)
-    return gloam.CMAMAE(archive, np.zeros(3), 0.3, num_emitters=2, batch_size=4)
 
 
 KINDS = ["in process", "threads", "processes"]
@@ -118,13 +113,13 @@ def test_an_initializer_that_raises_is_an_error_of_the_evaluator():
     assert processes._workers == []
 
 
-def test_functions_that_workers_cannot_import_are_refused_before_they_start():
+def test_functions_that_workers_cannot_import_are_refused_before_they_start(dms):
     def local(x):
         return x
 
     for function in (lambda x: x, local, gloam.PerSolution(local)):
         with refused("evaluate: expected a function that worker processes can import, got "):
-            gloam.optimize(function, algorithm(), 5, evaluator=gloam.Processes(2))
+            gloam.optimize(function, dms, 5, evaluator=gloam.Processes(2))
 
 
 def test_functions_of_a_notebook_are_refused(monkeypatch):
@@ -250,30 +245,24 @@ def test_without_a_form_the_rows_that_differ_from_most_fail():
         gloam.InProcess().evaluate(functions.raises, X_BAD[BAD])
 
 
+@pytest.mark.parametrize("per_solution", [False, True])
+def test_the_archive_does_not_depend_on_the_evaluator(evaluators, per_solution, dms):
+    function = functions.one if per_solution else functions.batch
+    options = {"seeds": [3], "per_solution": per_solution, "progress": False}
+    found = [
+        gloam.optimize(function, dms, 6, evaluator=evaluator, **options).elites
+        for evaluator in evaluators.values()
+    ]
+    assert len(found[0]) > 5
+    for other in found[1:]:
+        assert_same_bits(other, found[0])
+
+
 def test_a_search_of_your_own_can_use_an_evaluator(evaluators):
-    search = gloam.Search(algorithm(), seed=3)
+    algorithm = small("map-elites-line")
+    search = gloam.Search(algorithm, seed=3)
     for _ in range(3):
         done = evaluators["processes"].evaluate(functions.batch, search.ask(), search.result_spec)
         search.tell(done.objectives, done.measures, **done.fields)
-    whole = gloam.optimize(functions.batch, algorithm(), 3, seeds=[3], progress=False)
+    whole = gloam.optimize(functions.batch, algorithm, 3, seeds=[3], progress=False)
     assert_same_bits(search.elites(), whole.elites)
-
-
-@pytest.mark.parametrize("per_solution", [False, True])
-def test_the_archive_does_not_depend_on_the_evaluator(evaluators, per_solution):
-    function = functions.one if per_solution else functions.batch
-    found = [
-        gloam.optimize(
-            function,
-            algorithm(),
-            6,
-            seeds=[1, 2],
-            evaluator=evaluator,
-            per_solution=per_solution,
-            progress=False,
-        )
-        for evaluator in evaluators.values()
-    ]
-    for other in found[1:]:
-        for seed in (1, 2):
-            assert_same_bits(other.elites_by_seed[seed], found[0].elites_by_seed[seed])

@@ -156,6 +156,7 @@ def test_normalisations_are_folded_into_kernels():
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_faces_and_items_have_equal_moments_in_the_embedding(weights):
     pictures = RANDOM.integers(0, 256, (12, 16, 16, 3)).astype(np.uint8)
     pictures = pictures // RANDOM.integers(1, 5, (12, 1, 1, 3)).astype(np.uint8)

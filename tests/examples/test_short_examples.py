@@ -35,11 +35,8 @@ def example(name: str):
     return importlib.import_module(name)
 
 
-# Each compiles a search of its own, which takes most of the time.
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in SCRIPTS if name != "black_box"]
-
-
-@pytest.mark.parametrize("name", ["black_box", *SLOW])
+@pytest.mark.slow  # each compiles a search of its own
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_it_runs_and_draws(name, tmp_path):
     example(name).main(iterations=2, out=tmp_path / "picture.png", **SMALL[name])
     with Image.open(tmp_path / "picture.png") as picture:
@@ -92,6 +89,7 @@ def test_the_network_knows_that_both_ends_of_the_circle_are_one():
     assert abs(float(network(np.array([0, 0.3], np.float32))) - ends[0]) > 1e-3
 
 
+@pytest.mark.slow  # importing scikit-learn takes most of the time
 def test_words_are_those_of_the_solution():
     texts = example("texts").Texts()
     word = list(texts.words).index("clusters")

@@ -47,10 +47,14 @@ def test_seeds_share_the_images_at_once(cache, seeds, chunk):
     assert domain(x0=np.zeros(4), num_seeds=seeds).chunk == chunk
 
 
-def test_times_are_measured_and_add_up():
+@pytest.mark.slow
+def test_times_are_measured():
     times = measure_times(Waves(), Means(), 20)
     assert times.batch_size == 36
     assert min(times.image, times.embedding, times.search) > 0
+
+
+def test_times_add_up():
     known = LsiTimes(image=2.0, embedding=0.5, search=1.0, batch_size=36)
     assert known.iteration == 73
     assert known.start == 1024

@@ -1,6 +1,6 @@
 """The page of the explorer in Chromium, on a desktop and on a phone, light and dark.
 
-One pass over each page is part of every test run; the phone and special cases are slow tests.
+The list and the page of a run are part of every test run; all else are slow tests.
 """
 
 import json
@@ -206,6 +206,7 @@ def test_a_slow_answer_does_not_replace_a_later_one(page, address, question):
         assert page.run("return " + iteration.format(place, 2))
 
 
+@pytest.mark.slow
 def test_the_gallery_is_sorted_and_searched(page, address, made_runs):
     page.open_run(address, "pictures")
     page.wait("document.querySelectorAll('.pair').length > 0")
@@ -244,6 +245,7 @@ def test_ten_thousand_pairs_are_few_elements(page, address):
     assert page.text("section.card .toolbar > .quiet").startswith("1,000 of 10,000 items")
 
 
+@pytest.mark.slow
 def test_two_runs_are_compared(page, address):
     page.open(address)
     page.wait("rows().length === 5")
@@ -302,6 +304,7 @@ def test_everything_can_be_reached_by_keys(page, address):
     page.wait("rows().length === 5")
 
 
+@pytest.mark.slow
 def test_a_report_opens_from_a_disk(page, runs):
     path = write_html(runs / "pictures")
     page.open(path.as_uri())

@@ -32,6 +32,7 @@ def test_wrong_arguments_are_refused_before_anything_listens(runs, capsys):
     assert "Choose another port by --port." in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_command_serves_until_it_is_interrupted(runs):
     pytest.importorskip("uvicorn", reason="the explorer needs gloam[explorer]")
     command = [sys.executable, "-m", "gloam", "explore", str(runs), "--no-browser", "--port", "0"]

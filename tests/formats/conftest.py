@@ -10,11 +10,9 @@ def small_problem(pixels=PIXELS, x0=None, **settings):
     """A dataset, a domain and an algorithm whose programs all tests share."""
     data = gloam.datasets.from_array(pixels, labels=list("abcabcabc"))
     domain = gloam.domains.Triangles(pixels, num_triangles=2, canvas=(4, 4))
-    sizes = {"num_emitters": 2, "batch_size": 4, "num_init_points": 9, "num_empty_points": 3}
-    network = gloam.discounts.MLP(16, (4,))
     start = domain.x0 if x0 is None else x0
-    options = {"network": network} | sizes | settings
-    return data, domain, gloam.DMS.paper(domain.archive(), start, 0.3, **options)
+    options = {"num_emitters": 2, "batch_size": 4, "alpha": 0.1} | settings
+    return data, domain, gloam.CMAMAE(domain.archive(), start, 0.3, **options)
 
 
 def small_run(path, *, iterations=4, seeds=(0,), snapshots=(2, 4)):

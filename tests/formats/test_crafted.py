@@ -18,8 +18,9 @@ from gloam.formats.arrays import read_arrays, write_arrays
 from gloam.formats.documents import DamagedFileError, ForeignError, write_document
 from gloam.formats.objects import encode
 from gloam.plots import style
-
-from .conftest import PIXELS
+from tests.formats.conftest import PIXELS
+from tests.problems import small
+from tests.run_folders import write_pictures_run
 
 MARK = "GLOAM_TEST_MARK"
 CODE = f"open(__import__('os').environ['{MARK}'], 'w').close()"
@@ -117,7 +118,7 @@ def craft(source, target, change):
     change(content)
     changed = dataclasses.replace(config, **content)
     folder.write_config(changed, arrays)
-    for name, kind in (("checkpoint/0000004.npz", "checkpoint"), ("archive.npz", "archive")):
+    for name, kind in (("checkpoint/0000006.npz", "checkpoint"), ("archive.npz", "archive")):
         stored, about = read_arrays(target / name, kind=kind, fix="")
         write_arrays(target / name, stored, kind=kind, about=about | {"run": changed.identity})
     return target
@@ -148,6 +149,14 @@ def undrawn(monkeypatch):
     monkeypatch.setattr(style, "save", lambda figure, path, pdf=False: path)
 
 
+@pytest.fixture(scope="module")
+def written_run(tmp_path_factory):
+    """A run of DMS with every kind of file, written without a search."""
+    path = tmp_path_factory.mktemp("crafted") / "run"
+    write_pictures_run(path)
+    return path
+
+
 @pytest.fixture
 def mark(tmp_path, monkeypatch):
     path = tmp_path / "executed"
@@ -159,11 +168,11 @@ def mark(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
-def test_a_crafted_domain_is_refused(finished_run, tmp_path, mark, domain):
+def test_a_crafted_domain_is_refused(written_run, tmp_path, mark, domain):
     before = sorted(os.listdir(tmp_path))
-    path = craft(finished_run, tmp_path / "run", lambda config: config.update(domain=domain))
+    path = craft(written_run, tmp_path / "run", lambda config: config.update(domain=domain))
     with pytest.raises((DamagedFileError, ForeignError)) as raised:
-        gloam.resume(path, iterations=6, progress=False)
+        gloam.resume(path, iterations=8, progress=False)
     if isinstance(raised.value, DamagedFileError):
         assert str(path / "config.json") in str(raised.value)
     with pytest.raises(SystemExit) as stop:
@@ -213,10 +222,10 @@ ALGORITHMS = {
 
 
 @pytest.mark.parametrize("change", ALGORITHMS.values(), ids=ALGORITHMS)
-def test_a_crafted_algorithm_is_refused_by_everything(finished_run, tmp_path, mark, change, capsys):
-    path = craft(finished_run, tmp_path / "run", change)
+def test_a_crafted_algorithm_is_refused_by_everything(written_run, tmp_path, mark, change, capsys):
+    path = craft(written_run, tmp_path / "run", change)
     with pytest.raises((DamagedFileError, ForeignError)):
-        gloam.resume(path, iterations=6, progress=False)
+        gloam.resume(path, iterations=8, progress=False)
     assert try_everything(path, capsys)
     assert not mark.exists()
 
@@ -227,12 +236,12 @@ def pickled(value):
     return content.getvalue()
 
 
-@pytest.mark.parametrize("name", ["config.npz", "archive.npz", "checkpoint/0000004.npz"])
+@pytest.mark.parametrize("name", ["config.npz", "archive.npz", "checkpoint/0000006.npz"])
 @pytest.mark.parametrize("members", [["gloam.npy"], ["evil.npy", "../evil.npy"]])
 def test_a_pickle_in_a_file_of_arrays_is_never_loaded(
-    finished_run, tmp_path, mark, name, members, capsys
+    written_run, tmp_path, mark, name, members, capsys
 ):
-    shutil.copytree(finished_run, tmp_path / "run")
+    shutil.copytree(written_run, tmp_path / "run")
     with zipfile.ZipFile(tmp_path / "run" / name, "w") as archive:
         for member in members:
             archive.writestr(member, pickled(Payload()))
@@ -278,10 +287,8 @@ def test_compressed_arrays_are_refused(tmp_path):
         read_arrays(path, kind="config", fix="Restore it.")
 
 
-def test_a_crafted_search_file_runs_nothing(finished_run, tmp_path, mark):
-    algorithm = gloam.RunFolder(finished_run).read_part("algorithm")
-    search = gloam.Search(algorithm, 1)
-    search.save(tmp_path / "search.npz")
+def test_a_crafted_search_file_runs_nothing(tmp_path, mark):
+    gloam.Search(small("map-elites-line"), 1).save(tmp_path / "search.npz")
     arrays, about = read_arrays(tmp_path / "search.npz", kind="search", fix="")
     for content in (*DOMAINS.values(), 7):
         crafted = about | {"algorithm": content}

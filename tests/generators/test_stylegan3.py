@@ -299,6 +299,7 @@ def test_styles_are_the_official_ones(official):
     close(network.map(recorded["z"], 0.7, cutoff=8), recorded["ws_psi0.7_cut8"])
 
 
+@pytest.mark.slow
 def test_images_and_activations_are_the_official_ones(official):
     network, recorded = official
 

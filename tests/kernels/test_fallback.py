@@ -127,9 +127,14 @@ def map_elites():
     return domain, gloam.MAPElites(algorithm.archive, domain.x0, 0.5, batch_size=8)
 
 
-@pytest.mark.parametrize("search", [run_on_device, ask_and_tell])
 @pytest.mark.parametrize(
-    "pieces", [map_elites, pytest.param(small_search, marks=pytest.mark.slow, id="dms")]
+    ("search", "pieces"),
+    [
+        (run_on_device, map_elites),
+        pytest.param(ask_and_tell, map_elites, marks=pytest.mark.slow),
+        pytest.param(run_on_device, small_search, marks=pytest.mark.slow),
+        pytest.param(ask_and_tell, small_search, marks=pytest.mark.slow),
+    ],
 )
 def test_a_search_falls_back(search, pieces, request):
     wanted = search(*pieces())

@@ -118,8 +118,11 @@ def trainer(kernel, unrolled):
 
 @pytest.mark.parametrize(
     ("inputs", "hidden", "unrolled"),
-    [(2, (64, 16), 64), (2, (64, 16), 2), (10, (32, 32), 64)],
-    ids=["unrolled", "loop", "one block"],
+    [
+        pytest.param(2, (64, 16), 64, id="unrolled"),
+        pytest.param(2, (64, 16), 2, id="loop"),
+        pytest.param(10, (32, 32), 64, id="one block", marks=pytest.mark.slow),
+    ],
 )
 def test_training_by_kernel_is_training(inputs, hidden, unrolled, monkeypatch):
     monkeypatch.setattr(minibatch, "_UNROLLED", unrolled)
@@ -136,6 +139,7 @@ def test_training_by_kernel_is_training(inputs, hidden, unrolled, monkeypatch):
         assert (moved > 1e-3) == (masked < ROWS)
 
 
+@pytest.mark.slow
 def test_seeds_train_apart():
     train, (x, y), real = trainer(True, 64), problem(2), jnp.arange(ROWS) >= 30
     starts = [fresh(2, (64, 16), seed) for seed in range(2)]

@@ -80,6 +80,7 @@ def test_the_discount_function_alone_is_that_of_the_panels(run_2d):
     assert drawn(without.axes[0], PathCollection) == []
 
 
+@pytest.mark.slow
 def test_the_discount_function_of_a_search_in_memory():
     search = gloam.Search(small_dms(gloam.GridArchive((4, 4), -1, 1), np.zeros(4)), seed=1)
     with pytest.raises(ValueError, match="search: expected at least one finished iteration"):

@@ -19,19 +19,25 @@ def test_axes_have_the_names_of_measures(plane, four):
     assert [tick.get_text() for tick in lines.get_xticklabels()] == ["c", "a"]
 
 
-def test_a_projection_places_neighbours_together_and_says_what_it_is():
+@pytest.mark.parametrize(
+    ("method", "label"),
+    [
+        ("pca", "principal component 1 ("),
+        pytest.param("tsne", "t-SNE 1", marks=pytest.mark.slow),
+    ],
+)
+def test_a_projection_places_neighbours_together_and_says_what_it_is(method, label):
     draws = np.random.default_rng(0)
     far = np.repeat([[0.0] * 6, [9.0] * 6], 20, axis=0)
     archive = gloam.CVTArchive(draws.normal(size=(40, 6)) + far)
     elites = filled(archive, np.arange(40.0))
-    for method, label in (("pca", "principal component 1 ("), ("tsne", "t-SNE 1")):
-        axes = plots.projection_map(elites, method=method).axes[0]
-        assert axes.get_xlabel().startswith(label)
-        dots = drawn(axes, PathCollection)[-1]
-        assert dots.get_array().tolist() == list(range(40))
-        spots = np.asarray(dots.get_offsets())
-        within = max(np.linalg.norm(np.ptp(half, axis=0)) for half in (spots[:20], spots[20:]))
-        assert np.linalg.norm(spots[:20].mean(axis=0) - spots[20:].mean(axis=0)) > within / 2
+    axes = plots.projection_map(elites, method=method).axes[0]
+    assert axes.get_xlabel().startswith(label)
+    dots = drawn(axes, PathCollection)[-1]
+    assert dots.get_array().tolist() == list(range(40))
+    spots = np.asarray(dots.get_offsets())
+    within = max(np.linalg.norm(np.ptp(half, axis=0)) for half in (spots[:20], spots[20:]))
+    assert np.linalg.norm(spots[:20].mean(axis=0) - spots[20:].mean(axis=0)) > within / 2
     few = plots.projection_map(elites, max_cells=10).axes[0]
     assert "10 of 40 cells" in [text.get_text() for text in few.texts]
     assert len(drawn(few, PathCollection)[-1].get_offsets()) == 10

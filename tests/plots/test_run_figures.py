@@ -58,8 +58,7 @@ def test_names_come_from_the_configuration(domain, name):
 
 def test_an_algorithm_without_a_model_has_no_discount_figure(tmp_path):
     archive = gloam.GridArchive((4, 4), -1, 1)
-    algorithm = gloam.MAPElites(archive, np.zeros(2), 0.3, batch_size=8)
-    gloam.optimize(bowl, algorithm, 2, run_dir=tmp_path, snapshots=[1], progress=False)
+    write_run(tmp_path, gloam.MAPElites(archive, np.zeros(2), 0.3), bowl, seeds=[1])
     assert [path.name for path in plot_run(tmp_path)] == ["curves.png", "archive.png"]
     with pytest.raises(ValueError, match="discount: expected DiscountModel, got NoDiscount"):
         discount_panels(gloam.RunFolder(tmp_path))
