@@ -18,7 +18,7 @@ MODULES = [
     for found in pkgutil.walk_packages(gloam.__path__, "gloam.")
     if found.name not in LEFT_OUT
 ]
-# Their examples compile the largest programs.
+# Their examples compile searches or large networks.
 SLOW = {
     "gloam.algorithms.dms",
     "gloam.callbacks.stopping",
@@ -27,6 +27,7 @@ SLOW = {
     "gloam.generators.stylegan3",
     "gloam.runs.run",
     "gloam.searches.async_search",
+    "gloam.searches.search",
 }
 FINDER = doctest.DocTestFinder(exclude_empty=True)
 
