@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-import jax
 import numpy as np
 from PIL import Image
 
 from gloam.generators import StyleGAN3, StyleGAN3Settings, convert
 from gloam.generators.clip import END, START
 from gloam.generators.models import write_tensors
+from tests.generators.reference import trained
 from tests.generators.test_clip import characters, write_folder
 
 SETTINGS = StyleGAN3Settings(
@@ -37,7 +37,7 @@ class Files(NamedTuple):
 
 def random_files(folder: Path) -> Files:
     """A random generator, a random CLIP and pictures of noise over a gradient."""
-    StyleGAN3.random(SETTINGS, key=jax.random.key(0)).save(folder / "network.safetensors")
+    StyleGAN3(SETTINGS, trained(SETTINGS)).save(folder / "network.safetensors")
     write_folder(folder / "clip")
     landscapes = folder / "landscapes"
     landscapes.mkdir()

@@ -156,18 +156,33 @@ def pictures(problem):
     return problem
 
 
-@pytest.mark.parametrize(
+SHAPES = pytest.mark.parametrize(
     ("options", "shape"),
-    [
-        ([], "(8, 8)"),
-        pytest.param(["--size", "5", "7", "--mode", "RGB"], "(5, 7, 3)", marks=pytest.mark.slow),
-    ],
+    [([], "(8, 8)"), (["--size", "5", "7", "--mode", "RGB"], "(5, 7, 3)")],
 )
-def test_pictures_are_read_as_the_function_draws_them(pictures, capsys, options, shape):
+
+
+@SHAPES
+def test_pictures_are_read_as_the_function_draws_them(
+    pictures, capsys, monkeypatch, options, shape
+):
+    def optimize(*_, **__):
+        raise KeyboardInterrupt
+
     run("new", "begin.py", *options)
     dataset = "pictures/" if options else "digits"
     assert f"To run it: gloam fill begin.py --dataset {dataset}" in capsys.readouterr().out
     assert f"gloam fill begin.py --dataset {dataset}\n" in (pictures / "begin.py").read_text()
+    monkeypatch.setattr(fill_module, "optimize", optimize)
+    with pytest.raises(SystemExit):
+        run(*fill(function="begin.py", dataset="pictures"))
+    assert f"items of shape {shape}" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@SHAPES
+def test_a_search_for_pictures_ends_in_a_gallery(pictures, capsys, options, shape):
+    run("new", "begin.py", *options)
     run(*fill(function="begin.py", dataset="pictures"))
     printed = capsys.readouterr().out
     assert f"items of shape {shape}" in printed

@@ -136,7 +136,15 @@ def data(number=50):
     return rows, np.sin(rows.sum(axis=1)) - 3
 
 
-@pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD", "momentum"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Adam",
+        "SGD",
+        pytest.param("AdamW", marks=pytest.mark.slow),
+        pytest.param("momentum", marks=pytest.mark.slow),
+    ],
+)
 def test_training_is_that_of_pyribs(torch, name):
     """One minibatch has all rows, so that their order does not count."""
     optimizer = {
