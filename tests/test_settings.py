@@ -42,7 +42,7 @@ for algorithm in algorithms:
     driver.advance(2)
     search = gloam.Search(algorithm, 2**40)
     search.tell(*evaluate(search.ask()))
-    for leaf in jax.tree.leaves((driver.state, search.state)):
+    for leaf in jax.tree.leaves((driver.checkpoint(), search.state)):
         assert str(leaf.dtype) in narrow, leaf.dtype
     assert np.isfinite(search.metrics()["qd_score"])
 print(np.asarray(search.ask())[0].tolist())

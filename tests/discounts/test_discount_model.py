@@ -238,6 +238,7 @@ def test_training_fits_the_scaled_batch_and_f_min_at_empty_centres():
 # The first fit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("f_min", "f_max"), [(0.0, 1.0), (-3.0, 5.0)])
 def test_the_first_fit_brings_the_discount_near_f_min_at_random_cells(f_min, f_max):
     archive = GridArchive((40, 40), (-2.0, 10.0), (6.0, 30.0), f_min=f_min)

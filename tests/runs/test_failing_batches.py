@@ -78,8 +78,8 @@ def test_one_failing_seed_does_not_end_the_others(name):
     part.advance(4)  # it was said once; a warning here would be an error
     assert part.iteration == 6
     for seed in (0, 2):
-        for name in ("solutions", "objectives", "measures"):
-            ours, theirs = (getattr(d.checkpoint().store, name)[seed] for d in (part, whole))
+        for field in ("solutions", "objectives", "measures"):
+            ours, theirs = (getattr(d.checkpoint().store, field)[seed] for d in (part, whole))
             np.testing.assert_array_equal(ours, theirs)
     assert part.checkpoint().failed.tolist() == [0, 6 * BATCH, 0]
     assert [row["failed"] for row in part.metrics()] == [0, BATCH, 0]
