@@ -158,7 +158,9 @@ def test_a_flat_archive_takes_no_shape():
 # What a network is given
 
 
-@pytest.mark.parametrize("shape", [(6, 5), (30,)], ids=["shaped", "flat"])
+@pytest.mark.parametrize(
+    "shape", [(6, 5), pytest.param((30,), marks=pytest.mark.slow)], ids=["shaped", "flat"]
+)
 def test_a_network_is_given_the_shape_it_takes(shape):
     weight = jnp.linspace(-1, 1, 30)
     algorithm = dms(gloam.CVTArchive(IMAGES), Sees(weight, shape))

@@ -145,7 +145,9 @@ def test_a_first_visit_raises_targets_and_none_above_its_objective(pairs, alpha,
     assert (raised <= objectives)[higher].all()
 
 
-@pytest.mark.parametrize("f_min", [-3.0, None], ids=["given", "estimated"])
+@pytest.mark.parametrize(
+    "f_min", [pytest.param(-3.0, marks=pytest.mark.slow), None], ids=["given", "estimated"]
+)
 def test_the_share_of_a_first_visit_counts_from_the_floor(f_min):
     f_max = None if f_min is None else 5.0
     model = paper_model(
@@ -255,7 +257,13 @@ def test_the_first_fit_brings_the_discount_near_f_min_at_random_cells(f_min, f_m
 
 
 @pytest.mark.parametrize(
-    "network", [lambda: MLP(2), lambda: CNN((1, 2)), lambda: Frozen(jnp.tanh, measure_shape=2)]
+    "network",
+    [
+        lambda: MLP(2),
+        pytest.param(lambda: CNN((1, 2)), marks=pytest.mark.slow),
+        pytest.param(lambda: Frozen(jnp.tanh, measure_shape=2), marks=pytest.mark.slow),
+    ],
+    ids=["MLP", "CNN", "Frozen"],
 )
 @pytest.mark.parametrize(
     ("f_min", "f_max"), [(-1e6, 1.0), (-1000.0, 1.0), (-1.0, 0.0), (0.0, 1.0), (10.0, 11.0)]
@@ -322,7 +330,7 @@ def equinox_model(out_size):
     )
 
 
-@pytest.mark.parametrize("out_size", [1, "scalar"])
+@pytest.mark.parametrize("out_size", [pytest.param(1, marks=pytest.mark.slow), "scalar"])
 def test_an_equinox_mlp_serves_and_learns(out_size):
     model, centers = equinox_model(out_size), random_points(64, seed=2)
     before = discount(model, as_built(model), centers)

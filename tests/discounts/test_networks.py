@@ -29,7 +29,6 @@ from tests.helpers import assert_same_bits, paper_model
 
 # Sums of up to some thousand products of numbers near 1, in another order.
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
-IMAGE_SHAPES = [(4, 4), (28, 28), (5, 7, 3), (1, 6)]
 
 
 @pytest.fixture(scope="session")
@@ -88,7 +87,11 @@ def slow_cnn(network, row):
 # The convolutional network
 
 
-@pytest.mark.parametrize("shape", IMAGE_SHAPES, ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [(5, 7, 3), *(pytest.param(s, marks=pytest.mark.slow) for s in [(4, 4), (28, 28), (1, 6)])],
+    ids=str,
+)
 def test_the_cnn_is_its_convolutions_done_slowly(shape):
     network = CNN(shape, channels=(3, 5), hidden=7, key=jax.random.key(1))
     rows = uniform((3, math.prod(shape)), seed=2)
@@ -525,7 +528,7 @@ def at_cells(model, state, centers):
 
 # Blocks of 512 rows.
 @pytest.mark.parametrize(
-    "cells", [512, 513, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 511, 1200))]
+    "cells", [513, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 511, 512, 1200))]
 )
 def test_cells_in_blocks_are_the_cells(cells):
     model = model_of(CNN((8, 8), channels=(2,), hidden=4))

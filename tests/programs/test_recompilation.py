@@ -14,7 +14,7 @@ import gloam
 from gloam.domains import Domain
 from gloam.emitters import RestartEvery, Variation
 from gloam.programs import fused_program
-from gloam.programs.sharing import partition
+from gloam.programs.sharing import for_programs, partition
 from gloam.runs.fused_driver import FusedDriver
 from tests.problems import evaluate
 
@@ -60,11 +60,13 @@ def map_elites_line(number: float, array: np.ndarray) -> gloam.MAPElitesLine:
     return gloam.MAPElitesLine(archive, array, number, 2 * number, batch_size=12)
 
 
+BUILDERS = [dms, dms_paper, cma_mae, dds, map_elites_line]
+
+
 def also_slow(quick):
     """All algorithms; those that are not ``quick`` are marked slow."""
-    builders = [dms, dms_paper, cma_mae, dds, map_elites_line]
     marks = {True: [], False: [pytest.mark.slow]}
-    return [pytest.param(build, marks=marks[build in quick]) for build in builders]
+    return [pytest.param(build, marks=marks[build in quick]) for build in BUILDERS]
 
 
 @contextmanager
@@ -91,8 +93,20 @@ def search_on_device(algorithm, seed):
     gloam.run(evaluate, algorithm, seeds=[seed], iterations=2, progress=False)
 
 
+@pytest.mark.parametrize("build", BUILDERS)
+def test_algorithms_with_other_numbers_have_the_same_program(build):
+    """The key of a program is the static part and the shapes of the arrays."""
+    (arrays, static), (others, other) = (
+        partition(for_programs(build(number, np.full(5, number)))) for number in (0.3, 0.4)
+    )
+    assert static == other
+    assert hash(static) == hash(other)
+    described = [[(leaf.shape, leaf.dtype) for leaf in leaves] for leaves in (arrays, others)]
+    assert described[0] == described[1]
+
+
 @pytest.mark.parametrize("run", [pytest.param(search, marks=pytest.mark.slow), search_on_device])
-@pytest.mark.parametrize("build", also_slow(quick=[dms, map_elites_line]))
+@pytest.mark.parametrize("build", also_slow(quick=[cma_mae, map_elites_line]))
 def test_a_second_search_compiles_nothing(build, run):
     run(build(0.3, np.zeros(5)), 1)
     other = build(0.4, np.ones(5))

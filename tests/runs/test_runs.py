@@ -3,6 +3,10 @@
 import json
 import os
 import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +18,7 @@ from tests.helpers import assert_same_bits
 from tests.problems import ARM, BATCH, evaluate, small
 
 ALGORITHM = small("map-elites-line")  # compiles fast; test_kills.py has the default
+ROOT = Path(__file__).parents[2]
 RUN = {"seeds": [4, 5], "progress": False}
 
 
@@ -90,6 +95,33 @@ def test_ctrl_c_leaves_a_folder_that_resumes(tmp_path):
     whole = gloam.run(ARM, ALGORITHM, 9, **RUN)
     for seed in RUN["seeds"]:
         assert_same_bits(resumed.elites_by_seed[seed], whole.elites_by_seed[seed])
+
+
+ENDLESS = """
+import sys
+import gloam
+from tests.problems import ARM, small
+gloam.run(ARM, small("map-elites-line"), 10**7, seeds=[4, 5], run_dir=sys.argv[1], progress=False,
+          checkpoint_every=20, log_every=20)
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_a_process_and_leaves_a_folder_that_resumes(tmp_path):
+    out = tmp_path / "run"
+    command = [sys.executable, "-c", ENDLESS, str(out)]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not any(out.glob("checkpoint/[0-9]*.npz")):
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline, "no checkpoint was written"
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert f"continue with: gloam resume {out}" in errors
+    reached = gloam.RunFolder(out).read_checkpoint_iteration()
+    result = gloam.resume(out, iterations=reached + 5, progress=False)
+    assert result.metrics["iteration"].max() == reached + 5
 
 
 def test_a_folder_with_a_run_is_not_overwritten(tmp_path):

@@ -23,6 +23,10 @@ def algorithm_of(domain, x0=None) -> gloam.CMAMAE:
     return gloam.CMAMAE(domain.archive(), start, 0.1, num_emitters=2, batch_size=6)
 
 
+def map_elites(domain) -> gloam.MAPElites:
+    return gloam.MAPElites(domain.archive(), domain.x0, 1e-3, batch_size=6)
+
+
 def starts(domain, algorithm, seeds):
     return np.stack([start_of(domain, algorithm, seed) for seed in seeds])
 
@@ -67,7 +71,7 @@ def test_other_domains_start_all_seeds_alike():
 
 def test_while_the_archive_is_empty_its_start_stands_for_elites():
     domain = triangles()
-    algorithm = gloam.MAPElites(domain.archive(), domain.x0, 1e-3, batch_size=6)
+    algorithm = map_elites(domain)
     result = gloam.run(domain, algorithm, seeds=[1, 2], iterations=1, progress=False)
     for seed, elites in zip([1, 2], list(result.elites_by_seed.values()), strict=True):
         assert np.abs(elites.solutions - domain.x0_of(seed)).max() < 0.01
@@ -75,7 +79,7 @@ def test_while_the_archive_is_empty_its_start_stands_for_elites():
 
 def test_a_resumed_run_has_the_same_starts(tmp_path):
     domain = triangles()
-    algorithm = algorithm_of(domain)
+    algorithm = map_elites(domain)
     settings = {"seeds": [1, 2], "progress": False}
     whole = gloam.run(domain, algorithm, iterations=6, run_dir=tmp_path / "a", **settings)
     gloam.run(domain, algorithm, iterations=2, run_dir=tmp_path / "b", **settings)
@@ -88,7 +92,7 @@ def test_a_resumed_run_has_the_same_starts(tmp_path):
 
 def test_a_search_starts_where_it_is_told():
     domain = triangles()
-    algorithm = algorithm_of(domain)
+    algorithm = map_elites(domain)
     search = gloam.Search(algorithm, 1, x0=domain.x0_of(1))
     np.testing.assert_array_equal(search.state.x0, domain.x0_of(1))
     search.tell(None, np.asarray(domain(jnp.asarray(search.ask()))))
@@ -108,7 +112,7 @@ def test_optimize_starts_where_run_does():
 
     result = gloam.optimize(
         Evaluate(),
-        gloam.MAPElites(domain.archive(), domain.x0, 1e-3, batch_size=6),
+        map_elites(domain),
         1,
         seeds=[2],
         progress=False,
