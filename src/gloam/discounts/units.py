@@ -46,7 +46,7 @@ class Units(eqx.Module):
 
 def first_units() -> Units:
     """Return the units before the first evaluation."""
-    return Units(jnp.zeros(()), jnp.ones(()), jnp.zeros((), bool))
+    return Units(jnp.float32(0.0), jnp.float32(1.0), jnp.zeros((), bool))
 
 
 def estimated_units(

@@ -126,7 +126,7 @@ class Mixture(Emitter):
             restarts.append(own["restarts"])
             own |= {"accepted": state.accepted[place], "filled": state.filled[place]}
             found |= {f"{name}_{metric}": value for metric, value in own.items()}
-        return {"restarts": jnp.sum(jnp.stack(restarts))} | found
+        return {"restarts": jnp.sum(jnp.stack(restarts), dtype=jnp.int32)} | found
 
     @property
     def labels(self) -> list[str]:

@@ -101,7 +101,7 @@ class RestartWhenIdle(RestartRule):
 
     def init(self, num_emitters: int) -> "Idle":
         """Return a state in which all emitters wait for their first new cell."""
-        waits = jnp.asarray(_FIRST_WAIT), jnp.ones(())
+        waits = jnp.float32(_FIRST_WAIT), jnp.float32(1.0)
         return Idle(jnp.zeros(num_emitters, jnp.int32), jnp.ones(num_emitters, bool), *waits)
 
     def due(self, state: "Idle", progress: Progress) -> tuple[Bool[Array, " emitters"], "Idle"]:
