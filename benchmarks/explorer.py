@@ -31,6 +31,7 @@ from gloam import step
 from gloam.archives import Elites
 from gloam.draws import root_key
 from gloam.formats.config import describe
+from gloam.formats.tables import MetricsFile
 
 PORT = 8473
 ADDRESS = f"http://localhost:{PORT}/"
@@ -64,7 +65,7 @@ def large_run(path: Path, archive: gloam.archives.Archive) -> None:
     folder.write_checkpoint(seeds, seconds=1.0)
     folder.write_archive(Elites(archive, store), seed=0)
     row = {"seed": [0], "iteration": [1], "qd_score": [1.0], "coverage": [0.9], "seconds": [1.0]}
-    folder.write_metrics(pd.DataFrame(row))
+    MetricsFile(folder.path).write(pd.DataFrame(row))
 
 
 def fifty_runs(root: Path) -> None:

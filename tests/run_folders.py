@@ -13,6 +13,7 @@ from gloam.draws import root_key
 from gloam.formats.checkpoints import state_arrays
 from gloam.formats.config import describe
 from gloam.formats.run_folder import dataset_arrays, dataset_digest
+from gloam.formats.tables import MetricsFile
 
 ITERATIONS = 6
 SNAPSHOTS = [2, 6]
@@ -53,7 +54,7 @@ def write_run(path, algorithm, domain, *, seeds, dataset=None):
     folder.write_config(*describe(algorithm, domain, **settings))
     if dataset is not None:
         folder.write_dataset(dataset)
-    folder.write_metrics(_metrics(seeds, rng))
+    MetricsFile(folder.path).write(_metrics(seeds, rng))
     state = _random_state(algorithm, len(seeds), rng)
     folder.write_checkpoint(state, seconds=1.0)
     for place, seed in enumerate(seeds):

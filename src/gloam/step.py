@@ -52,8 +52,7 @@ from gloam.records import (
 )
 
 Evaluation = tuple[Float[Array, " batch"] | None, Float[Array, "batch meas"], dict[str, Array]]
-"""Objectives, measures and fields. Without objectives, closeness to the cell's centre is maximised.
-"""
+"""Objectives, measures and fields. ``None`` maximises the closeness to the centre of the cell."""
 
 # TensorFloat-32 would halve the digits of distances and covariances on a GPU.
 _precise = jax.default_matmul_precision("float32")

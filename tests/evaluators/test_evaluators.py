@@ -245,7 +245,7 @@ def test_without_a_form_the_rows_that_differ_from_most_fail():
         gloam.InProcess().evaluate(functions.raises, X_BAD[BAD])
 
 
-@pytest.mark.parametrize("per_solution", [False, True])
+@pytest.mark.parametrize("per_solution", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_archive_does_not_depend_on_the_evaluator(evaluators, per_solution, dms):
     function = functions.one if per_solution else functions.batch
     options = {"seeds": [3], "per_solution": per_solution, "progress": False}

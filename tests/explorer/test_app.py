@@ -11,6 +11,7 @@ import pytest
 from gloam.explorer.library import Library
 from gloam.formats import RunFolder
 from gloam.formats.ownership import locked
+from gloam.formats.tables import MetricsFile
 from tests.explorer.conftest import HOSTILE, serving
 from tests.explorer.unpacking import unpacked
 
@@ -196,7 +197,7 @@ def test_rows_of_a_run_reach_the_page_while_it_is_written(runs):
     folder = RunFolder(runs / "grid")
     table = folder.read_metrics()
     rows = table.to_dict("records")
-    folder.write_metrics(table.iloc[:0])
+    MetricsFile(folder.path).write(table.iloc[:0])
     with serving(runs) as address, locked(runs / "grid"):
         run = next(one for one in answer(address, "api/folder")["runs"] if one["name"] == "grid")
         assert (run["state"], run["rows"]) == ("running", 0)

@@ -18,6 +18,7 @@ from gloam.formats import RunFolder
 from gloam.formats.config import describe
 from gloam.formats.ownership import locked
 from gloam.formats.run_folder import dataset_arrays, dataset_digest
+from gloam.formats.tables import MetricsFile
 from tests.explorer.conftest import HOSTILE, serving
 from tests.explorer.page import Page, chromium
 
@@ -122,7 +123,7 @@ def test_a_run_is_watched_while_it_goes_on(page, runs):
     config = folder.read_config()
     object.__setattr__(config, "plan", dict(config.plan) | {"iterations": 12})
     folder.write_plan(config)
-    folder.write_metrics(table.iloc[:0])
+    MetricsFile(folder.path).write(table.iloc[:0])
     shutil.rmtree(runs / "grid" / "checkpoint")
     for seed in (3, 4):
         (runs / "grid" / f"archive-{seed}.npz").unlink()

@@ -2,6 +2,7 @@ import shutil
 
 from gloam.explorer.library import Library
 from gloam.formats import RunFolder
+from gloam.formats.tables import MetricsFile
 
 
 def test_a_change_of_a_file_is_seen_by_the_same_library(runs):
@@ -10,7 +11,7 @@ def test_a_change_of_a_file_is_seen_by_the_same_library(runs):
     first = {run["name"]: run for run in library.folder()["runs"]}
     table = folder.read_metrics()
     table["qd_score"] = 7.0
-    folder.write_metrics(table)
+    MetricsFile(folder.path).write(table)
     second = {run["name"]: run for run in library.folder()["runs"]}
     assert first["grid"]["results"]["qd_score"] != 7.0
     assert second["grid"]["results"]["qd_score"] == 7.0

@@ -9,6 +9,7 @@ from gloam.formats import RunFolder
 from gloam.formats.config import describe
 from gloam.formats.documents import content_digest
 from gloam.formats.ownership import NAME, holder, locked
+from gloam.formats.tables import MetricsFile
 
 
 def summary_of(root, name="grid"):
@@ -40,7 +41,7 @@ def test_a_locked_run_is_running_and_says_how_long_it_takes(runs):
     folder.write_plan(config)
     table = folder.read_metrics()
     table["seconds"] = 2.0 * table["iteration"]
-    folder.write_metrics(table)
+    MetricsFile(folder.path).write(table)
     with locked(runs / "grid"):
         found = summary_of(runs)
     assert found["state"] == "running"

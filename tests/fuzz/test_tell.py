@@ -66,7 +66,7 @@ def search(request):
 
 
 @pytest.mark.filterwarnings("ignore:objectives. expected values at or above:UserWarning")
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_tell(search, data):
     arguments = {

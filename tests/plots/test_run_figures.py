@@ -11,6 +11,7 @@ import pytest
 
 import gloam
 from gloam.formats.config import describe
+from gloam.formats.tables import MetricsFile
 from gloam.plots import discount_panels, plot_run
 from gloam.plots.run_figures import algorithm_name, domain_name
 from tests.plots.conftest import bowl
@@ -88,7 +89,7 @@ def test_a_folder_without_a_run_is_refused(tmp_path, run_2d):
     started = gloam.RunFolder(tmp_path / "started")
     unwritten = shutil.ignore_patterns("snapshots", "checkpoint")
     shutil.copytree(run_2d.path, started.path, ignore=unwritten)
-    started.write_metrics(started.read_metrics().iloc[:0])
+    MetricsFile(started.path).write(started.read_metrics().iloc[:0])
     with pytest.raises(ValueError, match="metrics: expected at least one row, got none"):
         plot_run(started.path)
     with pytest.raises(ValueError, match="run folder: expected snapshots or a checkpoint, got"):

@@ -72,6 +72,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.slow
 def test_devices_end_together_and_resume():
     found = run(2, 4, FAILING)
     assert found["iteration"] == 5

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 import gloam
+from gloam.formats.tables import MetricsFile
 from tests.helpers import assert_same_bits
 from tests.problems import ARM, BATCH, small
 
@@ -105,7 +106,7 @@ def test_rows_logged_after_the_checkpoint_are_made_again(tmp_path, whole):
     folder = gloam.RunFolder(tmp_path)
     # As after a kill between writing the metrics and writing the checkpoint.
     stray = folder.read_metrics().tail(2).assign(iteration=21, qd_score=-1.0)
-    folder.write_metrics(pd.concat([folder.read_metrics(), stray]))
+    MetricsFile(folder.path).write(pd.concat([folder.read_metrics(), stray]))
     assert_same_run(gloam.resume(tmp_path, iterations=40, progress=False), whole)
 
 

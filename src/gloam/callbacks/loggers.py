@@ -42,8 +42,7 @@ class CsvLogger(Callback):
         fix = "Choose another name, or move the file away."
         if run.run_dir is not None:
             is_metrics = self._path.resolve() == (run.run_dir / "metrics.csv").resolve()
-            got = "the metrics of the run folder"
-            checks.expect(not is_metrics, "path", "a file of its own", got, "Choose another name.")
+            checks.expect(not is_metrics, "path", "a file of its own", "the run's metrics", fix)
         if self._path.exists():
             got = f"'{self._path}', which exists"
             checks.expect(run.first_iteration > 0, "path", "a new file", got, fix)

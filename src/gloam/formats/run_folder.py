@@ -198,10 +198,6 @@ class RunFolder:
         """Append rows of metrics; with ``sync``, return only when all rows are on the disk."""
         MetricsFile(self.path).append(rows, sync=sync)
 
-    def write_metrics(self, table: "pd.DataFrame") -> None:
-        """Replace the metrics by ``table``."""
-        MetricsFile(self.path).write(table)
-
     def read_metrics(self) -> "pd.DataFrame":
         """Read the metrics so far; empty before the first logged iteration.
 
