@@ -131,7 +131,7 @@ class Recombination(EliteEmitter):
 
     def init(self, x0: Float[Array, " sol"] | None = None) -> RecombinationState:
         """Return counts of one success each, so that swaps start at their smallest share."""
-        return RecombinationState(*jnp.ones((2, 2), jnp.float32), jnp.float32(1.0))
+        return RecombinationState(*map(jnp.float32, ([1, 1], [1, 1], 1)))
 
     def ask(
         self, state: RecombinationState, elites: Float[Array, "n sol"], *, key: PRNGKeyArray
