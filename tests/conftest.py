@@ -78,9 +78,9 @@ _modules = itertools.count(1)
 
 @pytest.fixture(autouse=True, scope="module")
 def _few_programs():
-    """Drop compiled programs after every sixth file: those of all tests would take gigabytes."""
+    """Drop compiled programs after every twelfth file: those of all tests would take gigabytes."""
     yield
-    if next(_modules) % 6 == 0:
+    if next(_modules) % 12 == 0:
         jax.clear_caches()
         gc.collect()
         if sys.platform == "linux":

@@ -67,7 +67,7 @@ CODE = re.compile(
     re.DOTALL,
 )
 # The pages that are read first. The code of the others compiles many more programs.
-QUICK = {"README.md", "docs/first-five-minutes.md", "docs/callbacks.md"}
+QUICK = {"docs/first-five-minutes.md", "docs/callbacks.md"}
 PYTHON_PAGES = [
     pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
     for page in PAGES

@@ -29,6 +29,7 @@ cvt = gloam.CVTArchive(np.random.default_rng(0).uniform(-2, 2, (50, 2)), -2.0, 2
 x0, cma = np.zeros(9), {"num_emitters": 2, "batch_size": 4}
 small = {"num_init_points": 10, "num_empty_points": 5}
 algorithms = [
+    gloam.DMS(grid, x0, 0.3, num_init_points=10, **cma),
     gloam.DMS.paper(cvt, x0, 0.3, bounds=(-1, 1), **cma, **small),
     gloam.DMS.paper(grid, x0, 0.3, strategy=SepCMAES(), **cma, **small),
     gloam.CMAMAE(grid, x0, 0.3, strategy=LMMAES(), **cma),

@@ -50,6 +50,7 @@ def test_a_run_is_drawn_again(digits_run, capsys):
         assert (folder / path).stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_a_run_is_stopped_and_logged_by_options(tmp_path, capsys):
     out, table = tmp_path / "run", tmp_path / "rows.csv"
     follow = ("--stop-score", 1, "--csv", table, "--quiet", "--seeds", 2, "--seed", 5)

@@ -197,6 +197,7 @@ def fresh(model, seed):
     return initial(model, jnp.zeros((8, 64)), nothing, jax.random.key(seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_cnn_learns_which_way_lines_run(seed):
     model = model_of(CNN((8, 8), channels=(8, 16), hidden=32))
@@ -538,6 +539,7 @@ def test_cells_in_blocks_are_the_cells(cells):
     np.testing.assert_allclose(found, model.discount(state, centers), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_memory_for_many_cells_is_bounded():
     model = model_of(CNN((8, 8)))
     arrays, rest = eqx.partition((model, fresh(model, 0)), eqx.is_array)

@@ -164,6 +164,7 @@ def test_both_drivers_search_alike(domain):
     assert rows[0]["qd_score"] == pytest.approx(rows[1]["qd_score"], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_two_seeds_run_at_once_by_another_algorithm(domain):
     map_elites = gloam.MAPElites(domain.archive(), domain.x0, 0.3, batch_size=16)
     result = gloam.run(domain, map_elites, seeds=2, iterations=2, progress=False)

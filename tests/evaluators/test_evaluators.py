@@ -80,6 +80,7 @@ def test_crashes_and_hangs_lose_only_their_rows(evaluators):
         np.testing.assert_array_equal(np.delete(found.measures, 3, 0), np.delete(x, 3, 0)[:, :2])
 
 
+@pytest.mark.slow
 def test_a_worker_that_ends_by_chance_costs_nothing(evaluators, mark):
     processes = evaluators["processes"]
     found = processes.evaluate(gloam.PerSolution(functions.crashes_once), X_BAD)

@@ -131,6 +131,7 @@ def test_the_best_of_blocks_against_a_loop():
     assert dict(zip(found.tolist(), rows.tolist(), strict=True)) == best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["grid", "cvt"])
 def test_a_large_archive_makes_a_small_report(tmp_path, kind):
     random = np.random.default_rng(0)

@@ -126,6 +126,7 @@ def test_truncation_moves_styles_to_their_mean():
     np.testing.assert_array_equal(cut[:, 3], w)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "half", "tolerance"),
     [("T", "float16", 1e-2), pytest.param("R", "bfloat16", 4e-2, marks=pytest.mark.slow)],

@@ -168,6 +168,7 @@ assert not experimental(), experimental()
 """
 
 
+@pytest.mark.slow
 def test_a_search_on_a_cpu_imports_nothing_experimental():
     code = TRACED if jax.default_backend() == "cpu" else "import gloam"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300)

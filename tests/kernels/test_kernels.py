@@ -119,7 +119,7 @@ def trainer(kernel, unrolled):
 @pytest.mark.parametrize(
     ("inputs", "hidden", "unrolled"),
     [
-        pytest.param(2, (64, 16), 64, id="unrolled"),
+        pytest.param(2, (64, 16), 64, id="unrolled", marks=pytest.mark.slow),
         pytest.param(2, (64, 16), 2, id="loop"),
         pytest.param(10, (32, 32), 64, id="one block", marks=pytest.mark.slow),
     ],

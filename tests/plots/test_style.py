@@ -4,6 +4,7 @@ import struct
 import sys
 
 import matplotlib
+import pytest
 from matplotlib.figure import Figure
 
 from gloam import plots
@@ -31,6 +32,7 @@ def every_plot(plane, four, metrics):
     }
 
 
+@pytest.mark.slow
 def test_every_plot_draws_into_axes_that_are_given_and_nowhere_else(plane, four, metrics):
     settings, loaded = dict(matplotlib.rcParams), "matplotlib.pyplot" in sys.modules
     for name, plot in every_plot(plane, four, metrics).items():

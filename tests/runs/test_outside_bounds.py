@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import gloam
 from gloam.formats.tables import MetricsFile
@@ -28,6 +29,7 @@ def test_directions_are_compared_with_bounds_of_directions():
     assert search.metrics()["outside_bounds"] == 1
 
 
+@pytest.mark.slow
 def test_runs_on_the_device_and_in_python_count_alike(tmp_path):
     def evaluate(solutions):
         return solutions[:, 0] * 0.0, 0.0 * solutions[:, :1] + jnp.arange(6.0)[:, None]

@@ -69,6 +69,7 @@ def test_other_domains_start_all_seeds_alike():
     np.testing.assert_array_equal(starts(domain, algorithm, [1, 2]), np.zeros((2, 6)))
 
 
+@pytest.mark.slow
 def test_while_the_archive_is_empty_its_start_stands_for_elites():
     domain = triangles()
     algorithm = map_elites(domain)

@@ -135,6 +135,7 @@ class OwnNetwork(eqx.Module):
         return jnp.tanh(measures @ self.weight)
 
 
+@pytest.mark.slow
 def test_a_network_of_the_users_own_with_bfloat16_weights_is_handed_over_again(tmp_path):
     network = OwnNetwork(jnp.ones(2, jnp.bfloat16))
     archive, sizes = gloam.GridArchive((5, 5), -1, 1), {"num_emitters": 2, "batch_size": 6}
