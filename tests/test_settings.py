@@ -36,7 +36,7 @@ algorithms = [
     gloam.DDS(cvt, x0, 0.3, bandwidth=0.5, buffer_size=20, **cma),
     gloam.MAPElitesLine(cvt, x0, 0.3, 0.2, batch_size=8),
 ]
-narrow = ("float32", "int32", "key<fry>")
+narrow = ("float32", "int32", "bool", "key<fry>")
 for algorithm in algorithms:
     driver = FusedDriver(evaluate, algorithm, [0, 1])
     driver.start()
