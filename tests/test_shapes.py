@@ -158,6 +158,7 @@ def test_a_flat_archive_takes_no_shape():
 # What a network is given
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape", [(6, 5), pytest.param((30,), marks=pytest.mark.slow)], ids=["shaped", "flat"]
 )

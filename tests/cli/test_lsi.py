@@ -220,6 +220,7 @@ def test_a_pickle_is_not_loaded_as_a_network(copied, tmp_path, capsys):
     assert f"Convert it: gloam lsi convert {source} {source.with_suffix('.safetensors')}" in message
 
 
+@pytest.mark.slow
 def test_grey_landscapes_become_colour_pictures(copied, capsys):
     path = sorted(copied.landscapes.iterdir())[0]
     pixels = np.random.default_rng(1).integers(0, 256, (30, 40)).astype(np.uint8)
@@ -352,6 +353,7 @@ def test_a_study_runs_lsi_where_its_files_are_named(files, tmp_path, monkeypatch
     main(["report", str(out), "--no-figures"])
 
 
+@pytest.mark.slow
 def test_a_study_without_the_files_lists_lsi(tmp_path, capsys):
     out = tmp_path / "study"
     domains = ["--domains", "2d-lp-flat", "lsi", "--algorithms", "map-elites"]

@@ -20,6 +20,7 @@ from tests.helpers import assert_same_bits
 SMALL_LP = ("map-elites", "lp", "--solution", 10, "--batch-size", 36, "--log-every", 1)
 
 
+@pytest.mark.slow
 def test_a_run_on_digits_ends_in_a_gallery(digits_once):
     folder, printed = digits_once
     assert "of 30 items have an elite" in printed
@@ -30,6 +31,7 @@ def test_a_run_on_digits_ends_in_a_gallery(digits_once):
     assert gloam.RunFolder(folder).read_part("domain").archive().num_cells == 30
 
 
+@pytest.mark.slow
 def test_a_run_is_resumed(digits_run, capsys):
     folder, _ = digits_run
     run("resume", folder, "--iterations", 5, "--quiet")
@@ -37,6 +39,7 @@ def test_a_run_is_resumed(digits_run, capsys):
     assert gloam.RunFolder(folder).read_metrics()["iteration"].max() == 5
 
 
+@pytest.mark.slow
 def test_a_run_is_drawn_again(digits_run, capsys):
     folder, _ = digits_run
     (folder / "gallery.html").unlink()

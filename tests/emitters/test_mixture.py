@@ -77,6 +77,7 @@ def evaluate(x):
     return 1 - (x**2).sum(axis=1), x[:, :2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "discount",
     ["none", *(pytest.param(n, marks=pytest.mark.slow) for n in ("model", "thresholds"))],

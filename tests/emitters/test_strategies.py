@@ -82,6 +82,7 @@ def test_lm_ma_es_remembers_as_many_directions_as_its_authors_advise():
 # Separable
 
 
+@pytest.mark.slow
 def test_sep_cma_es_is_the_diagonal_of_cma_es_that_learns_as_fast(monkeypatch):
     rates = sep_cma_es.separable_constants(9, 10)
     monkeypatch.setattr(cma_es, "constants", lambda sol, each: rates)

@@ -107,6 +107,7 @@ def test_workers_are_initialised_and_kept_between_batches(evaluators):
     assert found <= {pid % 100_000 for pid in pids}
 
 
+@pytest.mark.slow
 def test_an_initializer_that_raises_is_an_error_of_the_evaluator():
     processes = gloam.Processes(1, initializer=functions.broken_start)
     with pytest.raises(gloam.EvaluatorError, match="RuntimeError: no model file"):

@@ -20,6 +20,7 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "lsi-starts"
 
 
+@pytest.mark.slow
 def test_the_start_is_chosen_once_for_each_prompt(cache, monkeypatch):
     first, other = domain(), domain("a longer prompt")
     assert len(list(cache.iterdir())) == 2

@@ -34,6 +34,7 @@ def arrays_of(data, name):
     return unpacked(gzip.decompress(base64.b64decode(data["arrays"][name])))
 
 
+@pytest.mark.slow
 def test_the_report_of_a_run_holds_its_views_and_loads_nothing(runs, capsys):
     main(["report", str(runs / "pictures")])
     assert capsys.readouterr().out.strip() == str(runs / "pictures" / "report.html")

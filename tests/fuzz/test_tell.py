@@ -68,6 +68,7 @@ def search(request):
 @pytest.mark.filterwarnings("ignore:objectives. expected values at or above:UserWarning")
 @settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
+@pytest.mark.slow
 def test_tell(search, data):
     arguments = {
         "objectives": data.draw(rows((BATCH,))),
