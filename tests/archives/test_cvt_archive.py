@@ -234,6 +234,7 @@ def test_a_row_without_a_direction_is_a_failed_row(name, with_cells, with_object
         search.tell(np.ones(BATCH), np.zeros((BATCH, 36)))
 
 
+@pytest.mark.slow
 def test_both_drivers_and_faiss_fail_zero_rows():
     pytest.importorskip("faiss")
 

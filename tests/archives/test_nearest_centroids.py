@@ -292,6 +292,7 @@ def test_gaps_are_distances_to_the_nearest_different_centroid():
     assert squared_gaps(centroids[:2], np.array([1]), np.zeros(1)).tolist() == [np.inf]
 
 
+@pytest.mark.slow
 def test_a_search_on_far_clusters_puts_elites_into_their_cells():
     centroids, _ = clusters(60, 2, 500.0, 0.1, 2, seed=4)
     algorithm = gloam.MAPElites(CVTArchive(centroids), np.zeros(2), 0.05, batch_size=30)

@@ -260,6 +260,7 @@ def test_the_archive_does_not_depend_on_the_evaluator(evaluators, per_solution, 
         assert_same_bits(other, found[0])
 
 
+@pytest.mark.slow
 def test_a_search_of_your_own_can_use_an_evaluator(evaluators):
     algorithm = small("map-elites-line")
     search = gloam.Search(algorithm, seed=3)

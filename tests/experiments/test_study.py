@@ -149,6 +149,7 @@ def test_a_report_of_something_else_is_not_replaced(study, tmp_path, capsys):
     assert (copy / "report" / "report.md").read_text() == "my own"
 
 
+@pytest.mark.slow
 def test_the_wallclock_of_a_cell_in_parts_is_their_sum(study, tmp_path):
     whole = study / "2d-lp-flat" / "map-elites-line"
     spent = gloam.RunFolder(whole).read_metrics()["seconds"].max()

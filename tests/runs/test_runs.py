@@ -212,6 +212,7 @@ def test_wrong_settings_are_refused(arguments, message):
         gloam.run(evaluate, ALGORITHM, **({"iterations": 1, "progress": False} | arguments))
 
 
+@pytest.mark.slow
 def test_a_run_whose_domain_holds_arrays_can_be_resumed(tmp_path):
     images = np.random.default_rng(0).random((12, 16), dtype=np.float32)
     domain = gloam.domains.Triangles(images, num_triangles=3, canvas=(4, 4))
