@@ -68,11 +68,11 @@ class LowObjectiveWarning:
         """Warn if it is due; ``stacklevel`` counts from the caller, as in `warnings.warn`."""
         if not self._is_due:
             return
-        batches, lowest = map(np.atleast_1d, jax.device_get((low.batches, low.lowest)))
+        batches = np.atleast_1d(low.batches)
         if not batches.any():
             return
         self._is_due = False
-        least = float(lowest[batches > 0].min())
+        least = float(np.atleast_1d(low.lowest)[batches > 0].min())
         warnings.warn(
             f"objectives: expected values at or above the archive's f_min = {self._f_min:g}, got "
             f"{least:g}, and at least half of a batch below f_min. Such solutions lower the QD "
