@@ -100,9 +100,11 @@ def _float32(array: np.ndarray) -> np.ndarray:
         return array.astype(np.float32)
 
 
-def valid_rows(archive: Archive, objectives: np.ndarray | None, measures: np.ndarray) -> np.ndarray:
-    """Return a mask that is false for failed rows: not finite, or not accepted by the archive."""
-    valid = np.asarray(archive.accepts(measures))
+def valid_rows(
+    accepts: Callable, objectives: np.ndarray | None, measures: np.ndarray
+) -> np.ndarray:
+    """Return a mask that is false for failed rows; ``accepts`` is the method of the archive."""
+    valid = np.asarray(accepts(measures))
     return valid if objectives is None else valid & (np.abs(objectives) <= checks.LARGEST)
 
 

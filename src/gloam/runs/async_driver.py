@@ -183,7 +183,7 @@ class AsyncDriver(HostDriver[AsyncSearch]):
             return
         evaluations = search.evaluations
         found = assembled([([0], block)], 1, self._spec)
-        valid = valid_rows(self._archive, found.objectives, found.measures)
+        valid = valid_rows(self._archive.accepts, found.objectives, found.measures)
         failure = next(iter(all_failures(found, valid)), None)
         if failure is None:
             try:

@@ -143,7 +143,7 @@ class PythonDriver(HostDriver[Search]):
         if self._spec.has_objectives is None and len(found.failures) < self.batch:
             given = found.objectives is not None
             self._spec = dataclasses.replace(self._spec, has_objectives=given)
-        valid = valid_rows(self._archive, found.objectives, found.measures)
+        valid = valid_rows(self._archive.accepts, found.objectives, found.measures)
         failures = all_failures(found, valid)
         outcome = Outcome(search.seed, self.batch, failures)
         return _EvaluatedBatch(solutions, found[:3], outcome)

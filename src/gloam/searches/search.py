@@ -63,8 +63,9 @@ class Search:
         """Specification of the results, for evaluators."""
         self.info: StepInfo | None = None
         """Diagnostics of the last `tell`."""
-        # Attributes of Equinox modules are slow to read, and a batch may take 1 ms.
+        # Attributes and methods of Equinox modules are slow to look up, and a batch may take 1 ms.
         self._archive, self._batch = algorithm.archive, algorithm.emitter.num_solutions
+        self._accepts, self._index_on_host = self._archive.accepts, self._archive.index_on_host
         self._proposal: Proposal | None = None
         self._warning = LowObjectiveWarning(algorithm)
         self._arrays, self._static = partition(for_programs(algorithm, cells_given=True))
@@ -110,14 +111,14 @@ class Search:
                 "returns, then call tell()."
             )
         results = self.result_spec.checked(objectives, measures, fields, self._batch)
-        valid = valid_rows(self._archive, *results[:2])
+        valid = valid_rows(self._accepts, *results[:2])
         checks.some_valid(int(valid.sum()), self._batch)
         self.learn(results, None if cells is None else self._checked_cells(cells))
 
     def learn(self, results: Results, cells: np.ndarray | None = None) -> None:
         """Learn from results that were checked before. All of them may have failed."""
         if cells is None:
-            cells = self._archive.index_on_host(results[1])
+            cells = self._index_on_host(results[1])
         self.state, self.info = _tell(
             self._static, self._arrays, self.state, self._proposal, results, cells
         )
