@@ -28,18 +28,19 @@ ALLOWED = {
     "kernels": {"devices"},
     "progress": set(),
     "drawing": set(),
+    "parquet": {"files"},
     "records": {"checks"},
     "emitters": _BASE,
     "archives": _BASE,
     "discounts": _BASE,
     "algorithms": _BASE | _PIECES,
     "step": {"checks", "algorithms", "archives", "discounts", "records"},
-    "datasets": _BASE | {"archives"},
+    "datasets": _BASE | {"archives", "parquet"},
     # Models know nothing of searches.
     "generators": _BASE,
     "domains": _BASE | {"archives", "datasets", "generators"},
     # Files are below the searches: whatever a file holds, it cannot make a search run.
-    "formats": _CORE | {"domains", "datasets", "generators"},
+    "formats": _CORE | {"domains", "datasets", "generators", "parquet"},
     # Evaluators know nothing of searches; they also run in the processes of workers.
     "evaluators": _BASE | {"archives"},
     # Callbacks know rows of metrics and elites; the loop of a run calls them.
@@ -53,7 +54,7 @@ ALLOWED = {
     "experiments": _CORE
     | {"domains", "datasets", "generators", "formats", "plots", "programs", "searches", "runs"},
     # Elites and models of other libraries; it runs no search.
-    "interop": _CORE,
+    "interop": _CORE | {"parquet"},
     "explorer": _CORE | {"domains", "datasets", "formats", "plots", "gallery", "experiments"},
     "cli": _CORE
     | {"domains", "datasets", "generators", "formats", "runs", "plots", "gallery", "experiments"}

@@ -1,9 +1,6 @@
 """JAX's settings, seeds, fields and numbers: each is used as meant or refused."""
 
-import os
-import subprocess
-import sys
-
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,62 +9,95 @@ import pytest
 import gloam
 from gloam.draws import root_key
 from gloam.runs.options import seed_list
+from tests import problems
+from tests.helpers import assert_same_bits
 
 BATCH = 6
 X0 = np.zeros(5)
 
-_PROGRAM = """
-import jax, numpy as np, gloam
-from gloam.runs.fused_driver import FusedDriver
-from gloam.emitters import LMMAES, SepCMAES
 
-def evaluate(solutions):
-    return 1.0 - (solutions**2).sum(axis=1) / 20.0, solutions[:, :2]
-
-grid = gloam.GridArchive((6, 6), -2.0, 2.0)
-cvt = gloam.CVTArchive(np.random.default_rng(0).uniform(-2, 2, (50, 2)), -2.0, 2.0)
-x0, cma = np.zeros(9), {"num_emitters": 2, "batch_size": 4}
-small = {"num_init_points": 10, "num_empty_points": 5}
-algorithms = [
-    gloam.DMS(grid, x0, 0.3, num_init_points=10, **cma),
-    gloam.DMS.paper(cvt, x0, 0.3, bounds=(-1, 1), **cma, **small),
-    gloam.DMS.paper(grid, x0, 0.3, strategy=SepCMAES(), **cma, **small),
-    gloam.CMAMAE(grid, x0, 0.3, strategy=LMMAES(), **cma),
-    gloam.DDS(cvt, x0, 0.3, bandwidth=0.5, buffer_size=20, **cma),
-    gloam.MAPElitesLine(cvt, x0, 0.3, 0.2, batch_size=8),
-]
-narrow = ("float32", "int32", "bool", "key<fry>")
-for algorithm in algorithms:
-    driver = FusedDriver(evaluate, algorithm, [0, 1])
-    driver.start()
-    driver.advance(2)
-    search = gloam.Search(algorithm, 2**40)
-    search.tell(*evaluate(search.ask()))
-    for leaf in jax.tree.leaves((driver.checkpoint(), search.state)):
-        assert str(leaf.dtype) in narrow, leaf.dtype
-    assert np.isfinite(search.metrics()["qd_score"])
-print(np.asarray(search.ask())[0].tolist())
-"""
+# jax_enable_x64
 
 
-@pytest.mark.slow
-def test_other_settings_of_jax_change_nothing():
-    settings = [{}, {"JAX_ENABLE_X64": "1", "JAX_DEFAULT_PRNG_IMPL": "rbg"}]
-    outputs = []
-    for extra in settings:
-        found = subprocess.run(
-            [sys.executable, "-c", _PROGRAM],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=os.environ | extra,
+@pytest.fixture
+def x64():
+    """Switch on float64, as many users of JAX do; the function switches it off again."""
+    jax.config.update("jax_enable_x64", True)
+    yield lambda: jax.config.update("jax_enable_x64", False)
+    jax.config.update("jax_enable_x64", False)
+
+
+def begin(driver, algorithm, iterations, **options):
+    options = {"seeds": [0, 7], "progress": False} | options
+    if driver == "asynchronous":
+        return gloam.optimize(
+            problems.evaluate, algorithm, iterations, asynchronous=True, **options
         )
-        assert found.returncode == 0, found.stderr[-3000:]
-        outputs.append(found.stdout)
-    # With x64 a Python float in an evaluation or a rule may round once less.
-    np.testing.assert_allclose(
-        *(np.fromstring(o.strip()[1:-1], sep=",") for o in outputs), atol=1e-5
-    )
+    start = gloam.run if driver == "fused" else gloam.optimize
+    return start(problems.evaluate, algorithm, iterations, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "driver"),
+    [
+        ("dms", "fused"),
+        ("map-elites-line", "ask-tell"),
+        *(
+            pytest.param(name, driver, marks=pytest.mark.slow)
+            for name in ("dms", "dms-paper", "cma-mae", "dds", "map-elites-line")
+            for driver in ("fused", "ask-tell", "asynchronous")
+            if (name, driver) not in (("dms", "fused"), ("map-elites-line", "ask-tell"))
+        ),
+    ],
+)
+def test_x64_changes_no_bit_and_a_run_continues_without_it(x64, tmp_path, name, driver):
+    algorithm = problems.small(name)
+    begin(driver, algorithm, 2, run_dir=tmp_path)
+    x64()
+    found = begin(driver, algorithm, 4, run_dir=tmp_path, resume=True)
+    expected = begin(driver, algorithm, 4)
+    for seed, elites in expected.elites_by_seed.items():
+        assert_same_bits(found.elites_by_seed[seed], elites)
+    folder = gloam.RunFolder(tmp_path)
+    assert {
+        str(a.dtype) for a in folder._checkpoints.read_arrays("", run=folder._identity)[0].values()
+    } <= {"float32", "int32", "uint32", "bool"}
+
+
+def test_an_evaluation_may_compute_in_float64(x64):
+    seen = []
+
+    def evaluate(solutions):
+        wide = solutions.astype(jnp.float64)
+        seen.append(wide.dtype)
+        return 1.0 - 1e-9 * wide.sum(axis=1), wide[:, :2]
+
+    algorithm = gloam.MAPElites(gloam.GridArchive((4, 4), -1, 1), X0, 0.5, batch_size=BATCH)
+    result = gloam.run(evaluate, algorithm, iterations=2, progress=False)
+    assert set(seen) == {jnp.dtype("float64")}
+    assert result.elites.store.objectives.dtype == np.float32
+
+
+class WideNetwork(eqx.Module):
+    """A network of the user's own, whose weights are float64 with jax_enable_x64."""
+
+    weight: jax.Array
+
+    def __call__(self, measures):
+        return measures @ self.weight
+
+
+def test_a_network_with_float64_weights_is_trained_in_float32(x64):
+    network = WideNetwork(jnp.ones(2))
+    assert network.weight.dtype == jnp.float64
+    archive = gloam.GridArchive((4, 4), -1, 1)
+    small = {"num_emitters": 1, "batch_size": BATCH, "num_init_points": 5, "num_empty_points": 5}
+    search = gloam.Search(gloam.DMS.paper(archive, X0, 0.5, network=network, **small))
+    search.tell(*problems.evaluate(search.ask()))
+    assert {str(leaf.dtype) for leaf in jax.tree.leaves(search.state.discount)} == {
+        "float32",
+        "int32",
+    }
 
 
 # Seeds
@@ -88,6 +118,26 @@ def test_seeds_of_64_bits_have_random_numbers_of_their_own():
     seeds = [1, 2**32, 2**32 + 1, 2**63, 2**64 - 1]
     drawn = {small_search(seed).ask().tobytes() for seed in seeds}
     assert len(drawn) == len(seeds)
+
+
+@pytest.mark.parametrize("seed", [2**31, 2**40, 2**64 - 1])
+def test_runs_and_searches_of_large_seeds_are_read_back(tmp_path, seed):
+    archive = gloam.GridArchive((4, 4), -1, 1)
+    algorithm = gloam.MAPElites(archive, X0, 0.5, batch_size=BATCH)
+    options = {"seeds": [seed, 3], "progress": False}
+    for start in (gloam.run, gloam.optimize):
+        folder = tmp_path / start.__name__
+        start(problems.evaluate, algorithm, 2, run_dir=folder, **options)
+        found = start(problems.evaluate, algorithm, 3, run_dir=folder, resume=True, **options)
+        expected = start(problems.evaluate, algorithm, 3, **options)
+        assert_same_bits(found.elites_by_seed[seed], expected.elites_by_seed[seed])
+        assert_same_bits(gloam.RunFolder(folder).read_archive(seed), found.elites_by_seed[seed])
+        assert found.metrics["seed"].tolist() == [seed, 3] * 2
+    search = small_search(seed)
+    search.save(tmp_path / "search.npz")
+    again = gloam.Search.load(tmp_path / "search.npz")
+    assert again.seed == seed
+    np.testing.assert_array_equal(again.ask(), search.ask())
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64, 10**400, 1.0, True, "1", None])

@@ -67,7 +67,7 @@ class Recorder(Emitter):
 
     @property
     def num_solutions(self):
-        return self.inner.solutions
+        return self.inner.num_solutions
 
     @property
     def elites_to_ask(self):

@@ -15,6 +15,7 @@ SolutionBounds = tuple[Bounds | None, Bounds | None]
 LARGEST = 1e30
 """Largest objective or coordinate of a solution, so that sums of them stay within float32."""
 LARGEST_INTEGER = 2**31 - 1
+LARGEST_COUNT = 1_000_000
 """Largest size or count; they are int32 on the device."""
 _SMALLEST = float(np.finfo(np.float32).tiny)  # processors treat smaller numbers as zero
 
@@ -110,6 +111,13 @@ def integer(
     expect(whole and bool(value >= minimum), name, expected, short(value), fix)
     expect(int(value) <= maximum, name, f"{expected} and <= {maximum}", short(value), fix)
     return int(value)
+
+
+def count(
+    name: str, value: Any, *, minimum: int = 1, maximum: int = LARGEST_COUNT, fix: str = ""
+) -> int:
+    """Return ``value`` as a number of things that take memory, such as solutions."""
+    return integer(name, value, minimum=minimum, maximum=maximum, fix=fix)
 
 
 def integers(name: str, value: Any, *, minimum: int, fix: str = "") -> tuple[int, ...]:
@@ -327,7 +335,12 @@ def existing_file(name: str, path: str | os.PathLike, fix: str = "") -> Path:
     return found
 
 
-def fits_memory(name: str, size_in_bytes: int, of: str = "") -> None:
+def fits_memory(
+    name: str,
+    size_in_bytes: int,
+    of: str = "",
+    fix: str = "Use fewer cells, or smaller solutions and fields.",
+) -> None:
     """Raise if something, described by ``of``, needs more memory than the machine has."""
     if not hasattr(os, "sysconf"):  # unknown on Windows
         return
@@ -337,7 +350,7 @@ def fits_memory(name: str, size_in_bytes: int, of: str = "") -> None:
         name,
         f"at most the {memory / 1e9:.0f} GB of memory of this machine",
         f"{size_in_bytes / 1e9:,.0f} GB" + (f" for {of}" if of else ""),
-        "Use fewer cells, or smaller solutions and fields.",
+        fix,
     )
 
 

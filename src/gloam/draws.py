@@ -7,12 +7,13 @@ numbers the loop is faster, because unrolling would compute both words twice.)
 """
 
 import math
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.random import threefry_2x32
-from jaxtyping import Array, Float, PRNGKeyArray, UInt32
+from jaxtyping import Array, Float, Key, PRNGKeyArray, UInt32
 
 GENERATOR = "threefry2x32"
 """Generator of every key that gloam makes; JAX's default may be another one."""
@@ -29,8 +30,17 @@ def root_key(seed: int) -> PRNGKeyArray:
     >>> jax.random.key_data(root_key(2**32 + 5)).tolist()
     [1, 5]
     """
-    words = np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32)
+    return jax.random.wrap_key_data(jnp.asarray(_words(seed)), impl=GENERATOR)
+
+
+def root_keys(seeds: Sequence[int]) -> Key[Array, " seeds"]:
+    """Return the keys of several searches."""
+    words = np.stack([_words(seed) for seed in seeds])
     return jax.random.wrap_key_data(jnp.asarray(words), impl=GENERATOR)
+
+
+def _words(seed: int) -> UInt32[np.ndarray, "2"]:
+    return np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32)
 
 
 def uniforms(key: PRNGKeyArray, size: int) -> Float[Array, " size"]:

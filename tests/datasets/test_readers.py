@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from gloam import parquet
 from gloam.datasets import from_array, from_file, from_idx, from_pandas, readers
 from tests.helpers import refused
 
@@ -132,7 +133,7 @@ def plain(array: np.ndarray) -> pa.Array:
 def test_a_column_of_vectors_is_read_from_parquet(
     tmp_path, monkeypatch, items, labels, make, piece
 ):
-    monkeypatch.setattr(readers, "_BATCH", piece)
+    monkeypatch.setattr(parquet, "_BATCH_ROWS", piece)
     path = tmp_path / "table.parquet"
     table = pa.table({"id": range(30), "vector": make(items), "kind": labels})
     pq.write_table(table, path, row_group_size=11)
@@ -231,7 +232,7 @@ def test_labels_and_the_index_of_a_csv_file_are_no_measures(tmp_path, items, lab
 def test_vectors_of_mixed_lengths_in_parquet_are_refused(
     tmp_path, monkeypatch, column, message, piece
 ):
-    monkeypatch.setattr(readers, "_BATCH", piece)
+    monkeypatch.setattr(parquet, "_BATCH_ROWS", piece)
     pq.write_table(pa.table({"v": column}), tmp_path / "bad.parquet")
     if piece == 1:  # then the second piece is compared with the first
         message = message.replace("vectors of one length, as 2 in", "vectors of length 2 as in")

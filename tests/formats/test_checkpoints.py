@@ -124,7 +124,8 @@ def foreign_files(folder, tmp_path):
         "it belongs to another run": tmp_path / "other" / "checkpoint" / "0000006.npz",
         "it is the checkpoint of iteration 4": stored,
         "kind 'search', not 'checkpoint'": tmp_path / "kind.npz",
-        "written for another algorithm": tmp_path / "part.npz",
+        "it lacks ['.store.measures'] and has the unknown arrays [], although its": tmp_path
+        / "part.npz",
         "not a file of arrays": tmp_path / "text.npz",
         "not a file of arrays (BadZipFile)": tmp_path / "empty.npz",
         "not written by gloam": tmp_path / "numpy.npz",

@@ -5,6 +5,7 @@ Never a raw error of a library, never a hang, never more memory than the limit.
 
 import gzip
 import io
+import json
 import os
 import struct
 import tracemalloc
@@ -23,12 +24,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from gloam import CVTArchive, datasets, files, kmeans_centroids
+from gloam import CVTArchive, GridArchive, datasets, files, kmeans_centroids
 from gloam.cli.fill import _start
 from gloam.domains import LinearProjection, Triangles
+from gloam.interop import elites_from_parquet
 
 LIMIT = 1 << 20
 EXAMPLES = 60
+ARCHIVE = GridArchive((4, 4), -1, 1)
 ITEMS = np.random.default_rng(0).uniform(0, 1, (12, 4)).astype(np.float32)
 PICTURES = np.random.default_rng(1).integers(0, 256, (6, 5, 5)).astype(np.uint8)
 LABELS = [f"kind {row % 3}" for row in range(12)]
@@ -266,6 +269,108 @@ def test_what_is_declared_is_compared_with_the_limit(place):
         files.read_array(path, max_bytes=1000)
     np.testing.assert_array_equal(files.read_array(path), large)
     path.unlink()
+
+
+# Parquet stores repeated values once: a small file may declare any number of rows
+
+
+def written(path: Path, columns: dict, **options) -> Path:
+    pq.write_table(pa.table(columns), path, compression="zstd", **options)
+    assert path.stat().st_size < 100_000
+    return path
+
+
+def zeros(rows: int, length: int) -> pa.ListArray:
+    starts = np.arange(rows + 1, dtype=np.int32) * length
+    return pa.ListArray.from_arrays(starts, pa.array(np.zeros(rows * length, np.float32)))
+
+
+@pytest.fixture
+def unread(monkeypatch):
+    """Fail if the content of a Parquet file is read."""
+
+    def read(*arguments, **options):
+        raise AssertionError("the content was read")
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", read)
+    monkeypatch.setattr(pq.ParquetFile, "read", read)
+
+
+@pytest.mark.parametrize(
+    ("columns", "column", "declared"),
+    [
+        ({"x": np.zeros(40_000), "y": np.zeros(40_000)}, ["x", "y"], "40,000 rows with 80,000"),
+        ({"v": zeros(40_000, 1)}, "v", "40,000 rows with 40,000"),
+        ({"v": zeros(30, 20_000)}, "v", "30 rows with 600,000"),
+        ({"v": zeros(30, 20_000), "w": zeros(30, 2)}, "v", "30 rows with 600,000"),
+    ],
+)
+@pytest.mark.usefixtures("unread")
+def test_tables_that_would_fill_the_memory_are_refused_unread(tmp_path, columns, column, declared):
+    path = written(tmp_path / "bomb.parquet", columns, row_group_size=10_000)
+    for option in ({"max_bytes": LIMIT}, {"max_bytes": 1000}):
+        with pytest.raises(ValueError, match=rf"'{path}' \(it declares {declared} values, more"):
+            datasets.from_file(path, column, **option)
+
+
+@pytest.mark.usefixtures("unread")
+def test_elites_that_would_fill_the_memory_are_refused_unread(tmp_path):
+    names = ("objective", "measures_0", "measures_1", "solution_0")
+    path = written(tmp_path / "bomb.parquet", {name: np.zeros(40_000) for name in names})
+    with pytest.raises(
+        ValueError, match=rf"'{path}' \(it declares 40,000 rows with 160,000 values"
+    ):
+        elites_from_parquet(ARCHIVE, path, max_bytes=LIMIT)
+
+
+def test_files_that_are_no_tables_of_elites_are_refused(tmp_path):
+    path = tmp_path / "elites.parquet"
+    for content in (b"", b"something else", table("none")[:-100]):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=rf"^path: expected a Parquet file of .*'{path}'"):
+            elites_from_parquet(ARCHIVE, path)
+
+
+@pytest.mark.parametrize("as_dictionary", [True, False])
+def test_a_repeated_text_is_one_object(tmp_path, as_dictionary):
+    texts = pa.array(["a" * 10_000, "b"] * 500)
+    index = {"index_columns": ["name"], "columns": [], "column_indexes": []}
+    columns = {"v": list(np.eye(1000, 3, dtype=np.float32) + np.arange(1000.0)[:, None])}
+    columns |= {"kind": texts.dictionary_encode() if as_dictionary else texts}
+    columns |= {"name": columns["kind"]}
+    content = pa.table(columns).replace_schema_metadata({"pandas": json.dumps(index)})
+    path = tmp_path / "texts.parquet"
+    pq.write_table(content, path, row_group_size=100, compression="zstd")
+    data = datasets.from_file(path, "v", "kind", max_bytes=LIMIT)
+    assert data.labels == data.names == texts.to_pylist()
+    assert len({id(text) for text in data.labels}) == len({id(text) for text in data.names}) == 2
+
+
+def test_texts_that_would_fill_the_memory_are_refused(tmp_path):
+    """A hundred thousand labels of a megabyte, which would take 400 GB as an array."""
+    texts = pa.DictionaryArray.from_arrays(np.zeros(100_000, np.int32), ["a" * 1_000_000])
+    path = written(tmp_path / "bomb.parquet", {"x": np.arange(100_000) % 7, "kind": texts})
+    with pytest.raises(ValueError, match="got 400 GB for 100,000 texts of up to 1,000,000 char"):
+        datasets.from_file(path, ["x"], "kind")
+
+
+def test_columns_that_are_no_labels_are_refused(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"v": zeros(3, 2), "kind": zeros(3, 2)}), path)
+    with pytest.raises(ValueError, match="label: expected a column of texts or numbers, got list"):
+        datasets.from_file(path, "v", "kind")
+
+
+@pytest.mark.slow
+def test_every_byte_of_the_metadata_may_be_wrong(place):
+    """Each byte of the footer in turn: refused by name, or read as finite numbers."""
+    content = FILES["a.parquet"][0]
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    for at in range(len(content) - footer, len(content)):
+        for mask in (0x01, 0x40, 0x80, 0xFF):
+            damaged_content = bytearray(content)
+            damaged_content[at] ^= mask
+            loaded(place, "a.parquet", bytes(damaged_content))
 
 
 def test_empty_axes_that_no_array_can_have(place):

@@ -158,6 +158,7 @@ def test_each_failure_is_logged_once_also_after_a_resume(tmp_path):
     assert len(mine) > 10
 
 
+@pytest.mark.filterwarnings("ignore:The run in .* began with other code")
 @pytest.mark.filterwarnings("ignore:evaluation. expected at least one finite result")
 @pytest.mark.parametrize("seeds", [[7], [7, 3]])
 def test_a_run_in_which_everything_fails_is_saved_and_stops(tmp_path, seeds):
@@ -253,6 +254,7 @@ def test_an_evaluation_that_hangs_counts_as_failed_and_may_come_late(tmp_path, m
     np.testing.assert_array_equal(result.elites.solutions[best], hung[0])
 
 
+@pytest.mark.filterwarnings("ignore:The run in .* began with other code")
 def test_ctrl_c_saves_the_run(tmp_path):
     calls = []
 

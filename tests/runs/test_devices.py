@@ -82,11 +82,11 @@ def test_devices_end_together_and_resume():
     assert found["same"]
 
 
-def run(devices: int, seeds: int, program: str = PROGRAM) -> dict:
+def run(devices: int, seeds: int, program: str = PROGRAM, *arguments: str) -> dict:
     flags = f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0"
     environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
-        [sys.executable, "-c", program, str(seeds)],
+        [sys.executable, "-c", program, str(seeds), *arguments],
         env=environment,
         capture_output=True,
         text=True,

@@ -102,6 +102,7 @@ def read_only(*arguments):
     raise OSError(errno.EROFS, "Read-only file system")
 
 
+@pytest.mark.filterwarnings("ignore:The run in .* began with other code")
 @pytest.mark.parametrize(
     ("call", "failure", "file"),
     [("write", full, "metrics.csv"), ("replace", full, "0000006.npz"), ("fsync", read_only, "")],

@@ -52,14 +52,24 @@ class Algorithm(eqx.Module):
         self.discount.for_archive(self.archive)  # raises if the sizes differ
         cells = f"the {self.archive.num_cells:,} cells"
         checks.fits_memory("archive", self.size_of_elites, cells)
+        emitter = self.emitter
+        num_rows = emitter.num_solutions + emitter.num_elites_to_adapt
+        num_rows += sum(draw.number * draw.best_of for draw in emitter.elites_to_ask)
+        numbers, most = num_rows * self._row_size, checks.LARGEST_INTEGER
+        fix = "Use smaller batches."
+        expected = f"at most {most:,} numbers in a batch"
+        checks.expect(numbers <= most, "emitter", expected, f"{numbers:,}", fix)
 
     @property
     def size_of_elites(self) -> int:
         """Memory of the elites of all cells, in bytes."""
-        archive = self.archive
-        fields = sum(math.prod(field.shape) for field in archive.fields.values())
-        row = self.emitter.x0.size + 1 + archive.measure_dim + fields
-        return 4 * archive.num_cells * row
+        return 4 * self.archive.num_cells * self._row_size
+
+    @property
+    def _row_size(self) -> int:
+        """Number of numbers that belong to a solution."""
+        fields = sum(math.prod(field.shape) for field in self.archive.fields.values())
+        return self.emitter.x0.size + 1 + self.archive.measure_dim + fields
 
 
 def checked_archive(archive: Archive) -> Archive:

@@ -52,7 +52,7 @@ class DMS(Algorithm):
         cma = CmaEmitters(x0, sigma0, **emitter)
         if num_moves is None:  # a multiple of the number of emitters, for asynchronous search
             num_moves = cma.num_emitters * (2 * cma.batch_size // 3)
-        number = checks.integer("num_moves", num_moves, minimum=0)
+        number = checks.count("num_moves", num_moves, minimum=0)
         self.emitter = cma
         if number:
             bounds: Any = cma.bounds

@@ -16,6 +16,7 @@ from gloam import checks, drawing
 from gloam.archives import CVTArchive
 from gloam.datasets import rows
 from gloam.datasets.embedding import embed_all
+from gloam.parquet import ROW_BYTES
 
 _FILLED_IN: Any = None  # default of fields that __post_init__ fills in
 
@@ -73,6 +74,8 @@ class Dataset:
     def __post_init__(self, fresh: bool):
         given = rows.stacked(self.items)
         count, shape = len(given), _item_shape(self.shape, given)
+        needed = count * ROW_BYTES + 4 * given.size
+        checks.fits_memory("items", needed, f"{count:,} items", "Use fewer or smaller items.")
         labels = None if self.labels is None else _texts("labels", self.labels, count)
         names = None if self.names is None else _texts("names", self.names, count)
         images = None if self.images is None else checked_images(self.images, count)
@@ -311,7 +314,13 @@ def _texts(name: str, values: Any, count: int) -> list[str]:
     checks.expect(is_list and len(listed) == count, name, expected, got)
     wrong = next((v for v in listed if isinstance(v, (list, tuple, dict, set, np.ndarray))), None)
     checks.expect(wrong is None, name, "one text or number for each item", repr(wrong))
-    return [_text(value) for value in listed]
+    known = {value: _text(value) for value in {v for v in listed if isinstance(v, str)}}
+    texts = [known[value] if isinstance(value, str) else _text(value) for value in listed]
+    longest = max(map(len, texts))
+    # As an array, every text takes as much as the longest.
+    size, fix = 4 * count * longest, "Give shorter ones."
+    checks.fits_memory(name, size, f"{count:,} texts of up to {longest:,} characters", fix)
+    return texts
 
 
 def _text(value: Any) -> str:

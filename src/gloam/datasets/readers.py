@@ -11,22 +11,20 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from gloam import checks, files
+from gloam import checks, files, parquet
 from gloam.datasets.dataset import Dataset
 
 if TYPE_CHECKING:  # imported where they are used: they take half a second
     import pandas as pd
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 _SUFFIXES = (".npy", ".npz", ".parquet", ".csv")
 _ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _INFLATION = 1032  # largest ratio of sizes that Deflate can reach
-_BATCH = 8192  # rows of a Parquet file that are read at a time
 _IDX_DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
@@ -128,17 +126,23 @@ def from_file(
         f"'{path}'",
         "For images use from_folder, for IDX files from_idx.",
     )
-    is_list = column is not None and not isinstance(column, str)
+    options: Any = {"bounds": bounds, "source": file}
     with naming(file):
-        if kind == ".csv" or (kind == ".parquet" and is_list):
-            read_table = _read_csv if kind == ".csv" else _read_columns
-            frame, columns, label = read_table(file, column, label, limit)
-            return from_pandas(frame, columns, label, shape=shape, bounds=bounds, source=file)
-        checks.expect(not is_list, "column", f"one name for a {kind} file", column)
-        read = {".npy": _read_npy, ".npz": _read_npz, ".parquet": _read_vectors}[kind]
-        array, labels = read(file, column, label, limit)
-        one: Any = shape or ()
-        return Dataset(array, one, labels, bounds=bounds, source=file, fresh=kind != ".npy")
+        if kind == ".csv":
+            frame, columns, label = _read_csv(file, column, label, limit)
+            return from_pandas(frame, columns, label, shape=shape, **options)
+        options["shape"] = shape or ()
+        if kind == ".parquet":
+            vectors, *texts = _read_parquet(file, column, label, limit)
+            options["labels"], options["names"] = texts
+            return Dataset(vectors, fresh=True, **options)
+        is_name = column is None or isinstance(column, str)
+        checks.expect(is_name, "column", f"one name for a {kind} file", column)
+        name = cast("str | None", column)
+        if kind == ".npy":
+            return Dataset(_read_npy(file, name, label, limit), **options)
+        array, options["labels"] = _read_npz(file, name, label, limit)
+        return Dataset(array, fresh=True, **options)
 
 
 def from_idx(
@@ -210,9 +214,7 @@ def _array_bytes(shape: Sequence[int], dtype: np.dtype, limit: int) -> int:
     return math.prod(shape) * dtype.itemsize
 
 
-def _read_npy(
-    file: Path, column: str | None, label: str | None, limit: int
-) -> tuple[np.ndarray, None]:
+def _read_npy(file: Path, column: str | None, label: str | None, limit: int) -> np.ndarray:
     """Map an array into memory, so that it is converted to float32 without a further copy."""
     unnamed = column is None and label is None
     expected = "none for a .npy file, which is a single array"
@@ -224,8 +226,8 @@ def _read_npy(
         if needed > size - start:
             raise ValueError(f"it declares {needed:,} bytes and has {size - start:,}")
         if needed == 0:
-            return np.empty(shape, dtype), None
-        return np.memmap(opened, dtype, "r", start, shape, "F" if fortran_order else "C"), None
+            return np.empty(shape, dtype)
+        return np.memmap(opened, dtype, "r", start, shape, "F" if fortran_order else "C")
 
 
 def _read_npz(
@@ -323,61 +325,28 @@ def _is_number(text: str) -> bool:
     return True
 
 
-@contextmanager
-def _parquet(file: Path, limit: int) -> Iterator["pq.ParquetFile"]:
-    """Open a Parquet file whose declared sizes are consistent and within ``limit``."""
-    import pyarrow.parquet as pq
+def _read_parquet(
+    file: Path, column: str | Sequence[str] | None, label: str | None, limit: int
+) -> tuple[np.ndarray, list[Any] | None, list[Any] | None]:
+    """Read a column of vectors or several columns of numbers, and the labels and names.
 
-    # Without pre_buffer, which would hold a row group, often the whole table, in memory.
-    options: Any = {"buffer_size": 1 << 20, "pre_buffer": False}
-    options["page_checksum_verification"] = True
-    with (
-        _reading(file, "a Parquet file", "Write the file again."),
-        pq.ParquetFile(file, **options) as table,
-    ):
-        metadata = table.metadata
-        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-        rows = sum(group.num_rows for group in groups)
-        if rows != metadata.num_rows or any(group.num_rows < 0 for group in groups):
-            raise ValueError(f"it declares {metadata.num_rows:,} rows in groups of {rows:,}")
-        largest = max((group.total_byte_size for group in groups), default=0)
-        if largest > limit:
-            raise ValueError(f"it declares {largest:,} bytes, and the limit is {limit:,}")
-        yield table
-
-
-def _read_columns(
-    file: Path, columns: Any, label: str | None, limit: int
-) -> tuple["pd.DataFrame", list[str], str | None]:
-    """Read some columns of a Parquet file, with the index that pandas stored."""
-    wanted = [*columns, *([] if label is None else [label])]
-    with _parquet(file, limit) as table:
-        names = table.schema_arrow.names
-        missing = [name for name in wanted if name not in names]
-        expected = f"some of the columns {names} in '{file}'"
-        checks.expect(not missing, "column", expected, missing)
-        return table.read(wanted, use_pandas_metadata=True).to_pandas(), columns, label
-
-
-def _read_vectors(
-    file: Path, column: str | None, label: str | None, limit: int
-) -> tuple[np.ndarray, list[Any] | None]:
-    """Read a column of vectors from a Parquet file, and the labels.
-
-    At most one batch of the table is in memory besides the array that it is copied to.
+    At most one batch of the table is in memory besides the array that it is copied to. Names are
+    the index that pandas stored, if there is one.
     """
-    with _parquet(file, limit) as table:
+    fix = "Write the file again, or raise max_bytes if it is meant to be that large."
+    with _reading(file, "a Parquet file", fix), parquet.opened(file) as table:
         schema, count = table.schema_arrow, table.metadata.num_rows
-        choice = [field.name for field in schema if _is_vector(field.type)]
-        column = _choose(file, column, choice, "columns of vectors")
-        expected = f"one of the columns {schema.names} in '{file}'"
-        checks.expect(label is None or label in schema.names, "label", expected, repr(label))
-        wanted = [column] if label is None else [column, label]
-        vectors, labels, done = np.empty((0, 0)), [], 0
-        for batch in table.iter_batches(batch_size=_BATCH, columns=wanted):
-            if len(batch) == 0:
-                continue
-            part = _vectors(batch.column(column), done)
+        if column is None or isinstance(column, str):
+            choice = [field.name for field in schema if _is_vector(field.type)]
+            columns = [_choose(file, column, choice, "columns of vectors")]
+        else:
+            columns = _number_columns(file, column, schema)
+        texts = _text_columns(file, label, schema)
+        found: dict[str, list[Any]] = {name: [] for name in texts}
+        known: dict[str, dict[Any, Any]] = {name: {} for name in texts}
+        vectors, done = np.empty((0, 0)), 0
+        for batch in parquet.batches(file, list(dict.fromkeys([*columns, *texts])), limit):
+            part = _rows_of(batch, columns, done)
             if done == 0:
                 files.checked_size((count, part.shape[1]), 4, limit)
                 # uint8 may be pixels; everything else becomes float32 anyway.
@@ -390,11 +359,50 @@ def _read_vectors(
                 raise ValueError(f"it declares {count:,} rows and has more")
             with np.errstate(over="ignore"):  # infinite values are rejected by Dataset
                 vectors[done : done + len(part)] = part
-            labels += [] if label is None else batch.column(label).to_pylist()
+            for name in texts:
+                found[name] += parquet.objects(batch.column(name), known[name])
             done += len(part)
         if done != count:
             raise ValueError(f"it declares {count:,} rows and has {done:,}")
-    return vectors, None if label is None else labels
+    labels = None if label is None else found.pop(label)
+    return vectors, labels, next(iter(found.values()), None)
+
+
+def _text_columns(file: Path, label: str | None, schema: "pa.Schema") -> list[str]:
+    """Return the column of labels, if any, and the column of the index that pandas stored."""
+    import pyarrow as pa
+
+    expected = f"one of the columns {schema.names} in '{file}'"
+    checks.expect(label is None or label in schema.names, "label", expected, repr(label))
+    index = (schema.pandas_metadata or {}).get("index_columns", [])
+    names = [name for name in index if name in schema.names and name != label]
+    texts = [*([] if label is None else [label]), *(names if len(names) == 1 else [])]
+    for name in texts:
+        kind = schema.field(name).type
+        is_plain = not (pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType))
+        checks.expect(is_plain, "label", "a column of texts or numbers", f"{kind} in '{name}'")
+    return texts
+
+
+def _rows_of(batch: "pa.RecordBatch", columns: list[str], start: int) -> np.ndarray:
+    """Return the vectors in a batch, of which the first is row ``start``."""
+    if len(columns) == 1 and _is_vector(batch.schema.field(columns[0]).type):
+        return _vectors(batch.column(columns[0]), start)
+    # Missing numbers become NaN, which Dataset rejects with the row.
+    numbers = [batch.column(name).to_numpy(zero_copy_only=False) for name in columns]
+    with np.errstate(over="ignore"):
+        return np.stack(numbers, axis=1).astype(np.float32)
+
+
+def _number_columns(file: Path, columns: Sequence[str], schema: "pa.Schema") -> list[str]:
+    missing = [name for name in columns if name not in schema.names]
+    expected = f"some of the columns {schema.names} in '{file}'"
+    checks.expect(len(columns) > 0 and not missing, "column", expected, missing)
+    kinds = {name: schema.field(name).type for name in columns}
+    is_numeric = all(map(parquet.is_number, kinds.values()))
+    got = {name: str(kind) for name, kind in kinds.items()}
+    checks.expect(is_numeric, "column", "columns of numbers", got)
+    return list(columns)
 
 
 def _is_vector(kind: "pa.DataType") -> bool:

@@ -18,6 +18,7 @@ from gloam.discounts.networks import (
     Reinitializable,
     checked_row_shape,
     in_blocks,
+    in_float32,
     outputs,
     stages,
 )
@@ -101,13 +102,14 @@ class DiscountModel(Discount):
         self.ceiling = (
             None if ceiling is None else checks.objective("ceiling", ceiling, above=least, fix=fix)
         )
-        self.num_empty_points = checks.integer("num_empty_points", num_empty_points, minimum=0)
-        self.num_init_points = checks.integer("num_init_points", num_init_points, minimum=1)
+        self.num_empty_points = checks.count("num_empty_points", num_empty_points, minimum=0)
+        self.num_init_points = checks.count("num_init_points", num_init_points)
         self.learning_rate = checks.number("learning_rate", learning_rate, above=0.0, at_most=1.0)
-        self.train_batch_size = checks.integer("train_batch_size", train_batch_size, minimum=1)
+        self.train_batch_size = checks.count("train_batch_size", train_batch_size)
         self.max_epochs = checks.integer("max_epochs", max_epochs, minimum=1)
         self.cutoff = checks.number("cutoff", cutoff, at_least=0.0)
         self.space = space
+        network = in_float32(network)
         if space is None:
             self.network, self.row_shape = network, ()
         else:

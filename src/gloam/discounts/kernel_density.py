@@ -93,7 +93,7 @@ class KernelDensity(Discount):
         policy: BufferPolicy | None = None,
     ):
         self.bandwidth = checks.number("bandwidth", bandwidth, above=0.0)
-        self.buffer_size = checks.integer("buffer_size", buffer_size, minimum=1)
+        self.buffer_size = checks.count("buffer_size", buffer_size)
         self.policy = Reservoir() if policy is None else policy
         checks.instance("policy", self.policy, BufferPolicy, "Use Reservoir() or KeepLast().")
 

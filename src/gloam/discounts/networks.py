@@ -337,6 +337,16 @@ def _output(name: str, part: Any, call: Any, sizes: tuple[int, ...]) -> jax.Shap
         ) from error
 
 
+def in_float32(network: Any) -> Any:
+    """Return a network without float64, which its weights have if jax_enable_x64 was set."""
+
+    def narrow(leaf: Any) -> Any:
+        is_wide = eqx.is_array(leaf) and leaf.dtype == jnp.float64
+        return leaf.astype(jnp.float32) if is_wide else leaf
+
+    return jax.tree.map(narrow, network)
+
+
 def checked_row_shape(
     network: eqx.Module, measures: int, shape: tuple[int, ...]
 ) -> tuple[int, ...]:

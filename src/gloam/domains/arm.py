@@ -24,7 +24,7 @@ class Arm(Domain):
     num_joints: int = eqx.field(static=True)
 
     def __init__(self, num_joints: int = 100):
-        self.num_joints = checks.integer("num_joints", num_joints, minimum=1)
+        self.num_joints = checks.count("num_joints", num_joints)
 
     @property
     def name(self) -> str:

@@ -46,8 +46,8 @@ class LinearProjection(Domain):
         solution_dim: int = 100,
         centroids: str | os.PathLike | None = None,
     ):
-        self.measure_dim = checks.integer("measure_dim", measure_dim, minimum=1)
-        self.solution_dim = checks.integer("solution_dim", solution_dim, minimum=1)
+        self.measure_dim = checks.count("measure_dim", measure_dim)
+        self.solution_dim = checks.count("solution_dim", solution_dim)
         divides = self.solution_dim % self.measure_dim == 0
         expected = f"a multiple of the {self.measure_dim} measures"
         fix = "The solution is divided into one block for each measure."

@@ -73,7 +73,7 @@ class Triangles(Domain):
         seed: int = 0,
         name: str = "triangles",
     ):
-        self.num_triangles = checks.integer("num_triangles", num_triangles, minimum=1)
+        self.num_triangles = checks.count("num_triangles", num_triangles)
         self.canvas = _sides("canvas", canvas, minimum=2)
         checks.instance("color", color, bool)
         checks.instance("name", name, str)
@@ -196,7 +196,7 @@ def _images(centroids: Any, canvas: tuple[int, int], color: bool) -> np.ndarray:
 def _sides(name: str, value: Any, minimum: int) -> tuple[int, int]:
     is_pair = isinstance(value, (tuple, list)) and len(value) == 2
     checks.expect(is_pair, name, "(rows, columns)", repr(value))
-    rows, columns = (checks.integer(name, side, minimum=minimum) for side in value)
+    rows, columns = (checks.count(name, side, minimum=minimum, maximum=10_000) for side in value)
     expected = f"at most {_LARGEST_SIDE} rows and columns"
     checks.expect(max(rows, columns) <= _LARGEST_SIDE, name, expected, repr(value))
     return rows, columns

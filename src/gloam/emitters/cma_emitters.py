@@ -83,10 +83,10 @@ class CmaEmitters(Emitter):
     ):
         self.x0, self.bounds = checked_start(x0, bounds)
         self.sigma0 = checked_sigma0(sigma0, self.bounds)
-        self.num_emitters = checks.integer("num_emitters", num_emitters, minimum=1)
-        self.batch_size = checks.integer(
-            "batch_size", batch_size, minimum=2, fix="CMA-ES ranks solutions."
-        )
+        self.num_emitters = checks.count("num_emitters", num_emitters)
+        # There are weights for every number of parents, so memory grows with its square.
+        fix = "CMA-ES ranks solutions."
+        self.batch_size = checks.count("batch_size", batch_size, minimum=2, maximum=10_000, fix=fix)
         self.restart = RestartWhenIdle() if restart is None else restart
         fix = "Use RestartWhenIdle(), RestartEvery(100) or BasicRestart() of gloam.emitters."
         checks.instance("restart", self.restart, RestartRule, fix)

@@ -41,7 +41,7 @@ class LMMAES(Strategy):
 
     def __check_init__(self) -> None:
         if self.vectors is not None:
-            checks.integer("vectors", self.vectors, minimum=1)
+            checks.count("vectors", self.vectors)
 
     def start(self, mean: Float[Array, " sol"], sigma0: float | Float[Array, ""]) -> LmState:
         """Return an isotropic Gaussian around ``mean``."""

@@ -108,8 +108,8 @@ class Recombination(EliteEmitter):
         sigma = _NOISE * self.sigma0 if sigma is None else sigma
         self.sigma = checks.number("sigma", sigma, above=0.0, at_most=1e11)
         self.line_sigma = checks.number("line_sigma", line_sigma, above=0.0, at_most=1e3)
-        self.batch_size = checks.integer("batch_size", batch_size, minimum=1)
-        self.best_of = checks.integer("best_of", best_of, minimum=1)
+        self.batch_size = checks.count("batch_size", batch_size)
+        self.best_of = checks.count("best_of", best_of)
         window = _BATCHES * self.batch_size if window is None else window
         self.window = checks.number("window", window, above=1.0)
 

@@ -52,8 +52,8 @@ class Variation(EliteEmitter):
         along = 0.0 if line_sigma is None else line_sigma
         along = checks.number("line_sigma", along, at_least=0.0, at_most=1e3)
         self.line_sigma = along if along > 0 else None
-        self.batch_size = checks.integer("batch_size", batch_size, minimum=1)
-        self.best_of = checks.integer("best_of", best_of, minimum=1)
+        self.batch_size = checks.count("batch_size", batch_size)
+        self.best_of = checks.count("best_of", best_of)
 
     @property
     def label(self) -> str:

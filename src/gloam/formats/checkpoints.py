@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gloam import checks
+from gloam._version import __version__
 from gloam.archives import Archive, Elites
 from gloam.archives.store import empty_store
 from gloam.draws import GENERATOR
@@ -62,7 +63,7 @@ class Checkpoints:
         Checkpoints of later iterations are removed as well: the search continued from an earlier
         one, so they were damaged.
         """
-        about = {"run": run} | checkpoint._asdict()
+        about = {"run": run, "written_by": _versions()} | checkpoint._asdict()
         arrays = state_arrays(about.pop("state"))
         path = self.folder / f"{checkpoint.iteration:07d}.npz"
         write_arrays(path, arrays, kind="checkpoint", about=about)
@@ -78,7 +79,10 @@ class Checkpoints:
 
         def read(path: Path) -> Checkpoint:
             arrays, about = _read(path, run)
-            state = state_from(like, arrays)
+            try:
+                state = state_from(like, arrays)
+            except ValueError as error:
+                raise _misfit(path, error, about.get("written_by")) from None
             if int(state.iteration) != about["iteration"]:
                 raise ValueError("its state is of another iteration")
             return Checkpoint(state, about["iteration"], about["seconds"], about["num_rows"])
@@ -118,6 +122,27 @@ class Checkpoints:
             return found
         missing = DamagedFileError(self.folder, "it has no checkpoint", _FIX)
         raise next(iter(tried.values()), missing)
+
+
+def _versions() -> dict[str, Any]:
+    """What the arrays of a state may depend on besides the settings of the run."""
+    x64 = "on" if jax.config.read("jax_enable_x64") else "off"
+    return {"gloam": __version__, "JAX": jax.__version__, "jax_enable_x64": x64}
+
+
+def _misfit(path: Path, error: ValueError, written_by: Any) -> DamagedFileError:
+    """Explain why a checkpoint with valid arrays does not fit, by what has changed."""
+    now = _versions()
+    before = written_by if isinstance(written_by, dict) else {}
+    changes = [
+        f"{name} was {str(before[name])[:40]} and is {now[name]}"
+        for name in now
+        if name in before and before[name] != now[name]
+    ]
+    if not changes:
+        return DamagedFileError(path, f"{error}, although its settings are those of the run", _FIX)
+    problem = f"{error}; {', '.join(changes)}"
+    return DamagedFileError(path, problem, "Resume the run with what it was written with.")
 
 
 def _iteration_of(path: Path) -> int:
@@ -178,15 +203,15 @@ def _check(arrays: dict[str, np.ndarray], specs: Mapping[str, Any]) -> None:
     if set(specs) != set(arrays):
         missing, unknown = sorted(set(specs) - set(arrays)), sorted(set(arrays) - set(specs))
         raise ValueError(
-            f"it was written for another algorithm: it lacks the arrays {missing[:3]} and has "
-            f"the unknown arrays {unknown[:3]}"
+            f"it has other arrays than the algorithm: it lacks {missing[:3]} and has the "
+            f"unknown arrays {unknown[:3]}"
         )
     for name, spec in specs.items():
         array = arrays[name]
         if array.shape != spec.shape or array.dtype != spec.dtype:
             raise ValueError(
-                f"it was written for another algorithm: its array '{name}' is "
-                f"{array.dtype}{list(array.shape)} instead of {spec.dtype}{list(spec.shape)}"
+                f"its array '{name}' is {array.dtype}{list(array.shape)} instead of "
+                f"{spec.dtype}{list(spec.shape)}"
             )
 
 

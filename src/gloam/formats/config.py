@@ -85,6 +85,11 @@ class RunConfig:
             found.append("dataset has other items, labels or names than the file says")
         return found
 
+    def changed_sources(self, other: "RunConfig") -> list[str]:
+        """Describe which functions of the user's are not those that this run began with."""
+        found = objects.changed_sources(self.algorithm, other.algorithm, "algorithm")
+        return found + objects.changed_sources(self.domain, other.domain, "evaluation")
+
 
 def describe(
     algorithm: Any,

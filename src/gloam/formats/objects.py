@@ -6,8 +6,13 @@ and changes are noticed. Objects of other classes are written as *foreign*: only
 can build them.
 """
 
+import ast
+import contextlib
 import dataclasses
+import functools
 import hashlib
+import inspect
+import textwrap
 from typing import Any
 
 import equinox as eqx
@@ -62,14 +67,35 @@ def _encode_array(array: np.ndarray, arrays: dict[str, np.ndarray]) -> dict[str,
 
 
 def _encode_foreign(value: Any) -> dict[str, str]:
+    while isinstance(value, functools.partial):
+        value = value.func
     named = value if hasattr(value, "__qualname__") else type(value)
     content = {"foreign": f"{named.__module__}:{named.__qualname__}"}
+    source = _source_digest(named)
+    if source is not None:
+        content["source"] = source
     if isinstance(value, eqx.Module):
         # Its data can be compared, although it cannot be built.
         leaves = [leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, jax.Array)]
         parts = [digest(raw_array(leaf)) for leaf in leaves] + _static_values(value)
         content["sha256"] = hashlib.sha256("".join(parts).encode()).hexdigest()
     return content
+
+
+def _source_digest(named: Any) -> str | None:
+    """Digest of the source of the user's function or class, if it can be found.
+
+    Comments and line breaks do not count, and classes of gloam may change with its version.
+    """
+    if named.__module__.partition(".")[0] == "gloam":
+        return None
+    try:
+        source = textwrap.dedent(inspect.getsource(named))
+    except (OSError, TypeError):
+        return None
+    with contextlib.suppress(SyntaxError):  # a lambda in the middle of an expression
+        source = ast.unparse(ast.parse(source))
+    return hashlib.sha256(source.encode()).hexdigest()
 
 
 def _static_values(value: Any) -> list[str]:
@@ -114,7 +140,8 @@ def _decode(content: Any, arrays: dict[str, np.ndarray], depth: int) -> Any:
     if isinstance(content, list):
         return [inner(item) for item in content]
     keys = set(content) if isinstance(content, dict) else set()
-    if keys in ({"foreign"}, {"foreign", "sha256"}) and isinstance(content["foreign"], str):
+    is_foreign = "foreign" in keys <= {"foreign", "source", "sha256"}
+    if is_foreign and isinstance(content["foreign"], str):
         raise ForeignError(content["foreign"][:200])
     if keys == {"class", "arguments"} and isinstance(content["class"], str):
         given = content["arguments"]
@@ -168,19 +195,18 @@ def _dtype(value: Any) -> np.dtype:
 
 
 def without_foreign_names(content: Any) -> Any:
-    """Return a content without the names of the user's own objects: a script can be renamed.
+    """Return a content without names and sources of the user's own objects, which may change.
 
-    >>> without_foreign_names({"tuple": [{"foreign": "__main__:evaluate"}]})
+    >>> without_foreign_names({"tuple": [{"foreign": "__main__:evaluate", "source": "5f2a"}]})
     {'tuple': [{'foreign': ''}]}
     """
     if isinstance(content, list):
         return [without_foreign_names(item) for item in content]
     if not isinstance(content, dict):
         return content
-    return {
-        name: "" if name == "foreign" else without_foreign_names(item)
-        for name, item in content.items()
-    }
+    if "foreign" in content:
+        return {"foreign": ""} | {key: content[key] for key in content.keys() & {"sha256"}}
+    return {name: without_foreign_names(item) for name, item in content.items()}
 
 
 def differences(stored: Any, given: Any, place: str) -> list[str]:
@@ -192,10 +218,10 @@ def differences(stored: Any, given: Any, place: str) -> list[str]:
     ['canvas[1] is 2 in the file and 3 now']
     """
     told = [f"{place} is {_described(stored)} in the file and {_described(given)} now"]
+    if _are_foreign(stored, given):
+        same = stored.get("sha256") == given.get("sha256")
+        return [] if same else [f"the data in {place} is not the data in the file"]
     if isinstance(stored, dict) and isinstance(given, dict) and stored.keys() == given.keys():
-        if "foreign" in stored:
-            same = stored.get("sha256") == given.get("sha256")
-            return [] if same else [f"the data in {place} is not the data in the file"]
         if "array" in stored or stored.get("class") != given.get("class"):
             return [] if stored == given else told
         # The keys of the JSON mean nothing to a reader of the message.
@@ -214,6 +240,34 @@ def differences(stored: Any, given: Any, place: str) -> list[str]:
             for found in differences(*pair, f"{place}[{number}]")
         ]
     return [] if stored == given and type(stored) is type(given) else told
+
+
+def changed_sources(stored: Any, given: Any, place: str) -> list[str]:
+    """Describe which of the user's own functions and classes are not those of the file.
+
+    Sources are compared if both are known, and otherwise names without their modules.
+
+    >>> changed_sources({"foreign": "a:f"}, {"foreign": "b:g"}, "domain")
+    ["domain is 'f' in the file and 'g' now"]
+    """
+    if _are_foreign(stored, given):
+        names = [str(content["foreign"]).split(":")[-1] for content in (stored, given)]
+        if names[0] != names[1]:
+            return [f"{place} is {names[0]!r} in the file and {names[1]!r} now"]
+        sources = {stored.get("source"), given.get("source")}
+        changed = len(sources - {None}) == 2
+        return [f"the source of {names[0]!r} ({place}) is not that of the file"] if changed else []
+    if isinstance(stored, dict) and isinstance(given, dict):
+        pairs = [(stored[key], given[key]) for key in stored if key in given]
+    elif isinstance(stored, list) and isinstance(given, list):
+        pairs = list(zip(stored, given, strict=False))
+    else:
+        pairs = []
+    return [found for pair in pairs for found in changed_sources(*pair, place)]
+
+
+def _are_foreign(*contents: Any) -> bool:
+    return all(isinstance(content, dict) and "foreign" in content for content in contents)
 
 
 def _described(content: Any) -> str:

@@ -254,6 +254,16 @@ class RunFolder:
         """Number of finished iterations at the newest valid checkpoint."""
         return self._checkpoints.read_arrays(None, run=self._identity)[1]
 
+    def check_number_of_seeds(self) -> None:
+        """Check that the newest checkpoint, if there is one, has the seeds of the configuration."""
+        named = len(self.read_config().seeds)
+        if self.holds_checkpoint:
+            arrays, _ = self._checkpoints.read_arrays(".failed", run=self._identity)
+            found = len(np.atleast_1d(arrays.get("", ())))
+            if found != named:
+                problem = f"it names {named:,} seeds, and the checkpoint has {found:,}"
+                raise DamagedFileError(self.path / "config.json", problem, _COPY)
+
     def write_archive(self, elites: Elites, *, seed: int) -> None:
         """Write the elites of one seed, as they are at the newest checkpoint."""
         config = self.read_config()

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from gloam import checks, files
+from gloam import checks, files, parquet
 from gloam.formats.documents import FORMAT, DamagedFileError, check_format, content_of
 
 # pandas and pyarrow are imported lazily, because they double the time of `import gloam`.
@@ -230,7 +230,6 @@ def read_failures(folder: Path, *, run: str) -> "pd.DataFrame":
     """
     import pandas as pd
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     path = folder / "failures.parquet"
     if not path.is_file():
@@ -238,9 +237,13 @@ def read_failures(folder: Path, *, run: str) -> "pd.DataFrame":
     try:
         if path.stat().st_size > _MAX_FAILURES_BYTES:
             raise ValueError(f"it is larger than {_MAX_FAILURES_BYTES >> 20} MB")
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with parquet.opened(path) as file:
             _check_declared(file, run)
-            columns = file.read().to_pydict()
+            columns: dict[str, list[Any]] = {name: [] for name in _failures_schema().names}
+            known: dict[Any, Any] = {}
+            for batch in parquet.batches(path, list(columns), _MAX_FAILURES_BYTES):
+                for name, values in columns.items():
+                    values += parquet.objects(batch.column(name), known)
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError) as error:
         reason = str(error).split("\n")[0].rstrip(".") or type(error).__name__
         raise DamagedFileError(path, reason, "Delete it; the run does not need it.") from None
@@ -259,7 +262,7 @@ def _failures_schema() -> Any:
 
 def _check_declared(file: Any, run: str) -> None:
     """Check the metadata of a file of failures, before its content is read."""
-    schema, declared = file.schema_arrow, file.metadata
+    schema = file.metadata.schema.to_arrow_schema()
     manifest = json.loads((schema.metadata or {}).get(b"gloam", b"null"))
     if not isinstance(manifest, dict) or manifest.keys() != {"format", "run"}:
         raise ValueError("gloam did not write it")
@@ -268,9 +271,5 @@ def _check_declared(file: Any, run: str) -> None:
         raise ValueError("it belongs to another run")
     if not schema.equals(_failures_schema()):
         raise ValueError("it has other columns than gloam writes")
-    groups = [declared.row_group(at) for at in range(declared.num_row_groups)]
-    num_rows = max(declared.num_rows, sum(group.num_rows for group in groups))
-    if num_rows > MAX_FAILURES:
-        raise ValueError(f"it declares {num_rows:,} rows, more than {MAX_FAILURES:,}")
-    if sum(group.total_byte_size for group in groups) > _MAX_FAILURES_BYTES:
-        raise ValueError(f"it declares more than {_MAX_FAILURES_BYTES >> 20} MB")
+    if file.metadata.num_rows > MAX_FAILURES:
+        raise ValueError(f"it declares {file.metadata.num_rows:,} rows, more than {MAX_FAILURES:,}")

@@ -9,11 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gloam import checks
+from gloam import checks, files, parquet
 from gloam.archives import Archive, Elites
 from gloam.archives.archive import field_rows
 from gloam.archives.store import add, empty_store
-from gloam.files import write_table
 from gloam.records import Batch
 
 if TYPE_CHECKING:
@@ -126,11 +125,34 @@ def elites_to_parquet(elites: Elites, path: str | os.PathLike) -> None:
     target = Path(path)
     fix = "Choose another name, or move the file away."
     checks.expect(not target.exists(), "path", "a new file", f"'{target}', which exists", fix)
-    write_table(target, elites.to_pandas())
+    files.write_table(target, elites.to_pandas())
 
 
-def elites_from_parquet(archive: Archive, path: str | os.PathLike) -> Elites:
-    """Read elites from a Parquet file in the format of `elites_to_parquet`."""
-    import pandas as pd
+def elites_from_parquet(
+    archive: Archive, path: str | os.PathLike, *, max_bytes: int | None = None
+) -> Elites:
+    """Read elites from a Parquet file in the format of `elites_to_parquet`.
 
-    return elites_from_pandas(archive, pd.read_parquet(checks.existing_file("path", path)))
+    Args:
+        archive: The archive to fill.
+        path: The file; it need not be trusted.
+        max_bytes: Size of the largest table that is read. Default: half of the memory.
+
+    Raises:
+        ValueError: The file is damaged, too large, or has other columns.
+    """
+    import pyarrow as pa
+
+    file = checks.existing_file("path", path)
+    try:
+        with parquet.opened(file) as opened:
+            columns = [field.name for field in opened.schema_arrow if parquet.is_number(field.type)]
+            parquet.declared(file, columns, files.byte_limit(max_bytes))
+            table = opened.read(columns).to_pandas()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = str(error).split("\n")[0].rstrip(".")
+        raise ValueError(
+            f"path: expected a Parquet file of elites, got '{file}' ({reason}). Write it again by "
+            "elites_to_parquet, or raise max_bytes if it is meant to be that large."
+        ) from None
+    return elites_from_pandas(archive, table)

@@ -1,5 +1,6 @@
 """The driver of `gloam.run`: stretches of iterations in one compiled program, all seeds at once."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.devices import usable_devices
-from gloam.draws import root_key
+from gloam.draws import root_keys
 from gloam.formats import RunFolder
 from gloam.formats.config import DriverKind
 from gloam.programs.fused_program import fused_program
@@ -42,7 +43,7 @@ class FusedDriver:
         self.seeds = seeds
         self.algorithm = algorithm
         self.batch = algorithm.emitter.num_solutions
-        self._keys = jnp.stack([root_key(seed) for seed in seeds])
+        self._keys = root_keys(seeds)
         self._x0s = jnp.asarray(np.stack([start_of(domain, algorithm, seed) for seed in seeds]))
         self._arrays, static = partition((domain, for_programs(algorithm)))
         arrays = self._arrays, self._keys, self._x0s
@@ -58,6 +59,9 @@ class FusedDriver:
 
     def start(self) -> None:
         """Begin at iteration 0; the programs compile in the background."""
+        shapes = self._program.state_shapes(self._arrays, self._keys, self._x0s)
+        size = sum(math.prod(leaf.shape) * 4 for leaf in jax.tree.leaves(shapes))
+        checks.fits_memory("seeds", size, f"the states of {len(self.seeds):,} seeds")
         self._program.start(self._arrays, self._keys, self._x0s)
 
     def restore(self, read: Callable[[Any], SearchState]) -> None:

@@ -26,6 +26,8 @@ _PLAN = (
     "snapshots",
 )
 
+_MOST_SEEDS = 10_000
+
 
 @dataclasses.dataclass(frozen=True)
 class Asynchronous:
@@ -156,10 +158,12 @@ def checked_options(function: Callable, iterations: int, options: Mapping[str, A
 def seed_list(seeds: int | Sequence[int]) -> list[int]:
     """Return seeds as a list; a number ``n`` means seeds 0 to ``n - 1``."""
     if isinstance(seeds, (int, np.integer)):
-        return list(range(checks.integer("seeds", seeds, minimum=1)))
+        return list(range(checks.count("seeds", seeds, maximum=_MOST_SEEDS)))
     is_list = isinstance(seeds, (list, tuple, range)) or np.ndim(seeds) == 1
     expected = "a number of seeds, or a list of them"
     checks.expect(is_list and not isinstance(seeds, str), "seeds", expected, checks.short(seeds))
+    most = f"at most {_MOST_SEEDS:,} seeds"
+    checks.expect(len(seeds) <= _MOST_SEEDS, "seeds", most, f"{len(seeds):,}")
     found = [checks.seed("seeds", seed) for seed in seeds]
     is_set = 0 < len(found) == len(set(found))
     checks.expect(is_set, "seeds", "different seeds, at least one", checks.short(seeds))

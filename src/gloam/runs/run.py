@@ -196,6 +196,7 @@ def resume(
         f"'{run_dir}'",
         "Call gloam.optimize again with its evaluator, the same settings and resume=True.",
     )
+    folder.check_number_of_seeds()
     domain, algorithm = folder.read_part("domain"), folder.read_part("algorithm")
     try:
         options = RunOptions.of_plan(config.plan)

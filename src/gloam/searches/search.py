@@ -204,8 +204,11 @@ class Search:
                     raise ValueError(f"it was saved with another algorithm: {differ[0]}")
             if not isinstance(algorithm, Algorithm):
                 raise ValueError("it contains no algorithm")
+            # Shapes first: the settings in a file may ask for more than its arrays show.
+            like = jax.eval_shape(lambda: step.init(algorithm, root_key(seed)))
+            restored = state_from(like, state)
             search = cls(algorithm, seed)
-            search.state = state_from(search.state, state)
+            search.state = restored
         return search
 
     def __repr__(self) -> str:
