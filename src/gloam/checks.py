@@ -15,8 +15,9 @@ SolutionBounds = tuple[Bounds | None, Bounds | None]
 LARGEST = 1e30
 """Largest objective or coordinate of a solution, so that sums of them stay within float32."""
 LARGEST_INTEGER = 2**31 - 1
-LARGEST_COUNT = 1_000_000
 """Largest size or count; they are int32 on the device."""
+LARGEST_COUNT = 1_000_000
+"""Largest number of things that take memory, such as solutions of a batch."""
 _SMALLEST = float(np.finfo(np.float32).tiny)  # processors treat smaller numbers as zero
 
 

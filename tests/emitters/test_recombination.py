@@ -151,7 +151,7 @@ def test_parts_count_together():
 
 
 def test_solutions_stay_in_the_box():
-    emitter = Recombination(np.zeros(2), sigma=5.0, batch_size=100, bounds=(-1, [1, 2]))
+    emitter = Recombination(np.zeros(2), sigma=1.0, batch_size=100, bounds=(-1, [1, 2]))
     solutions = np.asarray(emitter.ask(emitter.init(), jnp.zeros((250, 2)), key=KEY).solutions)
     assert (solutions >= -1).all()
     assert (solutions <= [1, 2]).all()

@@ -36,7 +36,7 @@ def test_it_asks_for_the_elites_it_uses():
 
 
 def test_solutions_stay_in_the_box():
-    emitter = Variation(np.zeros(2), 5.0, batch_size=100, bounds=(-1, [1, 2]))
+    emitter = Variation(np.zeros(2), 1.0, batch_size=100, bounds=(-1, [1, 2]))
     solutions = np.asarray(emitter.ask(None, jnp.zeros((100, 2)), key=KEY).solutions)
     assert (solutions >= -1).all()
     assert (solutions <= [1, 2]).all()

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from jaxtyping import ArrayLike
+
 from gloam import checks
 from gloam.algorithms.algorithm import Algorithm, Piece, checked_archive, composed_of, split_options
 from gloam.archives import Archive
@@ -34,7 +36,7 @@ class CMAMAE(Algorithm):
         self,
         archive: Archive,
         x0: Any,
-        sigma0: float | None = None,
+        sigma0: float | ArrayLike | None = None,
         *,
         num_emitters: int = 15,
         restart: RestartRule | None = None,
@@ -70,7 +72,7 @@ class DDS(Algorithm):
         self,
         archive: Archive,
         x0: Any,
-        sigma0: float | None = None,
+        sigma0: float | ArrayLike | None = None,
         *,
         num_emitters: int = 15,
         restart: RestartRule | None = None,
@@ -99,7 +101,7 @@ class MAPElites(Algorithm):
         540
     """
 
-    def __init__(self, archive: Archive, x0: Any, sigma: float, **options: Any):
+    def __init__(self, archive: Archive, x0: Any, sigma: float | ArrayLike, **options: Any):
         (emitter,) = split_options(MAPElites, options, _VARIATION)
         self.archive, self.name = checked_archive(archive), "MAP-Elites"
         self.emitter = Variation(x0, sigma, **emitter)
@@ -116,7 +118,12 @@ class MAPElitesLine(Algorithm):
     """
 
     def __init__(
-        self, archive: Archive, x0: Any, sigma: float, line_sigma: float = 0.2, **options: Any
+        self,
+        archive: Archive,
+        x0: Any,
+        sigma: float | ArrayLike,
+        line_sigma: float = 0.2,
+        **options: Any,
     ):
         (emitter,) = split_options(MAPElitesLine, options, _VARIATION)
         checks.number("line_sigma", line_sigma, above=0.0, fix="Without lines, use MAPElites.")

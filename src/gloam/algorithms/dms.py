@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from jaxtyping import ArrayLike
+
 from gloam import checks
 from gloam.algorithms.algorithm import Algorithm, Piece, checked_archive, composed_of, split_options
 from gloam.archives import Archive
@@ -40,7 +42,7 @@ class DMS(Algorithm):
         self,
         archive: Archive,
         x0: Any,
-        sigma0: float | None = None,
+        sigma0: float | ArrayLike | None = None,
         *,
         num_moves: int | None = None,
         name: str = "DMS",
@@ -61,7 +63,7 @@ class DMS(Algorithm):
         self.discount = DiscountModel(**discount).for_archive(archive)
 
     @classmethod
-    def paper(cls, archive: Archive, x0: Any, sigma0: float, **options: Any) -> "DMS":
+    def paper(cls, archive: Archive, x0: Any, sigma0: float | ArrayLike, **options: Any) -> "DMS":
         """Build Discount Model Search as in the paper, with the arguments of `DMS`.
 
         Set ``f_min`` of the archive at or below the lowest objective that you expect, because

@@ -1,17 +1,23 @@
 """CMA-ES emitters: sampling within bounds, ranking, adaptation and restarts, all in one batch."""
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.draws import normals
 from gloam.emitters.cma_es import CMAES, Strategy
-from gloam.emitters.emitter import Box, ElitesWanted, Emitter, checked_sigma0, checked_start
+from gloam.emitters.emitter import (
+    Bounds,
+    ElitesWanted,
+    Emitter,
+    checked_start,
+    checked_step,
+)
 from gloam.emitters.lm_ma_es import LMMAES
 from gloam.emitters.rules import (
     MuSelection,
@@ -41,13 +47,29 @@ class CmaEmittersState(eqx.Module):
     restarts: Int[Array, ""]
 
 
+class Coordinates(NamedTuple):
+    """Coordinates in which Gaussians are adapted: a solution is ``origin + scale * point``."""
+
+    origin: Float[Array, " sol"]
+    scale: Float[Array, " sol"]
+
+    def points_of(self, solutions: Float[Array, "*n sol"]) -> Float[Array, "*n sol"]:
+        """Convert solutions to these coordinates."""
+        return (solutions - self.origin) / self.scale
+
+    def solutions_of(self, points: Float[Array, "*n sol"]) -> Float[Array, "*n sol"]:
+        """Convert points in these coordinates to solutions."""
+        return self.origin + self.scale * points
+
+
 class CmaEmitters(Emitter):
     """``num_emitters`` independent CMA-ES instances with ``batch_size`` solutions each.
 
     Args:
         x0: ``(sol,)`` starting solution of every emitter.
-        sigma0: Standard deviation of the first solutions around ``x0``, and after restarts. By
-            default a fifth of the width of the bounds (the median, if widths differ).
+        sigma0: Standard deviation of the first solutions around ``x0``, and after restarts: one
+            number, or one for each variable. With bounds on both sides it is a share of their
+            width, by default a fifth.
         num_emitters: Number of CMA-ES instances.
         batch_size: Number of solutions per instance and iteration.
         restart: Decides when emitters restart from a random elite;
@@ -61,18 +83,18 @@ class CmaEmitters(Emitter):
     """
 
     x0: Float[Array, " sol"]
-    sigma0: float
+    sigma0: float | Float[Array, " sol"]
     num_emitters: int = eqx.field(static=True)
     batch_size: int = eqx.field(static=True)
     restart: RestartRule
     selection: SelectionRule
-    bounds: Box | None
+    bounds: Bounds | None
     strategy: Strategy
 
     def __init__(
         self,
         x0: Any,
-        sigma0: float | None = None,
+        sigma0: float | ArrayLike | None = None,
         *,
         num_emitters: int = 9,
         batch_size: int = 36,
@@ -82,7 +104,7 @@ class CmaEmitters(Emitter):
         strategy: Strategy | None = None,
     ):
         self.x0, self.bounds = checked_start(x0, bounds)
-        self.sigma0 = checked_sigma0(sigma0, self.bounds)
+        self.sigma0 = checked_step("sigma0", sigma0, self.x0.size, self.bounds, default=0.2)
         self.num_emitters = checks.count("num_emitters", num_emitters)
         # There are weights for every number of parents, so memory grows with its square.
         fix = "CMA-ES ranks solutions."
@@ -121,7 +143,7 @@ class CmaEmitters(Emitter):
 
     def init(self, x0: Float[Array, " sol"] | None = None) -> CmaEmittersState:
         """Return a state with all emitters at ``x0``, or at the emitter's own."""
-        start = self.x0 if x0 is None else x0
+        start = self._points(self.x0 if x0 is None else x0)
         means = jnp.broadcast_to(start, (self.num_emitters, *start.shape))
         rule = self.restart.init(self.num_emitters)
         return CmaEmittersState(self._fresh(means), rule, jnp.zeros((), jnp.int32))
@@ -138,10 +160,15 @@ class CmaEmitters(Emitter):
             steps = jax.vmap(self.strategy.steps)(gaussians, noise)
             return noise, gaussians.mean[:, None] + gaussians.sigma[:, None, None] * steps
 
-        noise, solutions = draw(key)
+        noise, points = draw(key)
         if self.bounds is not None:
-            noise, solutions = _within(self.bounds, noise, solutions, draw, key)
-        return Proposal(solutions.reshape(self.num_solutions, -1), noise)
+            lower, upper = self._points(self.bounds.lower), self._points(self.bounds.upper)
+            noise, points = _within(lower, upper, noise, points, draw, key)
+        solutions, coordinates = points.reshape(self.num_solutions, -1), self._coordinates
+        if coordinates is not None:
+            solutions = coordinates.solutions_of(solutions)
+            solutions = solutions if self.bounds is None else self.bounds.clip(solutions)
+        return Proposal(solutions, noise)
 
     def adapt(
         self,
@@ -162,9 +189,9 @@ class CmaEmitters(Emitter):
         # Stable: equal improvements rank by index.
         order = jnp.argsort(-values, axis=1, stable=True)
 
-        solutions = proposal.solutions.reshape(*by_emitter, -1)
+        points = self._points(proposal.solutions).reshape(*by_emitter, -1)
         gaussians = jax.vmap(self.strategy.update)(
-            state.gaussians, solutions, proposal.aux, order, parents
+            state.gaussians, points, proposal.aux, order, parents
         )
         gap = self.strategy.gap(self.x0.shape[0], self.batch_size)
         if gap:
@@ -186,7 +213,7 @@ class CmaEmitters(Emitter):
         def restarted(gaussians: Any) -> Any:
             return jax.tree.map(
                 lambda fresh, old: jnp.where(stop.reshape(-1, *[1] * (old.ndim - 1)), fresh, old),
-                self._fresh(elites),
+                self._fresh(self._points(elites)),
                 gaussians,
             )
 
@@ -230,13 +257,28 @@ class CmaEmitters(Emitter):
         )
         return CmaEmittersState(gaussians, rule, part_state.restarts)
 
+    @property
+    def _coordinates(self) -> Coordinates | None:
+        """The unit box, or units of a vector ``sigma0``; ``None`` for those of the solutions."""
+        bounds = self.bounds
+        if bounds is not None and bounds.is_box:
+            return Coordinates(bounds.lower, bounds.upper - bounds.lower)
+        vector = jnp.asarray(self.sigma0)
+        return Coordinates(jnp.zeros_like(vector), vector) if vector.ndim else None
+
+    def _points(self, solutions: Float[Array, "*n sol"]) -> Float[Array, "*n sol"]:
+        coordinates = self._coordinates
+        return solutions if coordinates is None else coordinates.points_of(solutions)
+
     def _fresh(self, means: Float[Array, "emitters sol"]) -> Any:
-        return jax.vmap(lambda mean: self.strategy.start(mean, self.sigma0))(means)
+        sigma0 = 1.0 if jnp.ndim(self.sigma0) else self.sigma0
+        return jax.vmap(lambda mean: self.strategy.start(mean, sigma0))(means)
 
 
-def _within(bounds: Box, noise: Array, solutions: Array, draw: Any, key: PRNGKeyArray):
+def _within(
+    lower: Array, upper: Array, noise: Array, solutions: Array, draw: Any, key: PRNGKeyArray
+) -> tuple[Array, Array]:
     """Sample solutions outside the bounds again, then clip those that are still outside."""
-    lower, upper = bounds
 
     def outside(solutions: Array) -> Bool[Array, "emitters each"]:
         return jnp.any((solutions < lower) | (solutions > upper), axis=-1)

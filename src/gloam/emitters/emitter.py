@@ -7,17 +7,36 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.records import Feedback, Proposal
 
-Box = tuple[Float[Array, " sol"], Float[Array, " sol"]]
-"""Lower and upper bounds of solutions, infinite where a side is open."""
-
 # Largest number of solutions in a part of an `EliteEmitter`. The compiled call of a part takes
 # about as long as for one solution.
 _LARGEST_PART = 36
+
+
+class Bounds(eqx.Module):
+    """Bounds of solutions.
+
+    If every variable has bounds on both sides, the search works in the unit box: step sizes are
+    shares of the widths, and the search does not depend on the units of the variables.
+    """
+
+    lower: Float[Array, " sol"]
+    """Infinite where a side is open, as ``upper``."""
+    upper: Float[Array, " sol"]
+    is_box: bool = eqx.field(static=True)
+    """True if every variable has bounds on both sides."""
+
+    def __init__(self, lower: ArrayLike, upper: ArrayLike):
+        self.lower, self.upper = (jnp.asarray(side, jnp.float32) for side in (lower, upper))
+        self.is_box = bool(np.isfinite(lower).all() and np.isfinite(upper).all())
+
+    def clip(self, solutions: Float[Array, "*n sol"]) -> Float[Array, "*n sol"]:
+        """Return the solutions clipped to the bounds."""
+        return jnp.clip(solutions, self.lower, self.upper)
 
 
 class ElitesWanted(NamedTuple):
@@ -121,7 +140,7 @@ class EliteEmitter(Emitter):
     """
 
     batch_size: eqx.AbstractVar[int]
-    bounds: eqx.AbstractVar[Box | None]
+    bounds: eqx.AbstractVar[Bounds | None]
 
     @property
     def num_solutions(self) -> int:
@@ -155,32 +174,61 @@ class EliteEmitter(Emitter):
         """Return the shared state."""
         return part_state
 
+    def varied(
+        self, elites: Float[Array, "batch sol"], noise: Float[Array, "batch sol"], sigma: Any
+    ) -> Float[Array, "batch sol"]:
+        """Return elites with noise, of which ``sigma`` is the standard deviation."""
+        if self.bounds is not None and self.bounds.is_box:
+            sigma = sigma * (self.bounds.upper - self.bounds.lower)
+        return elites + sigma * noise
+
     def clipped(self, solutions: Float[Array, "batch sol"]) -> Float[Array, "batch sol"]:
         """Return the solutions clipped to the bounds, if there are any."""
-        return solutions if self.bounds is None else jnp.clip(solutions, *self.bounds)
+        return solutions if self.bounds is None else self.bounds.clip(solutions)
 
 
-def checked_start(x0: Any, bounds: Any) -> tuple[Float[Array, " sol"], Box | None]:
-    """Return the starting solution and the bounds of an emitter as arrays."""
+def checked_start(x0: Any, bounds: Any) -> tuple[Float[Array, " sol"], Bounds | None]:
+    """Return the starting solution and the bounds of an emitter."""
     start = checks.finite_array("x0", x0, ndim=1, fix="Give one starting solution.")
+    if isinstance(bounds, Bounds):
+        bounds = np.asarray(bounds.lower), np.asarray(bounds.upper)
     box = checks.solution_bounds(bounds, start)
-    if box is None:
-        return jnp.asarray(start, jnp.float32), None
-    lower, upper = (jnp.asarray(bound, jnp.float32) for bound in box)
-    return jnp.asarray(start, jnp.float32), (lower, upper)
+    return jnp.asarray(start, jnp.float32), None if box is None else Bounds(*box)
 
 
-def checked_sigma0(sigma0: Any, bounds: Box | None) -> float:
-    """Return the initial step size: as given, or a fifth of the (median) width of the bounds."""
-    if sigma0 is None:
-        if bounds is None:
-            raise ValueError(
-                "sigma0: expected a number for solutions without bounds, got None. Give about a "
-                "fifth of the range in which you expect good solutions, or bounds=(lower, upper)."
-            )
-        lower, upper = (np.asarray(bound) for bound in bounds)
-        sigma0 = 0.2 * float(np.median(upper - lower))
-    sigma0 = checks.number("sigma0", sigma0, above=0.0)
-    limits = "a number between 1e-11 and 1e11, the range in which CMA-ES is stable"
-    checks.expect(1e-11 < sigma0 < 1e11, "sigma0", limits, sigma0, "Scale the solutions.")
-    return sigma0
+def checked_step(
+    name: str, step: Any, size: int, bounds: Bounds | None, *, default: float | None = None
+) -> float | Float[Array, " sol"]:
+    """Return a step size: a share of the width of a box, or else a number or a vector.
+
+    Args:
+        name: Name of the argument.
+        step: Its value.
+        size: Number of variables.
+        bounds: Bounds of the solutions.
+        default: Step in a box if ``step`` is ``None``.
+    """
+    if bounds is not None and bounds.is_box:
+        step = default if step is None else step
+        fix = "With bounds on both sides it is a share of their width, such as 0.2."
+        return checks.number(name, step, above=0.0, at_most=1.0, fix=fix)
+    checks.expect(
+        step is not None,
+        name,
+        "a number for solutions without bounds on both sides",
+        "None",
+        "Give about a fifth of the range in which you expect good solutions, or "
+        "bounds=(lower, upper).",
+    )
+    is_vector = np.ndim(step) > 0
+    steps = (
+        checks.finite_array(name, step, ndim=1)
+        if is_vector
+        else [checks.number(name, step, above=0.0)]
+    )
+    expected = f"one number, or {size} for the variables"
+    checks.expect(not is_vector or len(steps) == size, name, expected, f"{len(steps)}")
+    limits = "numbers between 1e-11 and 1e11, the range in which CMA-ES is stable"
+    inside = all(1e-11 < one < 1e11 for one in steps)
+    checks.expect(inside, name, limits, checks.short(step), "Scale the solutions.")
+    return jnp.asarray(step, jnp.float32) if is_vector else float(steps[0])

@@ -5,20 +5,20 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
 from gloam import checks
 from gloam.draws import normals, uniforms
 from gloam.emitters.emitter import (
-    Box,
+    Bounds,
     EliteEmitter,
     ElitesWanted,
-    checked_sigma0,
     checked_start,
+    checked_step,
 )
 from gloam.records import Feedback, Proposal
 
-# Isotropic noise in units of sigma0; docs/research/default-search.md compares values.
+# Noise in units of sigma0; docs/research/default-search.md compares values.
 _NOISE = 0.04
 # Weight of a filled cell relative to an improved elite. Cells filled by swaps are not counted:
 # searches in which swaps filled more cells than other moves got worse by more swaps.
@@ -66,7 +66,7 @@ class Recombination(EliteEmitter):
     Args:
         x0: ``(sol,)`` solution that is varied while the archive is empty.
         sigma0: Step size of the search, as for `gloam.emitters.CmaEmitters`.
-        sigma: Standard deviation of the isotropic noise; by default 4% of ``sigma0``.
+        sigma: Standard deviation of the noise; by default 4% of ``sigma0``.
         line_sigma: Standard deviation of the step along a direction.
         batch_size: Number of solutions per iteration.
         best_of: Tournament size: ``x1`` has the largest improvement over the discount of this many
@@ -83,20 +83,20 @@ class Recombination(EliteEmitter):
     """
 
     x0: Float[Array, " sol"]
-    sigma0: float
-    sigma: float
+    sigma0: float | Float[Array, " sol"]
+    sigma: float | Float[Array, " sol"]
     line_sigma: float
     batch_size: int = eqx.field(static=True)
     best_of: int = eqx.field(static=True)
     window: float
-    bounds: Box | None
+    bounds: Bounds | None
 
     def __init__(
         self,
         x0: Any,
-        sigma0: float | None = None,
+        sigma0: float | ArrayLike | None = None,
         *,
-        sigma: float | None = None,
+        sigma: float | ArrayLike | None = None,
         line_sigma: float = 0.5,
         batch_size: int = 216,
         best_of: int = 4,
@@ -104,9 +104,9 @@ class Recombination(EliteEmitter):
         bounds: checks.SolutionBounds | None = None,
     ):
         self.x0, self.bounds = checked_start(x0, bounds)
-        self.sigma0 = checked_sigma0(sigma0, self.bounds)
+        self.sigma0 = checked_step("sigma0", sigma0, self.x0.size, self.bounds, default=0.2)
         sigma = _NOISE * self.sigma0 if sigma is None else sigma
-        self.sigma = checks.number("sigma", sigma, above=0.0, at_most=1e11)
+        self.sigma = checked_step("sigma", sigma, self.x0.size, self.bounds)
         self.line_sigma = checks.number("line_sigma", line_sigma, above=0.0, at_most=1e3)
         self.batch_size = checks.count("batch_size", batch_size)
         self.best_of = checks.count("best_of", best_of)
@@ -148,7 +148,8 @@ class Recombination(EliteEmitter):
         start = jnp.where(is_swap[:, None], first, from_others)
         swapped = _numbers_to_swap(key_numbers, drawn[number:], size)
         direction = jnp.where(is_swap[:, None] & ~swapped, 0.0, second - start)
-        solutions = first + self.sigma * noise[:, :-1] + self.line_sigma * noise[:, -1:] * direction
+        solutions = self.varied(first, noise[:, :-1], self.sigma)
+        solutions += self.line_sigma * noise[:, -1:] * direction
         return Proposal(self.clipped(solutions), is_swap)
 
     def adapt(

@@ -3,11 +3,17 @@
 from typing import Any
 
 import equinox as eqx
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from gloam import checks
 from gloam.draws import normals
-from gloam.emitters.emitter import Box, EliteEmitter, ElitesWanted, checked_start
+from gloam.emitters.emitter import (
+    Bounds,
+    EliteEmitter,
+    ElitesWanted,
+    checked_start,
+    checked_step,
+)
 from gloam.records import Feedback, Proposal
 
 
@@ -19,7 +25,8 @@ class Variation(EliteEmitter):
 
     Args:
         x0: ``(sol,)`` solution that is varied while the archive is empty.
-        sigma: Standard deviation of the isotropic noise.
+        sigma: Standard deviation of the noise: one number, or one for each variable. With bounds on
+            both sides it is a share of their width.
         line_sigma: Standard deviation along the line to a second elite; ``None`` or 0 for no lines.
         batch_size: Number of solutions per iteration.
         best_of: Tournament size: ``x1`` has the largest improvement over the discount of this many
@@ -29,18 +36,18 @@ class Variation(EliteEmitter):
     """
 
     x0: Float[Array, " sol"]
-    sigma: float
+    sigma: float | Float[Array, " sol"]
     line_sigma: float | None
     """``None`` without lines. Whether there are lines is known when a program is compiled; the
     number itself is an operand."""
     batch_size: int = eqx.field(static=True)
     best_of: int = eqx.field(static=True)
-    bounds: Box | None
+    bounds: Bounds | None
 
     def __init__(
         self,
         x0: Any,
-        sigma: float,
+        sigma: float | ArrayLike,
         *,
         line_sigma: float | None = None,
         batch_size: int = 540,
@@ -48,7 +55,7 @@ class Variation(EliteEmitter):
         bounds: checks.SolutionBounds | None = None,
     ):
         self.x0, self.bounds = checked_start(x0, bounds)
-        self.sigma = checks.number("sigma", sigma, above=0.0, at_most=1e11)
+        self.sigma = checked_step("sigma", sigma, self.x0.size, self.bounds)
         along = 0.0 if line_sigma is None else line_sigma
         along = checks.number("line_sigma", along, at_least=0.0, at_most=1e3)
         self.line_sigma = along if along > 0 else None
@@ -77,7 +84,7 @@ class Variation(EliteEmitter):
         first = elites[: self.batch_size]
         # The last column is for the lines.
         noise = normals(key, (self.batch_size, first.shape[1] + 1))
-        solutions = first + self.sigma * noise[:, :-1]
+        solutions = self.varied(first, noise[:, :-1], self.sigma)
         if self.line_sigma is not None:
             solutions += self.line_sigma * noise[:, -1:] * (elites[self.batch_size :] - first)
         return Proposal(self.clipped(solutions), None)

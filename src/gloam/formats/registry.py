@@ -21,6 +21,7 @@ from gloam.discounts.from_torch import (
     Tanh,
     Unflatten,
 )
+from gloam.emitters.emitter import Bounds
 from gloam.records import MeasureSpace
 
 
@@ -99,6 +100,7 @@ _CONSTRUCTED = (
     emitters.CMAES,
     emitters.SepCMAES,
     emitters.LMMAES,
+    Bounds,
     MeasureSpace,
     discounts.DiscountModel,
     discounts.Thresholds,
