@@ -22,6 +22,7 @@ SMALL = {
     "pictures": {"items": 30},
     "texts": {},
     "torch_model": {},
+    "truss": {},
 }
 PACKAGES = {"control": "gymnasium", "texts": "sklearn", "torch_model": "torch"}
 NOTEBOOK = EXAMPLES / "first_steps.ipynb"
@@ -65,6 +66,21 @@ def test_a_circle_is_round_and_an_ellipse_is_not():
     even, odd = iv([0, 1], 0.6)
     np.testing.assert_allclose(measures[1, 0], np.sqrt((even + odd) / (even - odd)), rtol=1e-6)
     assert measures[1, 1] < 0.95
+
+
+def test_a_truss_carries_its_load():
+    """Against statics: a section through the deck, and the sum of moments about a node."""
+    truss = example("truss")
+    areas, heights = np.full((1, 20), 1e-3), np.full((1, 4), 2.0)
+    deflection, measures = truss.evaluate(np.concatenate([areas, heights], axis=1))
+    bars = truss.nodes(heights)[0][truss.BARS]
+    lengths = np.linalg.norm(bars[:, 1] - bars[:, 0], axis=1)
+    np.testing.assert_allclose(measures[0, 0], 7850 * 1e-3 * lengths.sum())
+    # The end diagonal alone takes the support's 200 kN: 200 kN x length / height / area.
+    np.testing.assert_allclose(measures[0, 2], 200e3 * np.sqrt(5) / 2 / 1e-3 / 1e6, rtol=1e-6)
+    twice = truss.evaluate(np.concatenate([2 * areas, heights], axis=1))
+    np.testing.assert_allclose(twice[0], deflection / 2)
+    np.testing.assert_allclose(twice[1][0], measures[0] * [2, 1, 0.5])
 
 
 def test_a_pendulum_without_torque_swings_freely():
