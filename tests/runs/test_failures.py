@@ -148,16 +148,53 @@ def test_two_batches_in_a_row_may_fail_entirely(function):
 
 
 @pytest.mark.filterwarnings("ignore:evaluation. expected at least one finite result")
+def test_a_mistake_in_the_function_is_told_after_the_first_batch(tmp_path):
+    calls = []
+
+    def mistaken(x):
+        calls.append(len(x))
+        return evaluate(x[:, :, 5])
+
+    with pytest.raises(gloam.EvaluationError, match="for all 8 solutions of the first") as raised:
+        optimize(mistaken, run_dir=tmp_path)
+    assert "The first was IndexError: too many indices" in str(raised.value)
+    assert isinstance(raised.value.__cause__, IndexError)
+    assert calls == [8] + [1] * 8  # the batch, and each solution alone
+    assert len(gloam.RunFolder(tmp_path).read_failures()) == 8
+    found = optimize(evaluate, run_dir=tmp_path, resume=True)
+    assert_same_bits(found.elites, optimize(evaluate).elites)
+
+
+def test_a_mistake_in_another_process_has_its_traceback():
+    lost = Failure(0, "exception", "RuntimeError: no licence.", "Traceback of the worker")
+    outcome = failures.Outcome(3, 2, [lost, dataclasses.replace(lost, row=1)])
+    with pytest.raises(gloam.EvaluationError, match="no licence") as raised:
+        failures.refuse_first_batches([outcome])
+    assert raised.value.__notes__ == ["Traceback of the worker"]
+    failures.refuse_first_batches([outcome, failures.Outcome(4, 2, [])])  # another seed works
+
+
 def test_three_batches_that_fail_entirely_end_the_run_after_saving(tmp_path):
-    with pytest.raises(gloam.EvaluationError, match="RuntimeError: no licence") as raised:
-        optimize(all_fail, run_dir=tmp_path)
+    calls = []
+
+    def expires(x):
+        calls.append(x)
+        return evaluate(x) if len(calls) == 1 else all_fail(x)
+
+    with (
+        pytest.warns(UserWarning, match="was exception: RuntimeError: no licence. Its emitters"),
+        pytest.raises(gloam.EvaluationError, match="RuntimeError: no licence") as raised,
+    ):
+        optimize(expires, run_dir=tmp_path)
     assert str(raised.value).startswith(
-        "All evaluations failed in 3 consecutive iterations, up to iteration 3."
+        "All evaluations failed in 3 consecutive iterations, up to iteration 4."
     )
     assert isinstance(raised.value.__cause__, RuntimeError)
-    assert gloam.RunFolder(tmp_path).read_checkpoint_iteration() == 3
+    assert gloam.RunFolder(tmp_path).read_checkpoint_iteration() == 4
     assert len(gloam.RunFolder(tmp_path).read_failures()) == 24
-    with pytest.warns(UserWarning, match="evaluation is 'all_fail' in the file and 'evaluate' now"):
+    with pytest.warns(
+        UserWarning, match="expires' in the file and 'evaluate' now"
+    ):
         found = optimize(evaluate, run_dir=tmp_path, resume=True)  # the licence is there again
     assert len(found.elites) > 0
     assert found.metrics["failed_total"].iloc[-1] == 24

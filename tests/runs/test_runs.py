@@ -88,7 +88,7 @@ class Interrupts(gloam.callbacks.Callback):
 
 
 def test_ctrl_c_leaves_a_folder_that_resumes(tmp_path):
-    with pytest.raises(gloam.Interrupted, match=f"continue with: gloam resume {tmp_path}"):
+    with pytest.raises(gloam.Interrupted, match="continue with the same call and resume=True"):
         gloam.run(ARM, ALGORITHM, 9, log_every=2, run_dir=tmp_path, callbacks=[Interrupts()], **RUN)
     assert gloam.RunFolder(tmp_path).read_checkpoint_iteration() == 4
     resumed = gloam.resume(tmp_path, iterations=9, progress=False)
@@ -118,7 +118,7 @@ def test_ctrl_c_stops_a_process_and_leaves_a_folder_that_resumes(tmp_path):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
-    assert f"continue with: gloam resume {out}" in errors
+    assert f"continue with the same call and resume=True (run_dir='{out}')" in errors
     reached = gloam.RunFolder(out).read_checkpoint_iteration()
     result = gloam.resume(out, iterations=reached + 5, progress=False)
     assert result.metrics["iteration"].max() == reached + 5

@@ -18,7 +18,7 @@ from gloam.evaluators.results import Block, assembled, portable_blocks, valid_ro
 from gloam.formats import RunFolder
 from gloam.formats.config import DriverKind
 from gloam.records import SearchState
-from gloam.runs.failures import Outcome, all_failures, refuse_wrong_form
+from gloam.runs.failures import Outcome, all_failures, refuse_first_batches
 from gloam.runs.options import Asynchronous, start_of
 from gloam.runs.python_driver import HostDriver, restored_states, stacked_state
 from gloam.searches import AsyncSearch, Ticket
@@ -211,7 +211,8 @@ class AsyncDriver(HostDriver[AsyncSearch]):
             failure: The failure, or ``None``.
 
         Raises:
-            EvaluationError: Too many evaluations failed in the last iterations.
+            EvaluationError: Too many evaluations failed in the last iterations, or all of the
+                first one raised.
             ValueError: All results of the first iteration had the wrong form.
         """
         seed, iteration = job.search.seed, evaluations // self.batch + 1
@@ -224,5 +225,5 @@ class AsyncDriver(HostDriver[AsyncSearch]):
         if self.iteration == iteration:  # of all seeds
             outcomes = list(self._outcomes.pop(iteration).values())
             if iteration == 1:
-                refuse_wrong_form(outcomes)
+                refuse_first_batches(outcomes)
             self._limit.note(outcomes, iteration)

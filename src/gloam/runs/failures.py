@@ -3,7 +3,7 @@
 import dataclasses
 import warnings
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +33,11 @@ class Outcome:
         """True if there were evaluations but no result."""
         return 0 < self.num_evaluated == len(self.failures)
 
+    @property
+    def kinds(self) -> set[str]:
+        """Kinds of the failures."""
+        return {failure.kind for failure in self.failures}
+
 
 def all_failures(answer: Evaluated, valid: np.ndarray) -> list[Failure]:
     """Return the failures of a batch: those of the evaluator, and rows that are not finite."""
@@ -53,24 +58,36 @@ def _not_finite(answer: Evaluated, row: int) -> str:
     return "expected measures with a direction, got a vector of (almost) zero length"
 
 
-def refuse_wrong_form(outcomes: Iterable[Outcome]) -> None:
-    """Raise an error if all results of the first batches have the wrong form.
+def refuse_first_batches(outcomes: Sequence[Outcome]) -> None:
+    """Raise an error if all results of first batches have the wrong form, or all rows raised.
 
     That is a mistake in the function or in the archive, and not in some solutions.
     """
     for outcome in outcomes:
-        kinds = {failure.kind for failure in outcome.failures}
-        if outcome.all_failed and kinds == {"wrong form"}:
+        if outcome.all_failed and outcome.kinds == {"wrong form"}:
             first = outcome.failures[0]
             raise ValueError(first.error.removeprefix("ValueError: ")) from first.exception
+    if all(outcome.all_failed and outcome.kinds == {"exception"} for outcome in outcomes):
+        first = outcomes[0].failures[0]
+        error = checks.EvaluationError(
+            f"The evaluation raised an exception for all {len(outcomes[0].failures)} solutions of "
+            f"the first batch. The first was {first.error.rstrip('.')}. Correct the function, and "
+            "check it on x0."
+        )
+        if first.exception is None:  # it was raised in another process
+            error.add_note(first.traceback)
+        raise error from first.exception
 
 
-def warn_of_failed_batch(batch: int, seed: int, iteration: int, *, stacklevel: int) -> None:
-    """Warn that no solution of a batch could be evaluated."""
+def warn_of_failed_batch(
+    batch: int, seed: int, iteration: int, last: Failure | None = None, *, stacklevel: int
+) -> None:
+    """Warn that no solution of a batch could be evaluated; ``last`` is the last failure."""
+    reason = "" if last is None else f" The last failure was {last.kind}: {last.error.rstrip('.')}."
     warnings.warn(
         f"evaluation: expected at least one finite result in each batch, got none among the "
-        f"{batch} solutions of seed {seed} in iteration {iteration}. Its emitters restart and it "
-        "continues; the metrics count its failed rows.",
+        f"{batch} solutions of seed {seed} in iteration {iteration}.{reason} Its emitters restart "
+        "and it continues; the metrics count its failed rows.",
         stacklevel=stacklevel + 1,
     )
 
@@ -111,12 +128,18 @@ class FailureLimit:
                 f"iteration {iteration}{limit}. The last failure was {last.kind}: "
                 f"{last.error.rstrip('.')}. "
                 "Check the evaluation function on x0, and that x0 and sigma0 keep solutions in its "
-                "domain. failures.parquet in the run folder has the failures with their tracebacks."
+                "domain. With a run_dir, failures.parquet has all failures with their tracebacks."
             ) from last.exception
         for outcome in outcomes:
             if outcome.all_failed and outcome.seed not in self._warned:
                 self._warned.add(outcome.seed)
-                warn_of_failed_batch(outcome.num_evaluated, outcome.seed, iteration, stacklevel=3)
+                warn_of_failed_batch(
+                    outcome.num_evaluated,
+                    outcome.seed,
+                    iteration,
+                    outcome.failures[-1],
+                    stacklevel=3,
+                )
 
 
 class FailureLog:

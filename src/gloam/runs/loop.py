@@ -313,14 +313,6 @@ def _restore(driver: Driver, folder: RunFolder, config: RunConfig) -> tuple[floa
             f"The run in '{folder.path}' cannot be resumed with other settings or data: {listed}. "
             "Resume it with the same ones, or start in another folder."
         )
-    changed = stored.changed_sources(config)
-    if changed and folder.holds_checkpoint:
-        warnings.warn(
-            f"The run in '{folder.path}' began with other code: {'; '.join(changed)}. It continues "
-            "with the new code, and elites that it has found keep their objectives and measures. "
-            "If the code computes something else, start in another folder.",
-            stacklevel=4,
-        )
     found: Checkpoint | None = None
 
     def read(like: Any) -> Any:
@@ -333,6 +325,14 @@ def _restore(driver: Driver, folder: RunFolder, config: RunConfig) -> tuple[floa
         driver.read_failures(folder)
     else:  # it was stopped before its first checkpoint
         driver.start()
+    changed = stored.changed_sources(config) if found and found.iteration > 0 else []
+    if changed:
+        warnings.warn(
+            f"The run in '{folder.path}' began with other code: {'; '.join(changed)}. It continues "
+            "with the new code, and elites that it has found keep their objectives and measures. "
+            "If the code computes something else, start in another folder.",
+            stacklevel=4,
+        )
     if config.dataset is None:
         config = dataclasses.replace(config, dataset=stored.dataset)
     folder.write_plan(config)

@@ -23,7 +23,7 @@ from gloam.runs.failures import (
     FailureLog,
     Outcome,
     all_failures,
-    refuse_wrong_form,
+    refuse_first_batches,
 )
 from gloam.runs.options import start_of
 from gloam.searches import AsyncSearch, Search
@@ -114,13 +114,13 @@ class PythonDriver(HostDriver[Search]):
         for iteration in range(self.iteration + 1, self.iteration + iterations + 1):
             evaluated = [self._evaluated(search) for search in self.searches]
             outcomes = [one.outcome for one in evaluated]
+            for one in evaluated:
+                for failure in one.outcome.failures:
+                    self._log.add(one.outcome.seed, iteration, one.solutions[failure.row], failure)
             if iteration == 1:
-                refuse_wrong_form(outcomes)
+                refuse_first_batches(outcomes)
             for search, one in zip(self.searches, evaluated, strict=True):
                 search.learn(one.results)
-                for failure in one.outcome.failures:
-                    solution = one.solutions[failure.row]
-                    self._log.add(search.seed, iteration, solution, failure)
             self._limit.note(outcomes, iteration)
         jax.block_until_ready([search.state.iteration for search in self.searches])
 

@@ -120,5 +120,5 @@ class Interrupted(KeyboardInterrupt):
         self.iteration = iteration
         self.signal = signal
         if advice is None and run_dir:
-            advice = f"continue with: gloam resume {run_dir}"
+            advice = f"continue with the same call and resume=True (run_dir='{run_dir}')"
         super().__init__(f"stopped after iteration {iteration}" + (f"; {advice}" if advice else ""))

@@ -136,7 +136,8 @@ def optimize(
 
     Raises:
         Interrupted: After Ctrl-C. The state was saved before.
-        EvaluationError: Too many solutions failed. The state was saved before.
+        EvaluationError: Too many solutions failed, or every solution of the first batch raised an
+            exception. The state was saved before.
         ValueError: All results of the first batch had a shape that does not fit the archive.
         EvaluatorError: Workers do not start, or a cluster is lost. The state was saved before.
 
