@@ -12,14 +12,14 @@ from gloam.records import Feedback, Proposal
 
 
 class Variation(EliteEmitter):
-    """Noise around random elites: ``x' = x1 + sigma N(0,I) + line_sigma N(0,1) (x2 - x1)``.
+    """Noise around random elites: ``x' = x1 + sigma0 N(0,I) + line_sigma N(0,1) (x2 - x1)``.
 
     Without ``line_sigma`` it is the Gaussian variation of MAP-Elites, with it the iso+line
     operator. While the archive is empty, ``x0`` replaces the elites.
 
     Args:
         x0: ``(sol,)`` solution that is varied while the archive is empty.
-        sigma: Standard deviation of the isotropic noise.
+        sigma0: Standard deviation of the isotropic noise.
         line_sigma: Standard deviation along the line to a second elite; ``None`` or 0 for no lines.
         batch_size: Number of solutions per iteration.
         best_of: Tournament size: ``x1`` has the largest improvement over the discount of this many
@@ -29,7 +29,7 @@ class Variation(EliteEmitter):
     """
 
     x0: Float[Array, " sol"]
-    sigma: float
+    sigma0: float
     line_sigma: float | None
     """``None`` without lines. Whether there are lines is known when a program is compiled; the
     number itself is an operand."""
@@ -40,7 +40,7 @@ class Variation(EliteEmitter):
     def __init__(
         self,
         x0: Any,
-        sigma: float,
+        sigma0: float,
         *,
         line_sigma: float | None = None,
         batch_size: int = 540,
@@ -48,7 +48,7 @@ class Variation(EliteEmitter):
         bounds: checks.SolutionBounds | None = None,
     ):
         self.x0, self.bounds = checked_start(x0, bounds)
-        self.sigma = checks.number("sigma", sigma, above=0.0, at_most=1e11)
+        self.sigma0 = checks.number("sigma0", sigma0, above=0.0, at_most=1e11)
         along = 0.0 if line_sigma is None else line_sigma
         along = checks.number("line_sigma", along, at_least=0.0, at_most=1e3)
         self.line_sigma = along if along > 0 else None
@@ -77,7 +77,7 @@ class Variation(EliteEmitter):
         first = elites[: self.batch_size]
         # The last column is for the lines.
         noise = normals(key, (self.batch_size, first.shape[1] + 1))
-        solutions = first + self.sigma * noise[:, :-1]
+        solutions = first + self.sigma0 * noise[:, :-1]
         if self.line_sigma is not None:
             solutions += self.line_sigma * noise[:, -1:] * (elites[self.batch_size :] - first)
         return Proposal(self.clipped(solutions), None)
