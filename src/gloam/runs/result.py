@@ -43,7 +43,9 @@ class Result:
     ``moves_filled`` and ``moves_swap_share`` (share of swaps in the next batch).
     """
     seeds: list[int]
+    """The seeds, in the order in which they were given."""
     run_dir: Path | None
+    """The run folder, or ``None``."""
     stopped: str | None = None
     """Reason of the callback that stopped the run before its last iteration."""
     callback_failures: tuple[CallbackFailure, ...] = ()
