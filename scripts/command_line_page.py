@@ -4,6 +4,7 @@ import contextlib
 import functools
 import io
 import re
+import textwrap
 
 from gloam.cli import main
 
@@ -32,4 +33,5 @@ def _help(command: tuple[str, ...]) -> str:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
         main([*command, "--help"])
-    return printed.getvalue().strip()
+    lines = printed.getvalue().strip().splitlines()
+    return "\n".join(textwrap.fill(line, 80) if len(line) > 80 else line for line in lines)
