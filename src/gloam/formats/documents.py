@@ -87,7 +87,7 @@ def content_of(path: Path, fix: str) -> Iterator[None]:
 def check_format(found: Any) -> None:
     """Refuse the format of another version of gloam.
 
-    >>> check_format(2)
+    >>> check_format(FORMAT)
     """
     if found == FORMAT and type(found) is int:
         return
