@@ -12,14 +12,8 @@ from typing import NamedTuple
 SOURCE = Path(__file__).parents[1] / "src" / "gloam"
 # Public modules that `gloam` does not re-export.
 FURTHER = ("evaluators", "interop.gymnasium", "interop.ribs", "records", "step")
-# Additions to the docstrings of packages.
-NOTES = {
-    "gloam": "`DMS`, `CMAMAE`, `DDS`, `MAPElites` and `MAPElitesLine` also take the keyword "
-    "arguments of their parts: [CmaEmitters][gloam.emitters.CmaEmitters] or "
-    "[Variation][gloam.emitters.Variation], and "
-    "[DiscountModel][gloam.discounts.DiscountModel], [Thresholds][gloam.discounts.Thresholds] or "
-    "[KernelDensity][gloam.discounts.KernelDensity]. `help(gloam.DMS)` lists them.\n",
-}
+# Modules of records, whose fields are shown without a description, too.
+RECORDS = ("gloam.records", "gloam.step")
 
 
 class Package(NamedTuple):
@@ -55,12 +49,11 @@ def reference_pages() -> dict[str, str]:
             place = described.setdefault((home, name), f"{package.name}.{name}")
             (own if place == f"{package.name}.{name}" else elsewhere).append((name, place))
         lines = [f"# {package.name}\n", f"{package.sentence}\n"]
-        if package.name in NOTES:
-            lines.append(NOTES[package.name])
         if elsewhere:
             links = ", ".join(f"[{name}][{place}]" for name, place in elsewhere)
             lines.append(f"Documented on the page of `gloam`: {links}.\n")
-        lines += [f"::: {place}\n" for _, place in own]
+        options = "    options: {show_if_no_docstring: true}\n" if package.name in RECORDS else ""
+        lines += [f"::: {place}\n{options}" for _, place in own]
         pages[f"reference/{file}"] = "\n".join(lines)
         links = ", ".join(f"[{name}][{place}]" for name, place in own)
         contents.append(f"## [{package.name}]({file})\n\n{package.sentence}\n\n{links}\n")

@@ -18,12 +18,15 @@ import gloam
 import gloam.interop.gymnasium
 import gloam.interop.ribs
 from gloam.cli import main
+from tests.explorer.page import Page, chromium
 
 ROOT = Path(__file__).parents[1]
+CLI = (ROOT / "src/gloam/cli/__init__.py").read_text()
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 SIZES = {"range(100)": "range(2)", "10_000": "4", "range(20)": "range(2)", "1000": "4"}
 SIZES |= {"iterations=200": "iterations=3", "iterations=400": "iterations=5", " 50,": " 4,"}
 SIZES |= {"iterations=10,": "iterations=2,", "algorithm, 100,": "algorithm, 2,"}
+SIZES |= {"(100, 300)": "(2, 3)"}
 # The search of the README as that of the first five minutes, so that they share programs.
 SIZES |= {"shape=(100, 100)": "shape=(50, 50)", "np.zeros(100)": "np.zeros(12)"}
 
@@ -60,11 +63,9 @@ def test_files_that_are_named_exist(page):
 RUN_ELSEWHERE = {"docs/tutorials/your-data.md", "docs/plots.md"}
 NEEDED = {"docs/running-at-scale.md": "distributed", "docs/generators.md": "torch"}
 NEEDED |= {"docs/from-pyribs.md": "torch"}
-# Code in a comment is run and not shown; a comment "not run" stands before code that is shown only.
+# A line "*Needs ...*" stands before code that cannot run here, and tells readers why.
 CODE = re.compile(
-    r"(?:<!-- not run: (?P<reason>[^>]+) -->\n)?```python\n(?P<shown>.*?)```"
-    r"|<!-- python\n(?P<hidden>.*?)-->",
-    re.DOTALL,
+    r"(?:^\*Needs (?P<needs>[^*]+)\*\n\n)?^```python\n(?P<code>.*?)^```", re.DOTALL | re.MULTILINE
 )
 # The pages that are read first. The code of the others compiles many more programs.
 QUICK = {"docs/first-five-minutes.md", "docs/callbacks.md"}
@@ -95,9 +96,9 @@ def names_after(page: str) -> dict:
     """Run the blocks of a page in order, at small size; returns the variables that they leave."""
     names: dict = {"__name__": "page"}
     for match in CODE.finditer((ROOT / page).read_text()):
-        if match["reason"]:
+        if match["needs"]:
             continue
-        block = match["shown"] or match["hidden"]
+        block = match["code"]
         for large, small in SIZES.items():
             block = block.replace(large, small)
         exec(compile(block, page, "exec"), names)
@@ -155,23 +156,33 @@ CHECKS = {
 
 def test_examples_of_extensions_are_short():
     text = (ROOT / "docs" / "extending.md").read_text()
-    blocks = [match["shown"] for match in CODE.finditer(text)]
+    blocks = [match["code"] for match in CODE.finditer(text)]
     assert len(blocks) >= 6
     assert max(block.count("\n") for block in blocks) < 40
 
 
-def test_what_is_not_run_is_left_out_and_hidden_code_runs(tmp_path, monkeypatch):
+def test_code_that_needs_something_is_left_out(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(
-        "<!-- python\nx = 1\n-->\n\n```python\ny = x + 1\n```\n\n"
-        "<!-- not run: it needs a file -->\n```python\nraise RuntimeError\n```\n"
+        "```python\nx = 1\n```\n\n*Needs a file.*\n\n```python\nraise RuntimeError\n```\n"
+        "\n```python\ny = x + 1\n```\n"
     )
     names = names_after(str(page))
     assert (names["x"], names["y"]) == (1, 2)
 
 
-def reference() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("pages", ROOT / "scripts/reference_pages.py")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_readers_see_all_code_that_runs_and_no_python_passes_as_text(page):
+    text = page.read_text()
+    assert "<!-- python" not in text
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    others = [block for language, block in blocks if language != "python"]
+    assert not [block for block in others if re.search(r"^\s*(import|from|def) ", block, re.M)]
+
+
+def script(name: str) -> ModuleType:
+    """A module of scripts/."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     pages = importlib.util.module_from_spec(spec)
@@ -180,7 +191,7 @@ def reference() -> ModuleType:
 
 
 def test_every_public_name_is_in_the_reference():
-    pages = reference().reference_pages()
+    pages = script("reference_pages").reference_pages()
     described = set(re.findall(r"^::: ([\w.]+)$", "\n".join(pages.values()), re.MULTILINE))
     objects = {id(_found(name)) for name in described}
     assert len(objects) == len(described), "something is described twice"
@@ -209,13 +220,78 @@ def _found(name: str):
     return getattr(importlib.import_module(module), last)
 
 
-@pytest.mark.slow
-def test_the_site_builds_without_warnings(tmp_path):
+def test_every_argument_has_an_entry_of_its_own_in_the_reference():
+    pytest.importorskip("griffe", reason="`make docs` installs it")
+    text = (
+        "Box.\n\nArgs:\n    x: One.\n    low, high: Bounds,\n        as numbers.\n"
+        "\nExample:\n    >>> 1"
+    )
+    assert script("docs_examples").complete(text) == (
+        "Box.\n\nArgs:\n    x: One.\n    low: Bounds,\n        as numbers.\n"
+        "    high: Bounds,\n        as numbers.\n\nExamples:\n    >>> 1"
+    )
+
+
+def test_what_pages_load_from_other_hosts_is_found():
     pytest.importorskip("mkdocs", reason="`make docs` installs it")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    found = script("docs_hooks").loaded_from_elsewhere
+    assert found('<script src="https://a.org/x.js">') == ["https://a.org/x.js"]
+    assert found("<link rel=stylesheet href=//a.org/x.css>") == ["//a.org/x.css"]
+    assert found('<link href="https://a.org/x.css" rel="stylesheet">') == ["https://a.org/x.css"]
+    assert found('<a href="https://a.org"><img src="x.png"><script src="a//b.js">') == []
+
+
+def test_the_page_of_the_command_line_has_every_command():
+    page = script("command_line_page").command_line_page()
+    commands = set(re.findall(r"^## gloam (\S+)", page, re.MULTILINE))
+    assert commands == set(re.findall(r"subcommand\(\"(\w+)\"\)", CLI))
+    assert "## gloam run dms latent-digits" in page
+    assert "## gloam lsi check" in page
+    assert page.count("usage: gloam") == page.count("\n## ")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, built without warnings."""
+    pytest.importorskip("mkdocs", reason="`make docs` installs it")
+    place = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(place)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "reference" / "gloam.html").is_file()
+    return place
+
+
+def described(site: Path, page: str, name: str) -> str:
+    """The text of the reference about an object."""
+    text = (site / "reference" / page).read_text()
+    _, _, after = text.partition(f'id="{name}" class="doc doc-heading"')
+    own, _, _ = after.partition('<h2 id="gloam.')
+    return " ".join(re.sub(r"<[^>]+>", " ", own).split())
+
+
+@pytest.mark.slow
+def test_the_site_has_examples_and_complete_descriptions(site):
+    assert (site / "examples" / "black_box.html").is_file()
+    assert "ask and tell" in (site / "examples" / "first_steps.html").read_text()
+    assert 'href="examples/black_box.html"' in (site / "examples.html").read_text()
+    batch = described(site, "records.html", "gloam.records.Batch")
+    assert "objectives : Float" in batch
+    assert "learning_rate float" in described(site, "gloam.html", "gloam.DMS")
+    archive = described(site, "gloam.html", "gloam.CVTArchive")
+    assert "lower Bounds | None" in archive
+    assert archive.count("required") == 1  # the centroids
+    assert described(site, "gloam.html", "gloam.run").count("required") == 3
+
+
+@pytest.mark.slow
+def test_the_search_of_the_site_works_from_disk(site):
+    with chromium() as driver:
+        page = Page(driver, 1280, 860, False)
+        page.open((site / "index.html").as_uri())
+        page.run("document.querySelector('[data-md-toggle=search]').click()")
+        page.type(".md-search__input", "restart")
+        page.wait("document.querySelector('.md-search-result__item h1')")
+        assert page.errors() == []
 
 
 PLOTS_SIZES = {

@@ -186,12 +186,14 @@ def test_a_result_shows_means_over_seeds(tmp_path):
     assert {"2 seeds", "3", "30", "5.50 ± 1.00", "75.0% ± 0.0%"} <= set(page.texts)
     assert "polyline" in page.tags
     assert repr(found) == (
-        "Result(2 seeds, 3 iterations, 30 evaluations, QD score 5.50, coverage 75.0%)"
+        "Result(2 seeds, 3 iterations, 30 evaluations per seed, QD score 5.50, coverage 75.0%)"
     )
+    assert found.evaluations_per_seed == 30
     alone = result(tmp_path, [1])
     assert "4.50" in shown(alone).texts
     empty = gloam.Result(alone.elites_by_seed, pd.DataFrame(), [1], None)
     assert "svg" not in shown(empty).tags
+    assert empty.evaluations_per_seed == 0
     assert repr(empty) == "Result(seed 1, QD score 4.50, coverage 75.0%)"
 
 

@@ -1,6 +1,8 @@
 """Imports point one way. The table is the rule; the tests hold the source to it."""
 
 import ast
+import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -223,6 +225,23 @@ def public(package) -> set[str]:
     """Names of a package that are neither private nor its own modules."""
     modules = {name for name, value in vars(package).items() if isinstance(value, ModuleType)}
     return {name for name in vars(package) if not name.startswith("_")} - modules
+
+
+def test_dir_shows_the_public_names_and_help_lists_them_all():
+    names = {name for name in dir(gloam) if not name.startswith("_")}
+    assert {"DMS", "run", "archives", "plots", "step", "kmeans_centroids"} <= names
+    assert not names & {"importlib", "ModuleType", "TYPE_CHECKING", "checks", "programs", "cli"}
+    assert public(gloam) - {"ModuleType", "TYPE_CHECKING"} <= names
+    missing = names - set(re.findall(r"\w+", gloam.__doc__ or ""))
+    assert not missing, f"the docstring of gloam does not list {missing}"
+
+
+def test_the_step_size_has_one_name():
+    for package in (gloam, gloam.emitters):
+        for name in public(package):
+            constructor = getattr(getattr(package, name), "__init__", None)
+            if inspect.isfunction(constructor):
+                assert "sigma" not in inspect.signature(constructor).parameters, name
 
 
 def test_archives_and_discounts_pass_on_what_users_need_and_no_more():

@@ -5,12 +5,16 @@ import importlib.util
 import io
 import sys
 import types
+from functools import partial
 
 import pytest
+from PIL import Image
 from rich.console import Console
 
+import gloam
 from gloam import progress
 from gloam.progress import NotebookBar, ProgressLines, work_bar
+from tests import problems
 
 
 class Terminal(io.StringIO):
@@ -162,3 +166,14 @@ def test_jupyter_without_ipython_gets_lines(monkeypatch, capsys):
     with progress.run_display("notebook", 2) as display:
         display.update(2, 1.0, 0.5, 100.0)
     assert "notebook: 2 of 2" in capsys.readouterr().err
+
+
+def test_without_progress_nothing_is_printed(tmp_path, capfd):
+    for start in (gloam.run, gloam.optimize, partial(gloam.optimize, asynchronous=True)):
+        start(problems.evaluate, problems.small("map-elites-line"), 2, progress=False)
+    (tmp_path / "pictures").mkdir()
+    for number in range(2):
+        Image.new("L", (4, 4), 90 * number).save(tmp_path / "pictures" / f"{number}.png")
+    data = gloam.datasets.from_folder(tmp_path / "pictures", (4, 4), "L", progress=False)
+    data.embedded(lambda items: items.reshape(len(items), -1), progress=False)
+    assert capfd.readouterr() == ("", "")

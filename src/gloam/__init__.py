@@ -1,6 +1,42 @@
-"""gloam: quality-diversity search where the measure space is large.
+"""Quality-diversity optimization in high-dimensional measure spaces, in JAX.
 
-The names here are the public surface; `gloam.step` shows how an iteration works.
+Searches:
+    run, optimize       a whole search, of a function in JAX or in Python; they return a Result
+    resume              continues a run of one of gloam's domains
+    Search, AsyncSearch ask and tell; AsyncSearch.ask returns a Ticket per solution
+    Asynchronous        settings of an asynchronous run
+    step, records       the functions and records of one iteration, for loops of your own
+
+Algorithms:
+    DMS                 Discount Model Search, the default
+    CMAMAE, DDS, MAPElites, MAPElitesLine
+    Algorithm           any emitter, archive and discount
+    emitters, discounts their parts
+
+Archives, problems and data:
+    GridArchive, CVTArchive, kmeans_centroids
+    archives            their base class, and FAISS
+    domains             problems with their archives
+    datasets            arrays, tables and images as measure spaces
+    generators          image generators and embedders
+
+Results:
+    Elites              the solutions of an archive, as arrays and as a table
+    RunFolder           the files of a run
+    plots, gallery      figures, and elites beside the items of a dataset
+    experiments         the paper's study
+    interop             pyribs, gymnasium and Brax
+
+Evaluation in Python:
+    InProcess, Processes, Executors, Dask, PerSolution
+    evaluators          their base class
+    callbacks           early stopping and loggers
+
+Errors:
+    EvaluationError, EvaluatorError, Interrupted
+    DamagedFileError, ForeignError, LockedError, RunExistsError
+
+`help(gloam.DMS)` describes an object. The command line is described by `gloam --help`.
 """
 
 import importlib
@@ -55,6 +91,8 @@ if TYPE_CHECKING:
 
 # They import matplotlib and pandas, which takes longer than all the rest, or are seldom needed.
 _IMPORTED_ON_USE = ("experiments", "gallery", "interop", "plots")
+_PUBLIC_MODULES = ("archives", "callbacks", "datasets", "discounts", "domains", "emitters")
+_PUBLIC_MODULES += ("evaluators", "generators", "records", "step")
 
 
 def __getattr__(name: str) -> ModuleType:
@@ -64,4 +102,11 @@ def __getattr__(name: str) -> ModuleType:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_IMPORTED_ON_USE})
+    # Only public names, which completion shows: no imported modules and no private packages.
+    special = [name for name in globals() if name.startswith("__")]
+    own = [
+        name
+        for name, value in globals().items()
+        if getattr(value, "__module__", "").startswith("gloam.")
+    ]
+    return sorted({*special, *own, *_PUBLIC_MODULES, *_IMPORTED_ON_USE})

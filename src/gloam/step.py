@@ -6,7 +6,7 @@ loops of your own:
     >>> import gloam, jax
     >>> from gloam import step
     >>> domain = gloam.domains.LinearProjection(measure_dim=2, solution_dim=10)
-    >>> algorithm = gloam.MAPElites(domain.archive(), domain.x0, sigma=0.5, batch_size=20)
+    >>> algorithm = gloam.MAPElites(domain.archive(), domain.x0, sigma0=0.5, batch_size=20)
     >>> state = step.init(algorithm, jax.random.key(0))
     >>> advance = jax.jit(lambda state: step.step(algorithm, domain, state))
     >>> state, info = advance(state)

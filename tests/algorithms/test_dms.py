@@ -20,7 +20,7 @@ def test_the_default_mixes_cma_es_and_moves_between_elites():
     assert isinstance(moves, Recombination)
     assert (cma.num_solutions, moves.num_solutions, emitter.num_solutions) == (324, 216, 540)
     assert isinstance(cma.restart, RestartWhenIdle)
-    assert moves.sigma == pytest.approx(0.04 * 0.5)
+    assert moves.iso_sigma == pytest.approx(0.04 * 0.5)
     assert moves.best_of == 4
 
 

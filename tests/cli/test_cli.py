@@ -9,6 +9,7 @@ from typing import Union, get_args, get_origin, get_type_hints
 
 import pytest
 
+import gloam
 from gloam import cli
 from gloam.cli import main
 from gloam.experiments.presets import ALGORITHMS
@@ -64,6 +65,19 @@ def help_text(command, capsys):
 @pytest.mark.parametrize("command", ["", "run", "run dms", *COMMANDS])
 def test_every_command_has_a_help_text(command, capsys):
     assert "usage: gloam" in help_text(command, capsys)
+
+
+def test_the_version_is_printed(capsys):
+    main(["--version"])
+    assert capsys.readouterr().out == f"gloam {gloam.__version__}\n"
+    assert "gloam --version" in help_text("", capsys)
+
+
+def test_the_help_of_fill_begins_with_what_is_required(capsys):
+    text = " ".join(help_text("fill", capsys).split())
+    beginning = text[: text.index("positional arguments")]
+    assert "Required: FUNCTION" in beginning
+    assert all(name in beginning for name in ("--dataset", "x0", "sigma0", "gloam new"))
 
 
 def documented(one):

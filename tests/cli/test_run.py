@@ -91,7 +91,7 @@ def test_options_change_the_preset():
         choices.MapElitesLineChoice(choices.ArmChoice()), gloam.domains.Arm()
     )
     emitter = default.emitter
-    assert (emitter.sigma, emitter.line_sigma, emitter.batch_size) == (0.1, 0.2, 540)
+    assert (emitter.sigma0, emitter.line_sigma, emitter.batch_size) == (0.1, 0.2, 540)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ HALF = brought(improved=(50, 50))
 
 def moves(state: RecombinationState | None = None, **options):
     """The elites that moves start from and are drawn by, the moves, and which are swaps."""
-    emitter = Recombination(np.zeros(SOL), 1.0, sigma=1e-7, batch_size=NUMBER, **options)
+    emitter = Recombination(np.zeros(SOL), 1.0, iso_sigma=1e-7, batch_size=NUMBER, **options)
     total = sum(draw.number for draw in emitter.elites_to_ask)
     elites = np.random.default_rng(1).normal(size=(total, SOL)).astype(np.float32)
     proposal = emitter.ask(state or emitter.init(), jnp.asarray(elites), key=KEY)
@@ -151,7 +151,7 @@ def test_parts_count_together():
 
 
 def test_solutions_stay_in_the_box():
-    emitter = Recombination(np.zeros(2), sigma=1.0, batch_size=100, bounds=(-1, [1, 2]))
+    emitter = Recombination(np.zeros(2), iso_sigma=1.0, batch_size=100, bounds=(-1, [1, 2]))
     solutions = np.asarray(emitter.ask(emitter.init(), jnp.zeros((250, 2)), key=KEY).solutions)
     assert (solutions >= -1).all()
     assert (solutions <= [1, 2]).all()
@@ -161,7 +161,7 @@ def test_solutions_stay_in_the_box():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"sigma": 0.0}, "sigma: expected a finite number > 0"),
+        ({"iso_sigma": 0.0}, "iso_sigma: expected a finite number > 0"),
         ({"line_sigma": 0.0}, "line_sigma: expected a finite number > 0"),
         ({"batch_size": 0}, "batch_size: expected a whole number >= 1"),
         ({"best_of": 0}, "best_of: expected a whole number >= 1"),

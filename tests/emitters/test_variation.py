@@ -46,7 +46,7 @@ def test_solutions_stay_in_the_box():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"sigma": 0.0}, "sigma: expected a finite number > 0"),
+        ({"sigma0": 0.0}, "sigma0: expected a finite number > 0"),
         ({"line_sigma": -1.0}, "line_sigma: expected"),
         ({"batch_size": 0}, "batch_size: expected a whole number >= 1"),
         ({"bounds": (1.0, None)}, "x0: expected a point within"),
@@ -54,4 +54,4 @@ def test_solutions_stay_in_the_box():
 )
 def test_wrong_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
-        Variation(np.zeros(2), **({"sigma": 0.1} | arguments))
+        Variation(np.zeros(2), **({"sigma0": 0.1} | arguments))

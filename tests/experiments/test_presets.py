@@ -53,8 +53,8 @@ def test_the_arm():
     assert (dms.emitter.sigma0, dms.discount.alpha) == (0.2, 0.001)
     assert (mae.emitter.sigma0, mae.discount.alpha) == (0.2, 0.01)
     # The printed table has 0.5 and "no improvement"; the released experiment decides.
-    assert paper_algorithm("map-elites", Arm()).emitter.sigma == 0.1
-    assert paper_algorithm("map-elites-line", Arm()).emitter.sigma == 0.1
+    assert paper_algorithm("map-elites", Arm()).emitter.sigma0 == 0.1
+    assert paper_algorithm("map-elites-line", Arm()).emitter.sigma0 == 0.1
     dds = paper_algorithm("dds", Arm())
     assert dds.emitter.restart == BasicRestart()
     assert dds.emitter.selection == MuSelection()
@@ -97,7 +97,7 @@ def test_triangles(name, alpha):
         assert built.emitter.restart == RestartEvery(50)
         assert built.discount.alpha == alpha
     line = paper_algorithm("map-elites-line", domain).emitter
-    assert (line.sigma, line.line_sigma, line.batch_size) == (0.1, 0.2, 180)
+    assert (line.sigma0, line.line_sigma, line.batch_size) == (0.1, 0.2, 180)
     with pytest.raises(ValueError, match="expected one that the paper ran on ta-"):
         paper_algorithm("dds", domain)
     with pytest.raises(ValueError, match="Triangles named ta-mnist"):
@@ -115,9 +115,9 @@ def test_latent_space_illumination():
         assert emitter.restart == BasicRestart()
         assert built.discount.alpha == alpha
     line = paper_algorithm("map-elites-line", domain).emitter
-    assert (line.sigma, line.line_sigma, line.batch_size) == (0.1, 0.2, 36)
+    assert (line.sigma0, line.line_sigma, line.batch_size) == (0.1, 0.2, 36)
     plain = paper_algorithm("map-elites", domain).emitter
-    assert (plain.sigma, plain.batch_size) == (0.1, 36)
+    assert (plain.sigma0, plain.batch_size) == (0.1, 36)
     with pytest.raises(ValueError, match="expected one that the paper ran on lsi"):
         paper_algorithm("dds", domain)
     with pytest.raises(ValueError, match="LatentIllumination named lsi"):

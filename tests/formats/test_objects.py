@@ -186,3 +186,11 @@ def test_differences_are_told_by_their_place():
 )
 def test_conformity(value, annotation, fits):
     assert conforms(value, annotation) is fits
+
+
+def test_a_function_whose_file_was_edited_has_no_digest(tmp_path):
+    file = tmp_path / "edited.py"
+    file.write_text("x = [\n")
+    names: dict = {"__name__": "edited"}
+    exec(compile("def evaluate(x):\n    return x\n", str(file), "exec"), names)
+    assert objects._source_digest(names["evaluate"]) is None

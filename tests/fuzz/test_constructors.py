@@ -60,11 +60,11 @@ ALGORITHMS = {
     ),
     "MAPElites": (
         gloam.MAPElites,
-        {"archive": ARCHIVE, "x0": X0, "sigma": 0.5, "batch_size": 4, "bounds": None},
+        {"archive": ARCHIVE, "x0": X0, "sigma0": 0.5, "batch_size": 4, "bounds": None},
     ),
     "MAPElitesLine": (
         gloam.MAPElitesLine,
-        {"archive": ARCHIVE, "x0": X0, "sigma": 0.5, "line_sigma": 0.2, "batch_size": 4},
+        {"archive": ARCHIVE, "x0": X0, "sigma0": 0.5, "line_sigma": 0.2, "batch_size": 4},
     ),
 }
 
@@ -110,13 +110,13 @@ OTHERS = {
     ),
     "Variation": (
         emitters.Variation,
-        {"x0": X0, "sigma": 0.5, "line_sigma": 0.0, "batch_size": 4, "bounds": (-1, 1)},
+        {"x0": X0, "sigma0": 0.5, "line_sigma": 0.0, "batch_size": 4, "bounds": (-1, 1)},
     ),
     "Recombination": (
         emitters.Recombination,
         {
             "x0": X0,
-            "sigma": 0.5,
+            "iso_sigma": 0.5,
             "line_sigma": 0.5,
             "batch_size": 4,
             "best_of": 2,
@@ -287,7 +287,7 @@ EXTREMES = [
     ("CMAMAE", {"archive": gloam.GridArchive((3, 3), -1, 1, f_min=1e30)}),
     ("DDS", {"bandwidth": 1.2e-38}),
     ("DDS", {"bandwidth": 3e38}),
-    ("MAPElites", {"sigma": 1e11, "x0": np.full(5, -1e30)}),
+    ("MAPElites", {"sigma0": 1e11, "x0": np.full(5, -1e30)}),
     ("MAPElitesLine", {"line_sigma": 1e3, "x0": np.full(5, 1e30)}),
 ]
 

@@ -192,9 +192,7 @@ def test_three_batches_that_fail_entirely_end_the_run_after_saving(tmp_path):
     assert isinstance(raised.value.__cause__, RuntimeError)
     assert gloam.RunFolder(tmp_path).read_checkpoint_iteration() == 4
     assert len(gloam.RunFolder(tmp_path).read_failures()) == 24
-    with pytest.warns(
-        UserWarning, match="expires' in the file and 'evaluate' now"
-    ):
+    with pytest.warns(UserWarning, match="expires' in the file and 'evaluate' now"):
         found = optimize(evaluate, run_dir=tmp_path, resume=True)  # the licence is there again
     assert len(found.elites) > 0
     assert found.metrics["failed_total"].iloc[-1] == 24

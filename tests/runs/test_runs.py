@@ -133,7 +133,7 @@ def test_a_folder_with_a_run_is_not_overwritten(tmp_path):
 def test_another_algorithm_cannot_resume_a_run(tmp_path):
     gloam.run(ARM, ALGORITHM, 3, run_dir=tmp_path, **RUN)
     other = gloam.MAPElitesLine(ALGORITHM.archive, ARM.x0, 0.7, 0.2, batch_size=BATCH)
-    with pytest.raises(ValueError, match=r"sigma is 0\.3 in the file and 0\.7 now"):
+    with pytest.raises(ValueError, match=r"sigma0 is 0\.3 in the file and 0\.7 now"):
         gloam.run(ARM, other, 5, run_dir=tmp_path, resume=True, **RUN)
 
 

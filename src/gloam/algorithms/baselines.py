@@ -97,14 +97,14 @@ class MAPElites(Algorithm):
     Example:
         >>> import gloam, numpy as np
         >>> archive = gloam.GridArchive(shape=(20, 20), lower=-1, upper=1)
-        >>> gloam.MAPElites(archive, np.zeros(4), sigma=0.1).emitter.num_solutions
+        >>> gloam.MAPElites(archive, np.zeros(4), sigma0=0.1).emitter.num_solutions
         540
     """
 
-    def __init__(self, archive: Archive, x0: Any, sigma: float | ArrayLike, **options: Any):
+    def __init__(self, archive: Archive, x0: Any, sigma0: float | ArrayLike, **options: Any):
         (emitter,) = split_options(MAPElites, options, _VARIATION)
         self.archive, self.name = checked_archive(archive), "MAP-Elites"
-        self.emitter = Variation(x0, sigma, **emitter)
+        self.emitter = Variation(x0, sigma0, **emitter)
         self.discount = NoDiscount()
 
 
@@ -114,19 +114,19 @@ class MAPElitesLine(Algorithm):
 
     Args:
         archive: The cells to fill.
-        line_sigma: Standard deviation along the line (the paper's sigma_2; ``sigma`` is sigma_1).
+        line_sigma: Standard deviation along the line (the paper's sigma_2; ``sigma0`` is sigma_1).
     """
 
     def __init__(
         self,
         archive: Archive,
         x0: Any,
-        sigma: float | ArrayLike,
+        sigma0: float | ArrayLike,
         line_sigma: float = 0.2,
         **options: Any,
     ):
         (emitter,) = split_options(MAPElitesLine, options, _VARIATION)
         checks.number("line_sigma", line_sigma, above=0.0, fix="Without lines, use MAPElites.")
         self.archive, self.name = checked_archive(archive), "MAP-Elites (line)"
-        self.emitter = Variation(x0, sigma, line_sigma=line_sigma, **emitter)
+        self.emitter = Variation(x0, sigma0, line_sigma=line_sigma, **emitter)
         self.discount = NoDiscount()

@@ -1,5 +1,6 @@
 """The command line `gloam`: `main` parses the arguments, runs a command and reports errors."""
 
+import inspect
 import os
 import sys
 from typing import Annotated, Any
@@ -7,6 +8,7 @@ from typing import Annotated, Any
 import jax
 import tyro
 
+from gloam._version import __version__
 from gloam.cli import errors
 from gloam.cli.experiments import Bench, Paper
 from gloam.cli.fill import Datasets, Fill, New
@@ -34,14 +36,20 @@ _Command = (
 
 
 def main(args: list[str] | None = None) -> None:
-    """Quality-diversity optimization in large measure spaces. To start, run `gloam demo`."""
+    """Quality-diversity optimization in high-dimensional measure spaces.
+
+    To start, run `gloam demo`. `gloam --version` prints the version.
+    """
     args = sys.argv[1:] if args is None else args
+    if args == ["--version"]:
+        print(f"gloam {__version__}")
+        return
     if args[:2] == ["paper", "report"]:
         args = args[1:]
     command: Any = tyro.cli(
         _Command,  # pyright: ignore[reportArgumentType]
         prog="gloam",
-        description=main.__doc__,
+        description=inspect.getdoc(main),
         args=args,
         config=(
             tyro.conf.CascadeSubcommandArgs,

@@ -148,7 +148,7 @@ class MapElitesChoice:
     """MAP-Elites, with the paper's settings for the domain."""
 
     domain: DomainChoice
-    sigma: float | None = None
+    sigma0: float | None = None
     """Standard deviation of the Gaussian noise."""
     batch_size: int | None = None
     """Number of solutions per iteration."""

@@ -63,13 +63,14 @@ class New:
 class Fill:
     """Search for the best match to every item of a dataset, with Discount Model Search.
 
-    Your function maps a batch of solutions (rows of numbers) to measures in the form of the
-    dataset's items. `gloam new` writes an example.
+    Required: FUNCTION, which maps a batch of solutions (rows of numbers) to measures in the form of
+    the dataset's items; --dataset; and x0 and sigma0, as variables in the file of the function or
+    as options. `gloam new` writes an example file.
 
     Example: gloam fill my_problem.py --dataset pictures/ --iterations 2000 --out runs/pictures
     """
 
-    function: Annotated[str, tyro.conf.Positional]
+    function: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FUNCTION")]
     """Your function: my_file.py:name or my.module:name. Default name: evaluate."""
     dataset: str
     """Folder of images; .npy, .npz, .parquet, .csv or IDX file; or `digits` (from scikit-learn)."""
@@ -128,7 +129,8 @@ class Fill:
         assert sigma0 is not None
         shape = _measures_shape(evaluate, start)
         size, mode = _picture_form(shape)
-        data = read_dataset(self.dataset, self.size or size, self.mode or mode)
+        form = self.size or size, self.mode or mode
+        data = read_dataset(self.dataset, *form, progress=not self.follow.quiet)
         if self.items is not None:
             data = data.subsample(self.items, self.seed)
         print(data)
@@ -191,13 +193,15 @@ class Datasets:
             print(path)
 
 
-def read_dataset(where: str, size: tuple[int, int], mode: Literal["L", "RGB"]) -> Dataset:
+def read_dataset(
+    where: str, size: tuple[int, int], mode: Literal["L", "RGB"], *, progress: bool = True
+) -> Dataset:
     """Read the dataset that the option --dataset names."""
     if where == "digits":
         return datasets.digits()
     path = Path(where)
     if path.is_dir():
-        return datasets.from_folder(path, size, mode)
+        return datasets.from_folder(path, size, mode, progress=progress)
     expected = "an existing folder of images, an existing file, or digits"
     checks.expect(path.is_file(), "dataset", expected, f"'{where}'", "Check the path.")
     is_picture = path.suffix.lower() in SUFFIXES

@@ -37,7 +37,7 @@ class Mixture(Emitter):
         >>> from gloam.emitters import CmaEmitters, Variation
         >>> x0 = np.zeros(10)
         >>> half = CmaEmitters(x0, sigma0=0.5, num_emitters=2, batch_size=20)
-        >>> mixture = Mixture([half, Variation(x0, sigma=0.02, line_sigma=0.5, batch_size=40)])
+        >>> mixture = Mixture([half, Variation(x0, sigma0=0.02, line_sigma=0.5, batch_size=40)])
         >>> mixture.num_solutions
         80
     """

@@ -50,7 +50,7 @@ class RecombinationState(eqx.Module):
 
 
 class Recombination(EliteEmitter):
-    """Perturbs an elite along differences between elites: ``x' = x1 + sigma N(0,I) + t d``.
+    """Perturbs an elite along differences between elites: ``x' = x1 + iso_sigma N(0,I) + t d``.
 
     ``t`` is sampled from ``N(0, line_sigma^2)`` and the direction ``d`` is one of three:
 
@@ -66,7 +66,7 @@ class Recombination(EliteEmitter):
     Args:
         x0: ``(sol,)`` solution that is varied while the archive is empty.
         sigma0: Step size of the search, as for `gloam.emitters.CmaEmitters`.
-        sigma: Standard deviation of the noise; by default 4% of ``sigma0``.
+        iso_sigma: Standard deviation of the noise; by default 4% of ``sigma0``.
         line_sigma: Standard deviation of the step along a direction.
         batch_size: Number of solutions per iteration.
         best_of: Tournament size: ``x1`` has the largest improvement over the discount of this many
@@ -84,7 +84,7 @@ class Recombination(EliteEmitter):
 
     x0: Float[Array, " sol"]
     sigma0: float | Float[Array, " sol"]
-    sigma: float | Float[Array, " sol"]
+    iso_sigma: float | Float[Array, " sol"]
     line_sigma: float
     batch_size: int = eqx.field(static=True)
     best_of: int = eqx.field(static=True)
@@ -96,7 +96,7 @@ class Recombination(EliteEmitter):
         x0: Any,
         sigma0: float | ArrayLike | None = None,
         *,
-        sigma: float | ArrayLike | None = None,
+        iso_sigma: float | ArrayLike | None = None,
         line_sigma: float = 0.5,
         batch_size: int = 216,
         best_of: int = 4,
@@ -105,8 +105,8 @@ class Recombination(EliteEmitter):
     ):
         self.x0, self.bounds = checked_start(x0, bounds)
         self.sigma0 = checked_step("sigma0", sigma0, self.x0.size, self.bounds, default=0.2)
-        sigma = _NOISE * self.sigma0 if sigma is None else sigma
-        self.sigma = checked_step("sigma", sigma, self.x0.size, self.bounds)
+        iso_sigma = _NOISE * self.sigma0 if iso_sigma is None else iso_sigma
+        self.iso_sigma = checked_step("iso_sigma", iso_sigma, self.x0.size, self.bounds)
         self.line_sigma = checks.number("line_sigma", line_sigma, above=0.0, at_most=1e3)
         self.batch_size = checks.count("batch_size", batch_size)
         self.best_of = checks.count("best_of", best_of)
@@ -148,7 +148,7 @@ class Recombination(EliteEmitter):
         start = jnp.where(is_swap[:, None], first, from_others)
         swapped = _numbers_to_swap(key_numbers, drawn[number:], size)
         direction = jnp.where(is_swap[:, None] & ~swapped, 0.0, second - start)
-        solutions = self.varied(first, noise[:, :-1], self.sigma)
+        solutions = self.varied(first, noise[:, :-1], self.iso_sigma)
         solutions += self.line_sigma * noise[:, -1:] * direction
         return Proposal(self.clipped(solutions), is_swap)
 

@@ -18,15 +18,15 @@ from gloam.records import Feedback, Proposal
 
 
 class Variation(EliteEmitter):
-    """Noise around random elites: ``x' = x1 + sigma N(0,I) + line_sigma N(0,1) (x2 - x1)``.
+    """Noise around random elites: ``x' = x1 + sigma0 N(0,I) + line_sigma N(0,1) (x2 - x1)``.
 
     Without ``line_sigma`` it is the Gaussian variation of MAP-Elites, with it the iso+line
     operator. While the archive is empty, ``x0`` replaces the elites.
 
     Args:
         x0: ``(sol,)`` solution that is varied while the archive is empty.
-        sigma: Standard deviation of the noise: one number, or one for each variable. With bounds on
-            both sides it is a share of their width.
+        sigma0: Standard deviation of the noise: one number, or one for each variable. With bounds
+            on both sides it is a share of their width.
         line_sigma: Standard deviation along the line to a second elite; ``None`` or 0 for no lines.
         batch_size: Number of solutions per iteration.
         best_of: Tournament size: ``x1`` has the largest improvement over the discount of this many
@@ -36,7 +36,7 @@ class Variation(EliteEmitter):
     """
 
     x0: Float[Array, " sol"]
-    sigma: float | Float[Array, " sol"]
+    sigma0: float | Float[Array, " sol"]
     line_sigma: float | None
     """``None`` without lines. Whether there are lines is known when a program is compiled; the
     number itself is an operand."""
@@ -47,7 +47,7 @@ class Variation(EliteEmitter):
     def __init__(
         self,
         x0: Any,
-        sigma: float | ArrayLike,
+        sigma0: float | ArrayLike,
         *,
         line_sigma: float | None = None,
         batch_size: int = 540,
@@ -55,7 +55,7 @@ class Variation(EliteEmitter):
         bounds: checks.SolutionBounds | None = None,
     ):
         self.x0, self.bounds = checked_start(x0, bounds)
-        self.sigma = checked_step("sigma", sigma, self.x0.size, self.bounds)
+        self.sigma0 = checked_step("sigma0", sigma0, self.x0.size, self.bounds)
         along = 0.0 if line_sigma is None else line_sigma
         along = checks.number("line_sigma", along, at_least=0.0, at_most=1e3)
         self.line_sigma = along if along > 0 else None
@@ -84,7 +84,7 @@ class Variation(EliteEmitter):
         first = elites[: self.batch_size]
         # The last column is for the lines.
         noise = normals(key, (self.batch_size, first.shape[1] + 1))
-        solutions = self.varied(first, noise[:, :-1], self.sigma)
+        solutions = self.varied(first, noise[:, :-1], self.sigma0)
         if self.line_sigma is not None:
             solutions += self.line_sigma * noise[:, -1:] * (elites[self.batch_size :] - first)
         return Proposal(self.clipped(solutions), None)

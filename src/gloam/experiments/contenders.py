@@ -158,7 +158,7 @@ class Pyribs(Contender):
         if isinstance(emitter, emitters.Variation):
             line = IsoLineEmitter(
                 self._elites,
-                iso_sigma=emitter.sigma,
+                iso_sigma=emitter.sigma0,
                 line_sigma=emitter.line_sigma,
                 x0=problem.x0,
                 batch_size=emitter.batch_size,
@@ -271,7 +271,7 @@ class Qdax(Contender):
         emitter, archive = problem.algorithm.emitter, problem.algorithm.archive
         assert isinstance(emitter, emitters.Variation)
         domain, self._batch_size = problem.domain, emitter.batch_size
-        vary = partial(isoline_variation, iso_sigma=emitter.sigma, line_sigma=emitter.line_sigma)
+        vary = partial(isoline_variation, iso_sigma=emitter.sigma0, line_sigma=emitter.line_sigma)
         search = MAPElites(
             lambda solutions, key: (*domain(solutions), {}),
             MixingEmitter(None, vary, 1.0, emitter.batch_size),

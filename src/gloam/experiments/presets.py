@@ -50,16 +50,16 @@ PAPER_SETTINGS: dict[str, dict[str, Settings]] = {
         "arm": {"sigma0": 0.5, "bandwidth": 10.0},
     },
     "map-elites-line": {
-        **{name: {"sigma": 0.5, "line_sigma": 0.2} for name in _LP},
-        "arm": {"sigma": 0.1, "line_sigma": 0.2},
-        **{name: {"sigma": 0.1, "line_sigma": 0.2, "batch_size": 180} for name in _TA},
-        "lsi": {"sigma": 0.1, "line_sigma": 0.2, "batch_size": 36},
+        **{name: {"sigma0": 0.5, "line_sigma": 0.2} for name in _LP},
+        "arm": {"sigma0": 0.1, "line_sigma": 0.2},
+        **{name: {"sigma0": 0.1, "line_sigma": 0.2, "batch_size": 180} for name in _TA},
+        "lsi": {"sigma0": 0.1, "line_sigma": 0.2, "batch_size": 36},
     },
     "map-elites": {
-        **{name: {"sigma": 0.5} for name in _LP},
-        "arm": {"sigma": 0.1},
-        **{name: {"sigma": 0.1, "batch_size": 180} for name in _TA},
-        "lsi": {"sigma": 0.1, "batch_size": 36},
+        **{name: {"sigma0": 0.5} for name in _LP},
+        "arm": {"sigma0": 0.1},
+        **{name: {"sigma0": 0.1, "batch_size": 180} for name in _TA},
+        "lsi": {"sigma0": 0.1, "batch_size": 36},
     },
 }
 """The paper's settings by algorithm and column."""
@@ -78,8 +78,8 @@ LATENT_DIGITS_SETTINGS: dict[str, Settings] = {
     "dms": {"sigma0": 0.5, "batch_size": 12},
     "dms-paper": {**_CMA, "sigma0": 0.5, "alpha": 0.01},
     "cma-mae": {**_CMA, "sigma0": 1.0, "alpha": 0.1},
-    "map-elites-line": {"sigma": 0.1, "line_sigma": 0.5, "batch_size": 180},
-    "map-elites": {"sigma": 0.3, "batch_size": 180},
+    "map-elites-line": {"sigma0": 0.1, "line_sigma": 0.5, "batch_size": 180},
+    "map-elites": {"sigma0": 0.3, "batch_size": 180},
 }
 """gloam's settings for `LatentDigits` by algorithm; `docs/results/README.md` says how they were
 chosen."""

@@ -15,7 +15,7 @@ from typing import Any
 from gloam import files
 from gloam._version import __version__
 
-FORMAT = 2
+FORMAT = 3
 """Format of all files that gloam writes and reads."""
 _MAX_BYTES = 1 << 26
 
@@ -87,7 +87,7 @@ def content_of(path: Path, fix: str) -> Iterator[None]:
 def check_format(found: Any) -> None:
     """Refuse the format of another version of gloam.
 
-    >>> check_format(2)
+    >>> check_format(FORMAT)
     """
     if found == FORMAT and type(found) is int:
         return

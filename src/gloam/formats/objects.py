@@ -13,6 +13,7 @@ import functools
 import hashlib
 import inspect
 import textwrap
+import tokenize
 from typing import Any
 
 import equinox as eqx
@@ -91,8 +92,8 @@ def _source_digest(named: Any) -> str | None:
         return None
     try:
         source = textwrap.dedent(inspect.getsource(named))
-    except (OSError, TypeError):
-        return None
+    except (OSError, TypeError, SyntaxError, tokenize.TokenError):
+        return None  # no file, or one that was edited since it was imported
     with contextlib.suppress(SyntaxError):  # a lambda in the middle of an expression
         source = ast.unparse(ast.parse(source))
     return hashlib.sha256(source.encode()).hexdigest()

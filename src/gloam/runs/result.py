@@ -43,7 +43,9 @@ class Result:
     ``moves_filled`` and ``moves_swap_share`` (share of swaps in the next batch).
     """
     seeds: list[int]
+    """The seeds, in the order in which they were given."""
     run_dir: Path | None
+    """The run folder, or ``None``."""
     stopped: str | None = None
     """Reason of the callback that stopped the run before its last iteration."""
     callback_failures: tuple[CallbackFailure, ...] = ()
@@ -54,14 +56,19 @@ class Result:
         """Elites of the first seed."""
         return self.elites_by_seed[self.seeds[0]]
 
+    @property
+    def evaluations_per_seed(self) -> int:
+        """Number of evaluations of each seed up to the last logged iteration, failed ones too."""
+        return self._last("evaluations")
+
     def __repr__(self) -> str:
-        parts = [self._seeds, *(f"{value} {name}" for name, value in self._progress().items())]
+        parts = [self._seeds, *(f"{value} {name}" for name, value in self._counts().items())]
         mean = {name: np.mean(values) for name, values in self._by_seed().items()}
         parts.append(f"QD score {mean['QD score']:.2f}, coverage {mean['coverage']:.1%}")
         return f"Result({', '.join(parts)})"
 
     def _repr_html_(self) -> str:
-        figures = {"seeds": self._seeds} | self._progress()
+        figures = {"seeds": self._seeds} | self._counts()
         for name, values in self._by_seed().items():
             shown = _FORMATS[name].format(np.mean(values))
             if len(values) > 1:
@@ -80,13 +87,19 @@ class Result:
     def _seeds(self) -> str:
         return f"seed {self.seeds[0]}" if len(self.seeds) == 1 else f"{len(self.seeds)} seeds"
 
-    def _progress(self) -> dict[str, str]:
+    def _counts(self) -> dict[str, str]:
         """Return iterations and evaluations of each seed, if metrics were logged."""
-        return {
-            name: f"{int(self.metrics[column].to_numpy().max()):,}"
-            for name, column in (("iterations", "iteration"), ("evaluations", "evaluations"))
-            if column in self.metrics and len(self.metrics)
+        counts = {
+            "iterations": self._last("iteration"),
+            "evaluations per seed": self.evaluations_per_seed,
         }
+        return {name: f"{count:,}" for name, count in counts.items() if count}
+
+    def _last(self, column: str) -> int:
+        """Return the largest value of a column of the metrics; 0 without metrics."""
+        if column not in self.metrics or not len(self.metrics):
+            return 0
+        return int(self.metrics[column].to_numpy().max())
 
     def _by_seed(self) -> dict[str, list[float]]:
         found = [self.elites_by_seed[seed] for seed in self.seeds]
