@@ -42,6 +42,16 @@ def test_errors_are_one_line_and_exit_2(arguments, message, tmp_path, capsys):
     assert shown.count("\n") == 1
 
 
+def test_plot_hands_measures_and_values_over(monkeypatch):
+    calls = []
+    monkeypatch.setattr("gloam.plots.plot_run", lambda *a, **k: calls.append((a, k)) or [])
+    words = "plot runs/x --measures speed 2 --at weight 0.5 size -1 --tails 0.1"
+    main(words.split())
+    ((_, given),) = calls
+    view = {"measures": ("speed", "2"), "at": {"weight": 0.5, "size": -1.0}, "tails": 0.1}
+    assert given == view | {"pdf": False}
+
+
 COMMANDS = ("demo", "new", "fill", "gallery", "datasets", "resume", "plot", "paper", "bench")
 COMMANDS += (
     "explore",

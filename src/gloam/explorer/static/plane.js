@@ -43,6 +43,15 @@ export class Plane {
     });
   }
 
+  /** Show another layer. */
+  setLayer(layer) {
+    if (layer === this.layer) return;
+    layer.canvas.className = "layer";
+    this.layer.canvas.replaceWith(layer.canvas);
+    this.layer = layer;
+    this.selected = -1;
+  }
+
   /** Set the extent of the plane and the names of its axes. */
   setExtent(x, y, names) {
     this.all = { x: widened(x), y: widened(y) };
