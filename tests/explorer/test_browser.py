@@ -100,6 +100,7 @@ def test_runs_are_listed_filtered_sorted_and_opened(page, address):
     scores = [float(text.replace(",", "")) for text in page.column(6) if text != "–"]
     assert scores == sorted(scores, reverse=True)
     assert len(scores) == 4
+    assert page.texts("thead th")[9:12] == ["Seeds", "Time", "Started"]
     page.row("grid")
     page.wait("document.querySelector('h1').textContent === 'grid'")
     page.wait("document.querySelectorAll('.chart canvas').length >= 8")
@@ -135,6 +136,7 @@ def test_a_run_is_watched_while_it_goes_on(page, runs):
             page.wait("document.querySelector('.state.running')")
             page.wait("document.querySelector('.progress')?.textContent.startsWith('2 of 12 iter')")
             assert "left" in page.text(".progress")
+            page.wait("document.body.textContent.includes('The archive appears after the first')")
             chart = "document.querySelector('.chart')?.getAttribute('aria-label')"
             page.wait(f"{chart}?.startsWith('QD score')")
             before = page.run(f"return {chart}")
@@ -215,6 +217,23 @@ def test_a_tail_does_not_hide_the_other_colours(page, address):
     assert found[0] == pytest.approx([1.01, 1.99])
     assert found[1] == pytest.approx([-60, 1.99])
     assert found[2] == pytest.approx([1.01, 1.98])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["desktop, light"], indirect=True)
+def test_numbers_are_short_and_nouns_agree(page, address):
+    page.open(address)
+    page.wait("rows().length === 5")
+    script = """
+        const { counted, number, tick } = await import("/static/format.js");
+        const values = [99999999, 1e8, -1234567890, 1.25e12, 2.5e-7, 1234.5];
+        const counts = [0, 1, 2].map((count) => counted(count, "run"));
+        done([values.map(number), [99999, 125000, -1.5e9].map(tick), counts]);
+    """
+    numbers, ticks, counts = page.run_async(script)
+    assert numbers == ["99,999,999", "1e8", "-1.23e9", "1.25e12", "2.5e-7", "1,235"]
+    assert ticks == ["99,999", "1.25e5", "-1.5e9"]
+    assert counts == ["0 runs", "1 run", "2 runs"]
 
 
 @pytest.mark.slow

@@ -128,7 +128,12 @@ def drive(driver: Driver, domain: Callable, algorithm: Algorithm, options: RunOp
             raise RunExistsError(folder.path)
         if dataset is not None:
             folder.write_dataset(dataset)
-        return loop.run(folder, began - seconds, num_rows)
+        result = loop.run(folder, began - seconds, num_rows)
+        if result.stopped is not None:
+            stored = folder.read_config()
+            plan = {**stored.plan, "stopped": result.stopped}
+            folder.write_plan(dataclasses.replace(stored, plan=plan))
+        return result
 
 
 class _Loop:

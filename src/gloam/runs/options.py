@@ -88,9 +88,11 @@ class RunOptions:
         Raises:
             ValueError, TypeError: It is not a plan.
         """
-        if set(plan) != set(_PLAN):
+        # The reason of a callback that stopped the run is no option.
+        options = {name: value for name, value in plan.items() if name != "stopped"}
+        if set(options) != set(_PLAN):
             raise ValueError(f"its plan has the parts {sorted(plan)}")
-        return cls(**plan)
+        return cls(**options)
 
     @property
     def plan(self) -> dict[str, Any]:

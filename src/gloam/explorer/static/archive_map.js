@@ -2,7 +2,7 @@
 
 import { colorLimits, duskScale, labelColor, labelScale, limitsOf, scaleLegend } from "gloam/colors";
 import { choice, fill, h } from "gloam/dom";
-import { number } from "gloam/format";
+import { counted, number } from "gloam/format";
 import { GridView } from "gloam/grid_view";
 import { note } from "gloam/parts";
 import { Plane } from "gloam/plane";
@@ -228,7 +228,7 @@ export class ArchiveMap {
     const shown = this.isGrid ? this.view.note : this.places.about.title;
     const by = shown && ` · ${shown}`;
     const coarse = this.archive.coarse ? ` · ${this.archive.coarse}` : "";
-    this.caption.textContent = `Archive · ${number(filled)} of ${number(this.archive.num_cells)} cells (${share}%)${when}${by}${coarse}`;
+    this.caption.textContent = `Archive · ${number(filled)} of ${counted(this.archive.num_cells, "cell")} (${share}%)${when}${by}${coarse}`;
   }
 
   drawGrid(values, scale) {

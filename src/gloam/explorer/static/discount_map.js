@@ -2,13 +2,17 @@
 
 import { duskScale, limitsOf, scaleLegend } from "gloam/colors";
 import { fill, h } from "gloam/dom";
-import { number } from "gloam/format";
+import { counted, number } from "gloam/format";
 import { withMargin } from "gloam/archive_map";
 import { note } from "gloam/parts";
 import { Plane } from "gloam/plane";
 import { PointsLayer } from "gloam/points_layer";
 import { RasterLayer } from "gloam/raster_layer";
 import { arrays, Turns } from "gloam/source";
+
+const WHY =
+  "The model is a smooth function, fitted to the training points. Where it has seen few solutions, it can lie above the " +
+  "objectives of the elites; solutions there count as worse than they are until they have been trained on.";
 
 export class DiscountMap {
   constructor(run, archiveMap) {
@@ -37,6 +41,7 @@ export class DiscountMap {
       this.plane.element,
       this.legend,
       this.problem,
+      h("p", { class: "quiet small" }, WHY),
     );
   }
 
@@ -87,8 +92,9 @@ export class DiscountMap {
     this.plane.marks = (context, toPixels) => drawTraining(context, toPixels, spots, scale);
     this.plane.draw();
     this.archiveMap.setDiscounts(this.perCell());
-    const points = found.x.length ? `, ${number(found.x.length)} training points` : "";
-    this.caption.textContent = `Discount model · iteration ${number(found.about.iteration)}${points}`;
+    const points = found.x.length ? `, ${counted(found.x.length, "training point")}` : "";
+    const over = this.view ? this.view.note.replace("best", "highest") : "";
+    this.caption.textContent = `Discount model · iteration ${number(found.about.iteration)}${points}${over && ` · ${over}`}`;
     this.points.textContent = found.x.length ? "● solutions, coloured by target; × empty cells" : "";
     const [low, high] = scale.limits;
     const beyond = own[0] < low || own[1] > high ? ` (values from ${number(own[0])} to ${number(own[1])})` : "";
