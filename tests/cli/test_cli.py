@@ -114,7 +114,9 @@ def test_an_option_means_the_same_in_every_command():
     kinds = {name: {without_none(kind) for _, kind, _ in uses} for name, uses in found.items()}
     several = {name: types for name, types in kinds.items() if len(types) > 1}
     # `bench` and `paper` take several of what `run` and `demo` take one of.
-    assert set(several) <= {"algorithm", "algorithms", "measures", "domain", "domains", "run"}
+    # The name of a problem is any text, and that of a public dataset one of a few.
+    allowed = {"algorithm", "algorithms", "measures", "domain", "domains", "run", "name"}
+    assert set(several) <= allowed
     assert kinds["restart"] == {(str,)}
     assert "trials" not in kinds
     assert {place for place, _, _ in found["centroids"]} == {"LpChoice"}

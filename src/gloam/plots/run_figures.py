@@ -158,9 +158,9 @@ def algorithm_name(config: RunConfig) -> str:
 
 
 def domain_name(config: RunConfig) -> str:
-    """Return the name of a run's domain, or that of the user's function or class."""
+    """Return the name of a run, or of its domain, or of the user's function or class."""
     content, arguments = config.domain, _arguments(config.domain)
-    name = arguments.get("name")
+    name = config.plan.get("name") or arguments.get("name")
     if name is None and arguments and _is_small(arguments):
         try:
             name = getattr(objects.decode(content, {}), "name", None)
