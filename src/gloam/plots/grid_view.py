@@ -86,7 +86,7 @@ def view_of(
 ) -> GridView | None:
     """Return the view of a grid, or ``None`` if an archive is drawn as it is.
 
-    Without ``measures`` and ``at``, that are archives other than grids of three or four measures.
+    Without ``measures`` and ``at``, only grids of three or four measures have one.
     """
     is_grid = isinstance(archive, GridArchive)
     if measures is None and not at and not (is_grid and 2 < archive.measure_dim <= _MAX_MEASURES):

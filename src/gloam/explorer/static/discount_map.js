@@ -11,8 +11,8 @@ import { RasterLayer } from "gloam/raster_layer";
 import { arrays, Turns } from "gloam/source";
 
 const WHY =
-  "The model is a smooth function, fitted to the training points. Where it has seen few solutions, it can lie above the " +
-  "objectives of the elites; solutions there count as worse than they are until they have been trained on.";
+  "A solution counts as an improvement if its objective is above the discount. The model is a smooth function, raised where " +
+  "better solutions were found, so it can lie above the objectives of other elites nearby: training does not lower it to them.";
 
 export class DiscountMap {
   constructor(run, archiveMap) {

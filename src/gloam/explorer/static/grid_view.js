@@ -52,8 +52,8 @@ export class GridView {
     for (let k = 0; k < at.length; k++) {
       if (at[k] !== null && Math.floor(cell / strides[k]) % shape[k] !== at[k]) return -1;
     }
-    const [column, row] = pair.map((k) => Math.floor(cell / strides[k]) % shape[k]);
-    return row * shape[pair[0]] + column;
+    const [across, up] = pair;
+    return (Math.floor(cell / strides[up]) % shape[up]) * shape[across] + (Math.floor(cell / strides[across]) % shape[across]);
   }
 
   /** The cell with the highest value at each place; NaN is lower than all numbers. */
