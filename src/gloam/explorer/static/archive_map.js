@@ -169,7 +169,7 @@ export class ArchiveMap {
       }),
       projections.length > 1 &&
         choice(
-          "Projection",
+          "Map",
           projections.map(({ name, title }) => ({ value: name, title })),
           this.projection,
           (value) => this.setProjection(value),
