@@ -60,9 +60,11 @@ def test_a_stopped_run_is_a_shorter_run(run, tmp_path):
     assert recorder.told("checkpoint")[-1] == 4
     (end,) = recorder.told("end")
     assert (end.status, end.reason, end.iteration) == ("stopped", "enough", 4)
+    assert folder.read_config().plan["stopped"] == "enough"
     # It can be continued to the end that it would have had.
     resumed = run(run_dir=tmp_path / "a", resume=True)
     assert resumed.stopped is None
+    assert "stopped" not in folder.read_config().plan
     assert_same_bits(resumed.elites, run().elites)
 
 

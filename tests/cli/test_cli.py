@@ -43,6 +43,16 @@ def test_errors_are_one_line_and_exit_2(arguments, message, tmp_path, capsys):
     assert shown.count("\n") == 1
 
 
+def test_plot_hands_measures_and_values_over(monkeypatch):
+    calls = []
+    monkeypatch.setattr("gloam.plots.plot_run", lambda *a, **k: calls.append((a, k)) or [])
+    words = "plot runs/x --measures speed 2 --at weight 0.5 size -1 --tails 0.1"
+    main(words.split())
+    ((_, given),) = calls
+    view = {"measures": ("speed", "2"), "at": {"weight": 0.5, "size": -1.0}, "tails": 0.1}
+    assert given == view | {"pdf": False}
+
+
 COMMANDS = ("demo", "new", "fill", "gallery", "datasets", "resume", "plot", "paper", "bench")
 COMMANDS += (
     "explore",
@@ -118,7 +128,9 @@ def test_an_option_means_the_same_in_every_command():
     kinds = {name: {without_none(kind) for _, kind, _ in uses} for name, uses in found.items()}
     several = {name: types for name, types in kinds.items() if len(types) > 1}
     # `bench` and `paper` take several of what `run` and `demo` take one of.
-    assert set(several) <= {"algorithm", "algorithms", "measures", "domain", "domains", "run"}
+    # The name of a problem is any text, and that of a public dataset one of a few.
+    allowed = {"algorithm", "algorithms", "measures", "domain", "domains", "run", "name"}
+    assert set(several) <= allowed
     assert kinds["restart"] == {(str,)}
     assert "trials" not in kinds
     assert {place for place, _, _ in found["centroids"]} == {"LpChoice"}

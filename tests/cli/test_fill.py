@@ -13,7 +13,7 @@ from gloam.cli import fill as fill_module
 from gloam.cli import main
 from gloam.cli.fill import read_dataset
 from gloam.datasets import Matches
-from tests.cli.conftest import fill, run, stopped
+from tests.cli.conftest import DATA, fill, run, stopped
 from tests.helpers import assert_same_bits
 
 
@@ -208,6 +208,22 @@ def test_datasets_are_read_by_name_and_suffix(problem):
     assert read_dataset("train-images-idx3-ubyte", (28, 28), "L").shape == (2, 2)
     np.save("my-idx.npy", np.eye(3))
     assert read_dataset("my-idx.npy", (28, 28), "L").shape == (3,)
+
+
+def test_names_and_columns_of_a_file_are_chosen(problem, capsys):
+    names = [f"item {row}" for row in range(20)]
+    np.savez("data.npz", x=DATA, other=DATA + 1, kind=["a", "b"] * 10, title=names)
+    options = {"column": ("other",), "label": "kind", "names": "title"}
+    data = read_dataset("data.npz", (28, 28), "L", **options)
+    np.testing.assert_array_equal(data.items, DATA + 1)
+    assert (data.names, data.labels) == (names, ["a", "b"] * 10)
+    shown = stopped(capsys, *fill("--names", "title"))
+    assert "dataset: expected an .npz, .parquet or .csv file with --column" in shown
+    chosen = ["--column", "x", "--labels", "kind", "--names", "title", "--name", "my items"]
+    run(*fill(*chosen, dataset="data.npz"))
+    page = Path("runs/x/gallery.html").read_text()
+    assert "<b>a</b> item " in page
+    assert "my items" in page
 
 
 def test_settings_reach_the_algorithm(problem, monkeypatch):

@@ -100,6 +100,31 @@ def test_the_only_array_of_an_npz_file_is_read_and_labels_are_found(tmp_path, it
     assert data.labels == labels
 
 
+def test_names_are_read_beside_the_items(tmp_path, items, labels):
+    names = [f"item {row}" for row in range(len(items))]
+    np.savez(tmp_path / "both.npz", x=items, labels=labels, names=names)
+    table = pd.DataFrame(items).add_prefix("x").assign(labels=labels, names=names, other=names)
+    table.drop(columns="other").to_csv(tmp_path / "both.csv", index=False)
+    for kind in ("npz", "csv"):
+        data = from_file(tmp_path / f"both.{kind}")
+        assert (data.names, data.labels) == (names, labels)
+        np.testing.assert_array_equal(data.items, items)
+    np.savez(tmp_path / "other.npz", x=items, other=names, y=labels)
+    data = from_file(tmp_path / "other.npz", "x", "y", names="other")
+    assert (data.names, data.labels) == (names, labels)
+    columns = [name for name in table if name.startswith("x")]
+    table.to_csv(tmp_path / "other.csv", index=False)
+    table.to_parquet(tmp_path / "other.parquet", index=False)
+    for kind in ("csv", "parquet"):
+        path = tmp_path / f"other.{kind}"
+        data = from_file(path, columns, "labels", names="other")
+        assert (data.names, data.labels) == (names, labels)
+        with pytest.raises(ValueError, match="nothing"):
+            from_file(path, columns, names="nothing")
+    with refused("names: expected one of the arrays ['x', 'other', 'y']"):
+        from_file(tmp_path / "other.npz", "x", names="nothing")
+
+
 def test_an_array_must_be_chosen_where_there_are_several(tmp_path, items):
     path = tmp_path / "two.npz"
     np.savez(path, a=items, b=items)
@@ -313,7 +338,7 @@ def test_wrong_paths_and_choices_are_explained(tmp_path):
     with refused("path: expected a .csv file"):
         from_file(tmp_path / "x.csv", ["c"])
     np.save(tmp_path / "x.npy", np.eye(2))
-    with refused("column, label: expected none for a .npy file"):
+    with refused("column, label, names: expected none for a .npy file"):
         from_file(tmp_path / "x.npy", "a")
     with refused("column: expected one name for a .npy file, got ['a']."):
         from_file(tmp_path / "x.npy", ["a"])

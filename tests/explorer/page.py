@@ -62,6 +62,10 @@ class Page:
         )
         return self._driver.execute_script(shorthand + script)
 
+    def run_async(self, script):
+        """Run a script that passes its result to ``done``."""
+        return self._driver.execute_async_script(f"(async (done) => {{ {script} }})(arguments[0])")
+
     def wait(self, condition, seconds=60.0):
         """Wait until an expression is true; what it asks for may not be there yet."""
         end = time.monotonic() + seconds

@@ -70,7 +70,7 @@ def test_runs_are_listed_and_answer_for_themselves(address, ids, made_runs):
     run = answer(address, f"api/runs/{ids['grid']}")
     assert (run["name"], run["state"]) == ("grid", "finished")
     parts = answer(address, f"api/runs/{ids['grid']}/parts")
-    assert parts["archive"]["heatmap"]
+    assert [one["name"] for one in parts["archive"]["projections"]] == ["grid"]
     assert parts["archive"]["shape"] == [8, 6]
     assert (parts["moments"], parts["model"]) == ([2, 6], True)
     table = RunFolder(made_runs / "grid").read_metrics()

@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
 
+import gloam
 from gloam.explorer import archive_view
 from gloam.explorer.archive_view import (
+    described_run,
     found_at,
     has_model,
     packed_discount,
@@ -14,7 +16,7 @@ from gloam.explorer.library import OpenedRun
 from gloam.formats import RunFolder
 from tests.explorer.unpacking import unpacked
 from tests.helpers import refused
-from tests.run_folders import BATCH
+from tests.run_folders import BATCH, small_dms, write_run
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +72,21 @@ def test_the_discount_of_a_cell_is_the_models(grid, made_runs):
     raster = newest["values"].reshape(300, 300)
     near = raster[max(0, row - 1) : row + 2, max(0, column - 1) : column + 2]
     assert near.min() - 1e-3 <= discount_at(grid, 3, cell) <= near.max() + 1e-3
+
+
+def test_a_grid_of_three_measures_is_drawn_by_two_of_them(tmp_path):
+    archive = gloam.GridArchive((4, 3, 2), -1, 1, measure_names=("x", "y", "z"))
+    folder = write_run(tmp_path, small_dms(archive, np.zeros(4)), None, seeds=[1])
+    run = OpenedRun(tmp_path)
+    described = described_run(run)["archive"]
+    assert described["measures"] == ("x", "y", "z")
+    assert [one["name"] for one in described["projections"]][:2] == ["grid", "pca"]
+    found, _ = unpacked(packed_discount(run, 2))
+    snapshot = folder.read_snapshot(2)
+    np.testing.assert_array_equal(
+        found["points"].reshape(-1, 3), snapshot["points"][snapshot["real"]]
+    )
+    assert len(found["values"]) == archive.num_cells
 
 
 def test_a_run_without_a_model_has_none(made_runs):

@@ -21,6 +21,7 @@ from gloam.formats.run_folder import dataset_arrays, dataset_digest
 from gloam.formats.tables import MetricsFile
 from tests.explorer.conftest import HOSTILE, serving
 from tests.explorer.page import Page, chromium
+from tests.run_folders import small_dms, write_run
 
 SCREENS = {"desktop, light": (1280, 860, False), "phone, dark": (390, 844, True)}
 MANY = 10_000
@@ -99,6 +100,7 @@ def test_runs_are_listed_filtered_sorted_and_opened(page, address):
     scores = [float(text.replace(",", "")) for text in page.column(6) if text != "–"]
     assert scores == sorted(scores, reverse=True)
     assert len(scores) == 4
+    assert page.texts("thead th")[9:12] == ["Seeds", "Time", "Started"]
     page.row("grid")
     page.wait("document.querySelector('h1').textContent === 'grid'")
     page.wait("document.querySelectorAll('.chart canvas').length >= 8")
@@ -134,6 +136,7 @@ def test_a_run_is_watched_while_it_goes_on(page, runs):
             page.wait("document.querySelector('.state.running')")
             page.wait("document.querySelector('.progress')?.textContent.startsWith('2 of 12 iter')")
             assert "left" in page.text(".progress")
+            page.wait("document.body.textContent.includes('The archive appears after the first')")
             chart = "document.querySelector('.chart')?.getAttribute('aria-label')"
             page.wait(f"{chart}?.startsWith('QD score')")
             before = page.run(f"return {chart}")
@@ -155,7 +158,8 @@ def test_a_run_shows_its_elites_and_snapshots(page, address, made_runs):
         elites.objectives[0], rel=1e-3
     )
     assert facts["Found"].startswith("after iteration ")
-    assert page.texts(".numbers h3") == ["Measures (2)", "Solution (4)"]
+    assert page.texts(".numbers h3") == ["Measures", "Solution (4)"]
+    assert "measure 1" in facts
     assert len(page.texts(".neighbours button")) == min(8, len(elites) - 1)
     page.wait("document.querySelectorAll('.facts dd')[1].textContent !== '–'")
     page.run("document.querySelector('.neighbours button').click()")
@@ -170,6 +174,66 @@ def test_a_run_shows_its_elites_and_snapshots(page, address, made_runs):
     page.wait(f"document.querySelector('.map figcaption').textContent.includes('{filled} of 48')")
     page.wait("document.querySelectorAll('.map figcaption')[1].textContent.includes('iteration 2')")
     assert page.text(".slider output") == "2"
+
+
+@pytest.mark.slow
+def test_two_measures_of_a_grid_are_chosen(page, tmp_path):
+    archive = gloam.GridArchive((4, 3, 5), 0, [4, 3, 5], measure_names=("x", "y", "z"))
+    folder = write_run(tmp_path / "cube", small_dms(archive, np.zeros(4)), None, seeds=[1])
+    cells = np.arange(60).reshape(4, 3, 5)
+    objectives = np.asarray(folder.read_archive().store.objectives)
+
+    def shown(note, column, row, columns, rows, candidates):
+        page.wait(f"document.querySelector('.map figcaption').textContent.endsWith('{note}')")
+        page.click_cell(column, row, columns, rows)
+        best = candidates[objectives[candidates].argmax()]
+        page.wait(f"document.querySelector('.cell h2')?.textContent === 'Cell {best}'")
+
+    with serving(tmp_path) as address:
+        page.open_run(address, "cube")
+        shown("best over z", 3, 1, 4, 3, cells[3, 1])
+        page.select(".joined select", "2")
+        shown("best over x", 4, 0, 5, 3, cells[:, 0, 4])
+        page.select(".joined select", "1", 2)
+        shown("x 1 to 2", 2, 2, 5, 3, cells[1:2, 2, 2])
+        page.select(".map .toolbar select", "pca", 1)
+        page.wait("document.querySelector('.map figcaption').textContent.includes('PCA')")
+        page.select(".map .toolbar select", "grid", 1)
+        shown("x 1 to 2", 0, 1, 5, 3, cells[1:2, 1, 0])
+        assert page.run(UNNAMED) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["desktop, light"], indirect=True)
+def test_a_tail_does_not_hide_the_other_colours(page, address):
+    page.open(address)
+    page.wait("rows().length === 5")
+    limits = """
+        const { colorLimits } = await import("/static/colors.js");
+        const values = Float32Array.from({ length: 100 }, (_, i) => (i ? 1 + i / 100 : -60));
+        done(["auto", "all", "inner"].map((range) => colorLimits(values, range)));
+    """
+    found = page.run_async(limits)
+    assert found[0] == pytest.approx([1.01, 1.99])
+    assert found[1] == pytest.approx([-60, 1.99])
+    assert found[2] == pytest.approx([1.01, 1.98])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["desktop, light"], indirect=True)
+def test_numbers_are_short_and_nouns_agree(page, address):
+    page.open(address)
+    page.wait("rows().length === 5")
+    script = """
+        const { counted, number, tick } = await import("/static/format.js");
+        const values = [99999999, 1e8, -1234567890, 1.25e12, 2.5e-7, 1234.5];
+        const counts = [0, 1, 2].map((count) => counted(count, "run"));
+        done([values.map(number), [99999, 125000, -1.5e9].map(tick), counts]);
+    """
+    numbers, ticks, counts = page.run_async(script)
+    assert numbers == ["99,999,999", "1e8", "-1.23e9", "1.25e12", "2.5e-7", "1,235"]
+    assert ticks == ["99,999", "1.25e5", "-1.5e9"]
+    assert counts == ["0 runs", "1 run", "2 runs"]
 
 
 @pytest.mark.slow

@@ -1,4 +1,6 @@
+import dataclasses
 import json
+import os
 import shutil
 
 import pytest
@@ -55,6 +57,27 @@ def test_runs_that_were_stopped_are_interrupted_or_failed(runs):
     assert summary_of(runs)["reason"] == "Its last checkpoint is at iteration 6."
     shutil.rmtree(runs / "grid" / "checkpoint")
     assert summary_of(runs)["state"] == "failed"
+
+
+def test_a_run_that_a_callback_stopped_is_not_interrupted(runs):
+    folder = RunFolder(runs / "grid")
+    config = folder.read_config()
+    plan = {"iterations": 9, "stopped": "no improvement"}
+    folder.write_plan(dataclasses.replace(config, plan=plan))
+    found = summary_of(runs)
+    told = "A callback stopped it at iteration 6: no improvement"
+    assert (found["state"], found["reason"]) == ("stopped", told)
+
+
+def test_a_run_tells_when_it_began_and_when_its_archive_appears(runs):
+    os.utime(runs / "grid" / "config.npz", (5, 7))
+    found = summary_of(runs)
+    assert found["started"] == 7
+    assert found["first"] == {
+        "log_every": None,
+        "checkpoint_every": None,
+        "checkpoint_seconds": None,
+    }
 
 
 def test_a_newer_format_and_damaged_files_are_told_as_such(runs):

@@ -14,6 +14,7 @@ import pytest
 
 import gloam
 from gloam.files import write_bytes
+from gloam.plots.run_figures import domain_name
 from tests.helpers import assert_same_bits
 from tests.problems import ARM, BATCH, evaluate, small
 
@@ -41,6 +42,38 @@ def test_optimize_resumes_to_the_same_bits(tmp_path):
     gloam.optimize(evaluate, ALGORITHM, 9, **options)
     halves = gloam.optimize(evaluate, ALGORITHM, 20, resume=True, **options)
     assert_same_bits(whole.elites, halves.elites)
+
+
+def test_a_run_has_the_name_that_it_is_given(tmp_path):
+    options = {"run_dir": tmp_path, "progress": False}
+    gloam.optimize(evaluate, ALGORITHM, 2, name="reaching arm", **options)
+    folder = gloam.RunFolder(tmp_path)
+    assert domain_name(folder.read_config()) == "reaching arm"
+    starts = []
+
+    class Recorder(gloam.callbacks.Callback):
+        def start(self, run):
+            starts.append(run.title)
+
+    gloam.optimize(evaluate, ALGORITHM, 3, resume=True, callbacks=[Recorder()], **options)
+    assert folder.read_config().plan["name"] == "reaching arm"
+    gloam.optimize(
+        evaluate, ALGORITHM, 4, name="arm", resume=True, callbacks=[Recorder()], **options
+    )
+    assert folder.read_config().plan["name"] == "arm"
+    assert starts[1].endswith(" arm")
+
+
+@pytest.mark.parametrize("name", ["", " ", "two\nlines", "x" * 121, 3])
+def test_a_name_is_one_line_of_text(name):
+    with pytest.raises(ValueError, match="name: expected a text of 1 to 120 printable"):
+        gloam.optimize(evaluate, ALGORITHM, 2, name=name, progress=False)
+
+
+def test_the_name_of_a_run_is_kept_by_resume(tmp_path):
+    gloam.run(ARM, ALGORITHM, 2, name="mine", run_dir=tmp_path, **RUN)
+    gloam.resume(tmp_path, iterations=3, progress=False)
+    assert domain_name(gloam.RunFolder(tmp_path).read_config()) == "mine"
 
 
 def test_optimize_says_what_an_evaluation_must_return():

@@ -74,6 +74,14 @@ class Fill:
     """Your function: my_file.py:name or my.module:name. Default name: evaluate."""
     dataset: str
     """Folder of images; .npy, .npz, .parquet, .csv or IDX file; or `digits` (from scikit-learn)."""
+    column: tuple[str, ...] | None = None
+    """Arrays or columns of the items in the file, if there are others. Default: all columns."""
+    labels: str | None = None
+    """Array or column of the items' labels. Default: `labels` in an .npz or .csv file."""
+    names: str | None = None
+    """Array or column of the items' names. Default: `names` in an .npz or .csv file."""
+    name: str | None = None
+    """Name of the problem in figures, the explorer and reports. Default: your function's name."""
     x0: str | None = None
     """First solution: an .npy file, zeros:N or uniform:N. Default: `x0` in your file."""
     sigma0: float | None = None
@@ -129,8 +137,9 @@ class Fill:
         assert sigma0 is not None
         shape = _measures_shape(evaluate, start)
         size, mode = _picture_form(shape)
+        texts = {"column": self.column, "label": self.labels, "names": self.names}
         form = self.size or size, self.mode or mode
-        data = read_dataset(self.dataset, *form, progress=not self.follow.quiet)
+        data = read_dataset(self.dataset, *form, **texts, progress=not self.follow.quiet)
         if self.items is not None:
             data = data.subsample(self.items, self.seed)
         print(data)
@@ -151,6 +160,7 @@ class Fill:
             evaluate,
             algorithm,
             self.iterations,
+            name=self.name,
             seeds=[self.seed],
             evaluator=evaluator,
             run_dir=self.out,
@@ -194,12 +204,23 @@ class Datasets:
 
 
 def read_dataset(
-    where: str, size: tuple[int, int], mode: Literal["L", "RGB"], *, progress: bool = True
+    where: str,
+    size: tuple[int, int],
+    mode: Literal["L", "RGB"],
+    *,
+    column: tuple[str, ...] | None = None,
+    label: str | None = None,
+    names: str | None = None,
+    progress: bool = True,
 ) -> Dataset:
     """Read the dataset that the option --dataset names."""
+    path = Path(where)
+    is_table = path.suffix.lower() in (".npz", ".parquet", ".csv") and not path.is_dir()
+    expected = "an .npz, .parquet or .csv file with --column, --labels and --names"
+    is_plain = column is None and label is None and names is None
+    checks.expect(is_plain or is_table, "dataset", expected, f"'{where}'", "Leave them out.")
     if where == "digits":
         return datasets.digits()
-    path = Path(where)
     if path.is_dir():
         return datasets.from_folder(path, size, mode, progress=progress)
     expected = "an existing folder of images, an existing file, or digits"
@@ -210,7 +231,10 @@ def read_dataset(
     # MNIST's files have no suffix of their own: train-images-idx3-ubyte, or with .gz.
     if path.name.removesuffix(".gz").endswith("-ubyte"):
         return datasets.from_idx(path)
-    return datasets.from_file(path)
+    is_single = column is not None and len(column) == 1 and path.suffix.lower() != ".csv"
+    return datasets.from_file(
+        path, column[0] if column and is_single else column, label, names=names
+    )
 
 
 def _start(x0: Any, seed: int) -> np.ndarray:

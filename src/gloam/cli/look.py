@@ -13,19 +13,27 @@ from gloam.experiments.report import write_report
 class Plot:
     """Draw the metrics, the archive and the discount function of a run.
 
-    Example: gloam plot runs/x --pdf
+    Examples: gloam plot runs/x --pdf
+              gloam plot runs/x --measures speed height --at weight 0.5
     """
 
     run: Annotated[Path, tyro.conf.Positional]
     """Run folder."""
     pdf: bool = False
     """Also write PDF files."""
+    measures: tuple[str, str] | None = None
+    """Two measures of a grid to draw: names, or numbers from 0. Default: the first two."""
+    at: dict[str, float] = dataclasses.field(default_factory=dict)
+    """Other measures and their values, to draw a slice. Default: the best elite over the others."""
+    tails: float | None = None
+    """Share of the objectives at each end with one colour. Default: 0, or 0.02 for a far end."""
 
     def __call__(self) -> None:
         """Draw the figures."""
         from gloam.plots import plot_run  # matplotlib takes a second to import
 
-        for path in plot_run(self.run, pdf=self.pdf):
+        options = {"measures": self.measures, "at": self.at, "tails": self.tails}
+        for path in plot_run(self.run, pdf=self.pdf, **options):
             print(path)
 
 

@@ -8,7 +8,7 @@ import gzip
 import math
 import os
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -97,6 +97,7 @@ def from_file(
     column: str | Sequence[str] | None = None,
     label: str | None = None,
     *,
+    names: str | None = None,
     shape: Sequence[int] | None = None,
     bounds: tuple[float, float] | None = None,
     max_bytes: int | None = None,
@@ -110,6 +111,8 @@ def from_file(
             ``.csv``: all columns, with or without a header line.
         label: Name of the array or column of labels. Default for ``.npz`` and ``.csv``:
             ``"labels"``, if there is one.
+        names: Name of the array or column of the items' names. Default for ``.npz`` and ``.csv``:
+            ``"names"``, if there is one; for ``.parquet``, the index that pandas stored.
         shape, bounds: As in `from_array`.
         max_bytes: Size of the largest array that is read. Default: half of the memory.
 
@@ -129,19 +132,19 @@ def from_file(
     options: Any = {"bounds": bounds, "source": file}
     with naming(file):
         if kind == ".csv":
-            frame, columns, label = _read_csv(file, column, label, limit)
+            frame, columns, label = _read_csv(file, column, label, names, limit)
             return from_pandas(frame, columns, label, shape=shape, **options)
         options["shape"] = shape or ()
         if kind == ".parquet":
-            vectors, *texts = _read_parquet(file, column, label, limit)
+            vectors, *texts = _read_parquet(file, column, label, names, limit)
             options["labels"], options["names"] = texts
             return Dataset(vectors, fresh=True, **options)
         is_name = column is None or isinstance(column, str)
         checks.expect(is_name, "column", f"one name for a {kind} file", column)
         name = cast("str | None", column)
         if kind == ".npy":
-            return Dataset(_read_npy(file, name, label, limit), **options)
-        array, options["labels"] = _read_npz(file, name, label, limit)
+            return Dataset(_read_npy(file, (name, label, names), limit), **options)
+        array, options["labels"], options["names"] = _read_npz(file, name, label, names, limit)
         return Dataset(array, fresh=True, **options)
 
 
@@ -214,11 +217,10 @@ def _array_bytes(shape: Sequence[int], dtype: np.dtype, limit: int) -> int:
     return math.prod(shape) * dtype.itemsize
 
 
-def _read_npy(file: Path, column: str | None, label: str | None, limit: int) -> np.ndarray:
+def _read_npy(file: Path, given: tuple[str | None, ...], limit: int) -> np.ndarray:
     """Map an array into memory, so that it is converted to float32 without a further copy."""
-    unnamed = column is None and label is None
     expected = "none for a .npy file, which is a single array"
-    checks.expect(unnamed, "column, label", expected, (column, label))
+    checks.expect(not any(given), "column, label, names", expected, given)
     with _reading(file, "a .npy file of numbers", _PLAIN), files.open_regular(file) as opened:
         size = os.fstat(opened.fileno()).st_size
         shape, fortran_order, dtype, start = files.read_npy_header(opened)
@@ -231,23 +233,34 @@ def _read_npy(file: Path, column: str | None, label: str | None, limit: int) -> 
 
 
 def _read_npz(
-    file: Path, column: str | None, label: str | None, limit: int
-) -> tuple[np.ndarray, np.ndarray | None]:
+    file: Path, column: str | None, label: str | None, names: str | None, limit: int
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Return the items, the labels and the names."""
     with (
         _reading(file, "a .npz file of plain arrays", _PLAIN),
         files.open_regular(file) as opened,
         zipfile.ZipFile(opened) as archive,
     ):
         members = {info.filename: info for info in archive.infolist()}
-        names = [name[:-4] for name in members if name.endswith(".npy")]
-        if label is None and "labels" in names and column != "labels":
-            label = "labels"
-        column = _choose(file, column, [name for name in names if name != label], "arrays")
-        expected = f"one of the arrays {names} in '{file}'"
-        checks.expect(label is None or label in names, "label", expected, repr(label))
+        known = [name[:-4] for name in members if name.endswith(".npy")]
+        label = _usual(label, "labels", known, column)
+        names = _usual(names, "names", known, column)
+        column = _choose(
+            file, column, [one for one in known if one not in (label, names)], "arrays"
+        )
+        expected = f"one of the arrays {known} in '{file}'"
         size = os.fstat(opened.fileno()).st_size
-        labels = None if label is None else _member(archive, members[f"{label}.npy"], size, limit)
-        return _member(archive, members[f"{column}.npy"], size, limit), labels
+        found = []
+        for argument, name in (("column", column), ("label", label), ("names", names)):
+            checks.expect(name is None or name in known, argument, expected, repr(name))
+            missing = name is None
+            found.append(None if missing else _member(archive, members[f"{name}.npy"], size, limit))
+        return found[0], found[1], found[2]
+
+
+def _usual(given: str | None, usual: str, known: Iterable[Any], column: Any) -> str | None:
+    """Return the given name, or else the usual one if there is such an array or column."""
+    return usual if given is None and usual in known and column != usual else given
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int, limit: int) -> np.ndarray:
@@ -275,24 +288,32 @@ def _inflated(compressed: int) -> int:
 
 
 def _read_csv(
-    file: Path, columns: Any, label: str | None, limit: int
+    file: Path, columns: Any, label: str | None, names: str | None, limit: int
 ) -> tuple["pd.DataFrame", list[str], str | None]:
-    """Return a table of numbers, the columns of the items (by default all) and of the labels."""
+    """Return a table of numbers, the columns of the items (by default all) and of the labels.
+
+    The index of the table are the names.
+    """
     expected = "a list of columns of numbers for a .csv file"
     checks.expect(not isinstance(columns, str), "column", expected, repr(columns))
     if columns is not None:
-        wanted = [*columns, *([] if label is None else [label])]
+        wanted = [*columns, *filter(None, (label, names))]
         with _reading(file, "a .csv file with these columns", "Check its text."):
-            return _csv(file, limit, usecols=wanted), columns, label
+            frame = _csv(file, limit, usecols=wanted)
+            return frame if names is None else frame.set_index(names), columns, label
     with _reading(file, "a .csv file of numbers", "Check its text."):
         first = _csv(file, limit, header=None, nrows=1, dtype=str, keep_default_na=False)
-        names = first.iloc[0].tolist()
-        has_header = not all(_is_number(name) for name in names)
+        heads = first.iloc[0].tolist()
+        has_header = not all(_is_number(name) for name in heads)
         # pandas writes the index as a first column without a name.
-        index = 0 if has_header and names[0] == "" and len(names) > 1 else False
+        index = 0 if has_header and heads[0] == "" and len(heads) > 1 else False
         frame = _csv(file, limit, header=0 if has_header else None, index_col=index)
-    if label is None and "labels" in frame.columns:
-        label = "labels"
+    label = _usual(label, "labels", frame.columns, None)
+    names = _usual(names, "names", frame.columns, None)
+    if names is not None:
+        expected = f"one of the columns {list(frame.columns)} in '{file}'"
+        checks.expect(names in frame.columns, "names", expected, repr(names))
+        frame = frame.set_index(names)
     columns = [name for name in frame.columns if name != label]
     texts = [repr(name) for name in columns if frame[name].dtype.kind not in "biuf"]
     checks.expect(
@@ -300,7 +321,7 @@ def _read_csv(
         "column",
         "columns of numbers in a .csv file",
         f"{', '.join(texts[:5])}{', ...' * (len(texts) > 5)}",
-        'Remove them, name the column of labels "labels", or choose columns of numbers: '
+        'Remove them, name columns of texts "labels" and "names", or choose columns of numbers: '
         "from_file(path, column=[...]).",
     )
     return frame, columns, label
@@ -326,12 +347,16 @@ def _is_number(text: str) -> bool:
 
 
 def _read_parquet(
-    file: Path, column: str | Sequence[str] | None, label: str | None, limit: int
+    file: Path,
+    column: str | Sequence[str] | None,
+    label: str | None,
+    names: str | None,
+    limit: int,
 ) -> tuple[np.ndarray, list[Any] | None, list[Any] | None]:
     """Read a column of vectors or several columns of numbers, and the labels and names.
 
-    At most one batch of the table is in memory besides the array that it is copied to. Names are
-    the index that pandas stored, if there is one.
+    At most one batch of the table is in memory besides the array that it is copied to. Without a
+    column of names, they are the index that pandas stored, if there is one.
     """
     fix = "Write the file again, or raise max_bytes if it is meant to be that large."
     with _reading(file, "a Parquet file", fix), parquet.opened(file) as table:
@@ -341,7 +366,7 @@ def _read_parquet(
             columns = [_choose(file, column, choice, "columns of vectors")]
         else:
             columns = _number_columns(file, column, schema)
-        texts = _text_columns(file, label, schema)
+        texts = _text_columns(file, label, names, schema)
         found: dict[str, list[Any]] = {name: [] for name in texts}
         known: dict[str, dict[Any, Any]] = {name: {} for name in texts}
         vectors, done = np.empty((0, 0)), 0
@@ -368,13 +393,16 @@ def _read_parquet(
     return vectors, labels, next(iter(found.values()), None)
 
 
-def _text_columns(file: Path, label: str | None, schema: "pa.Schema") -> list[str]:
-    """Return the column of labels, if any, and the column of the index that pandas stored."""
+def _text_columns(
+    file: Path, label: str | None, name: str | None, schema: "pa.Schema"
+) -> list[str]:
+    """Return the columns of labels and of names, by default of the index that pandas stored."""
     import pyarrow as pa
 
     expected = f"one of the columns {schema.names} in '{file}'"
     checks.expect(label is None or label in schema.names, "label", expected, repr(label))
-    index = (schema.pandas_metadata or {}).get("index_columns", [])
+    checks.expect(name is None or name in schema.names, "names", expected, repr(name))
+    index = (schema.pandas_metadata or {}).get("index_columns", []) if name is None else [name]
     names = [name for name in index if name in schema.names and name != label]
     texts = [*([] if label is None else [label]), *(names if len(names) == 1 else [])]
     for name in texts:

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 
 from gloam.algorithms import Algorithm
 from gloam.archives import CVTArchive, GridArchive
+from gloam.archives.archive import measure_labels
 from gloam.datasets import Matches
 from gloam.discounts import DiscountModel
 from gloam.explorer.library import EliteRows, OpenedRun
@@ -21,6 +22,8 @@ from gloam.plots.plane import FEWEST_EMBEDDED, installed_embeddings, project
 # The page holds arrays of all cells.
 _MAX_CELLS = 20_000_000
 _MAX_LABELS = 200
+# Grids of more measures have few cells along each, and are drawn by projections only.
+_MAX_GRID = 4
 # Elites that t-SNE and UMAP lay out, which takes seconds; a million would take hours.
 _MAX_EMBEDDED = 2000
 _embedding = threading.Lock()
@@ -50,29 +53,41 @@ def _described_archive(run: OpenedRun) -> dict[str, Any]:
     if archive.num_cells > _MAX_CELLS:
         raise ValueError(f"The archive has {archive.num_cells:,} cells, too many to draw.")
     has_bounds = archive.measure_dim <= 16
+    # Without names, measures that are many are a list of numbers, such as pixels.
+    is_named = has_bounds and (archive.measure_names or archive.measure_dim <= _MAX_GRID)
+    names = measure_labels(archive.measure_names, archive.measure_dim) if is_named else None
     return {
         "kind": "grid" if isinstance(archive, GridArchive) else "cvt",
-        "heatmap": run.is_plane_grid,
         "shape": list(archive.shape) if isinstance(archive, GridArchive) else None,
         "num_cells": archive.num_cells,
         "measure_dim": archive.measure_dim,
+        "measures": names,
         "lower": np.asarray(archive.lower) if has_bounds else None,
         "upper": np.asarray(archive.upper) if has_bounds else None,
         "f_min": archive.f_min,
         "metric": run.metric,
         "labels": _labels(run),
-        "projections": [] if run.is_plane_grid else _projections(run),
+        "projections": _projections(run),
     }
 
 
 def _projections(run: OpenedRun) -> list[dict[str, Any]]:
-    """List the projections that can be chosen for a run, the default first."""
+    """List the projections that can be chosen for a run, the default first.
+
+    The page itself draws ``"grid"``, two measures of a grid.
+    """
+    grid = [{"name": "grid", "title": "measures", "cells": None}] * _is_small_grid(run)
     if run.archive.measure_dim <= 2:
-        return [{"name": "measures", "title": "measures", "cells": None}]
+        return grid or [{"name": "measures", "title": "measures", "cells": None}]
     embeddings = installed_embeddings().items()
-    return [{"name": "pca", "title": "PCA", "cells": None}] + [
+    return [*grid, {"name": "pca", "title": "PCA", "cells": None}] + [
         {"name": name, "title": title, "cells": _MAX_EMBEDDED} for name, title in embeddings
     ]
+
+
+def _is_small_grid(run: OpenedRun) -> bool:
+    """Whether the archive is a grid of which two measures are drawn."""
+    return isinstance(run.archive, GridArchive) and 2 <= run.archive.measure_dim <= _MAX_GRID
 
 
 def _picture_sides(run: OpenedRun) -> dict[str, bool]:
@@ -269,5 +284,7 @@ def packed_discount(
         "target": moment.targets[real],
         "solution": (real < algorithm.emitter.num_solutions).astype(np.uint8),
     }
+    if _is_small_grid(run):
+        arrays["points"] = moment.points[real]
     raster = None if plane.is_projected else list(plane.raster_shape)
     return packed(arrays, {"iteration": moment.iteration, "raster": raster})

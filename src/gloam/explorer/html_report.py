@@ -183,8 +183,8 @@ def _add_run(parts: Parts, library: Library, entry: Entry, path: str) -> None:
 def _add_archive(parts: Parts, run: OpenedRun, address: str, content: dict[str, Any]) -> None:
     seed = run.config.seeds[0]
     parts.add_arrays(f"{address}/elites?seed={seed}", packed_elites(run, seed))
-    if not run.is_plane_grid:
-        by = content["archive"]["projections"][0]["name"]
+    by = content["archive"]["projections"][0]["name"]
+    if by != "grid":
         parts.add_arrays(f"{address}/map?by={by}", packed_map(run, by, seed))
     if run.dataset is not None:
         most = parts.left // 2
@@ -260,12 +260,15 @@ def _add_reduced_archive(
     chosen = np.sort(np.random.default_rng(0).choice(len(rows.cells), count, replace=False))
     cells = rows.cells[chosen].astype(np.int32)
     parts.add_arrays(name, packed({"cell": cells, "objective": rows.objectives[chosen]}, about))
-    projection = described["projections"][0]["name"]
+    # A sample does not contain the best elite of each place of a grid.
+    projections = [one for one in described["projections"] if one["name"] != "grid"]
+    projection = projections[0]["name"]
     spots, _, titles = placed_cells(run, projection, seed)
     x, y = spots[cells].astype(np.float32).T
     arrays = {"x": x, "y": y, "cell": cells}
     parts.add_arrays(f"{address}/map?by={projection}", packed(arrays, titles))
-    return described | {"coarse": f"{count:,} of {len(rows.cells):,} elites, chosen at random"}
+    told = f"{count:,} of {len(rows.cells):,} elites, chosen at random"
+    return described | {"projections": projections, "coarse": told}
 
 
 def best_of_blocks(

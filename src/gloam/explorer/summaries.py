@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _RESULTS = ("qd_score", "coverage", "best_objective", "seconds", "evaluations", "failed_total")
 _SPARKLINE = 40
+# Options that determine when a run first shows its curves and its archive.
+_FIRST = ("log_every", "checkpoint_every", "checkpoint_seconds")
 # Rows of one seed that are sent to a page.
 _MAX_ROWS = 1000
 _MAX_SETTINGS = 400
@@ -37,7 +39,7 @@ _LEARNED = ("weights", "biases")
 class RunState(NamedTuple):
     """The state of a run, with a reason unless it is finished."""
 
-    state: Literal["running", "finished", "interrupted", "failed", "damaged", "newer"]
+    state: Literal["running", "finished", "stopped", "interrupted", "failed", "damaged", "newer"]
     reason: str
     iteration: int | None
     """Iteration of the newest checkpoint."""
@@ -107,6 +109,8 @@ class RunSummary:
                 "driver": config.driver,
                 "seeds": list(config.seeds),
                 "iterations": config.plan.get("iterations"),
+                "first": {name: config.plan.get(name) for name in _FIRST},
+                "started": _started(self._folder.path),
                 "dataset": config.dataset is not None,
                 "settings": settings_of(config),
             }
@@ -133,6 +137,9 @@ class RunSummary:
         planned = config.plan.get("iterations")
         if isinstance(planned, int) and reached >= planned and _archive_files(path):
             return RunState("finished", "", reached)
+        if isinstance(stopped := config.plan.get("stopped"), str):
+            why = f"A callback stopped it at iteration {reached:,}: {stopped[:_MAX_TEXT]}"
+            return RunState("stopped", why, reached)
         return RunState("interrupted", f"Its last checkpoint is at iteration {reached:,}.", reached)
 
     def _holder(self) -> str | None:
@@ -163,6 +170,12 @@ def newest_checkpoint(path: Path) -> int | None:
     except OSError:
         return None
     return int(files[0].stem) if files and files[0].stem.isdecimal() else None
+
+
+def _started(path: Path) -> float | None:
+    """Return the time at which a run began, in seconds since 1970."""
+    found = stamp(path / "config.npz")  # written once
+    return found[2] / 1e9 if found else None
 
 
 def has_elites(path: Path) -> bool:

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -25,8 +26,9 @@ from gloam.draws import root_key
 from gloam.formats import DamagedFileError, RunFolder
 from gloam.formats.checkpoints import state_from
 from gloam.plots import style
+from gloam.plots.grid_view import At, GridView, Measure, view_of
 from gloam.plots.heatmap import draw_function, draw_heatmap
-from gloam.plots.plane import Plane, cell_values, in_chunks
+from gloam.plots.plane import CellValues, Plane, cell_values, in_chunks
 from gloam.plots.style import Limits
 
 # More columns would be too narrow to read.
@@ -65,6 +67,8 @@ def discount_function(
     *,
     iteration: int | None = None,
     points: bool = True,
+    measures: Sequence[Measure] | None = None,
+    at: At | None = None,
     algorithm: Algorithm | None = None,
     title: str = "",
     ax: Axes | None = None,
@@ -76,7 +80,7 @@ def discount_function(
         iteration: Snapshot of the run folder to show; by default the last.
         points: Whether to draw the training points: solutions as dots in the colours of their
             targets, empty cells as crosses.
-        algorithm: As in `discount_panels`.
+        measures, at, algorithm: As in `discount_panels`.
         title: Heading of the figure.
         ax: Axes to draw in; by default those of a new figure.
     """
@@ -88,11 +92,12 @@ def discount_function(
         algorithm = algorithm_of(folder.must_hold_run(), algorithm)
         model = _model_of(algorithm)
         moment = moments_of(folder, algorithm, None if iteration is None else [iteration])[-1]
-    plane, limits = Plane(algorithm.archive), _limits(model, [moment])
+    view, limits = view_of(algorithm.archive, measures, at), _limits(model, [moment])
+    plane = Plane(algorithm.archive if view is None else view.archive)
     axes = style.axes_for(ax, 5.4, 4.4 * plane.aspect + 0.4)
-    drawn = draw_function(axes, discounts(algorithm, moment, plane.sites), plane, limits)
+    drawn, _ = _draw_discounts(axes, algorithm, moment, plane, view, limits)
     if points:
-        _draw_training_points(axes, algorithm, moment, plane, limits)
+        _draw_training_points(axes, algorithm, moment, plane, view, limits)
     style.side_bar(drawn, axes, "discount")
     style.heading(axes, title, f"iteration {moment.iteration:,}" if title else "")
     return style.figure_of(axes)
@@ -102,6 +107,8 @@ def discount_panels(
     folder: RunFolder,
     *,
     iterations: Sequence[int] | None = None,
+    measures: Sequence[Measure] | None = None,
+    at: At | None = None,
     algorithm: Algorithm | None = None,
     ax: Axes | None = None,
 ) -> Figure:
@@ -114,6 +121,8 @@ def discount_panels(
     Args:
         folder: A run folder. Without snapshots, its checkpoint is drawn, without training points.
         iterations: Snapshots to show; by default all, or five at even intervals.
+        measures, at: As in `gloam.plots.heatmap`. Over other measures, the highest discount is
+            drawn.
         algorithm: Needed only if the run's algorithm has parts that gloam cannot load from a file,
             such as a network of your own class.
         ax: Axes to draw the panels in; by default they have a new figure.
@@ -121,18 +130,18 @@ def discount_panels(
     algorithm = algorithm_of(folder.must_hold_run(), algorithm)
     model = _model_of(algorithm)
     moments = moments_of(folder, algorithm, iterations)
-    plane, limits = Plane(algorithm.archive), _limits(model, moments)
+    view, limits = view_of(algorithm.archive, measures, at), _limits(model, moments)
+    plane = Plane(algorithm.archive if view is None else view.archive)
 
     is_trained = any(moment.real.any() for moment in moments)
     figure, panels, bar = _panels(len(moments), plane.aspect, is_trained, ax)
     top = limits[1]
     for (above, below), moment in zip(panels, moments, strict=True):
         shown = cell_values((algorithm.archive, moment.objectives))
-        draw_heatmap(above, shown, plane, limits)
-        values = discounts(algorithm, moment, plane.sites)
-        top = max(top, float(values.max()))
-        draw_function(below, values, plane, limits)
-        _draw_training_points(below, algorithm, moment, plane, limits)
+        draw_heatmap(above, shown if view is None else view.best(shown), plane, limits)
+        _, highest = _draw_discounts(below, algorithm, moment, plane, view, limits)
+        top = max(top, highest)
+        _draw_training_points(below, algorithm, moment, plane, view, limits)
         gained = moment.objectives[np.isfinite(moment.objectives)] - algorithm.archive.f_min
         style.heading(above, f"iteration {moment.iteration:,}", f"QD score {gained.sum():,.0f}")
     style.color_bar(figure, bar, limits, "objective and discount", more=top > limits[1])
@@ -257,11 +266,33 @@ def _limits(model: DiscountModel, moments: Sequence[Moment]) -> Limits:
     return low, high if high > low else low + 1.0
 
 
+def _draw_discounts(
+    axes: Axes,
+    algorithm: Algorithm,
+    moment: Moment,
+    plane: Plane,
+    view: GridView | None,
+    limits: Limits,
+) -> tuple[ScalarMappable, float]:
+    """Draw the discount function; also return the highest discount."""
+    if view is None:
+        values = discounts(algorithm, moment, plane.sites)
+        return draw_function(axes, values, plane, limits), float(values.max())
+    values = discounts(algorithm, moment, Plane(algorithm.archive).centers)
+    shown = view.best(CellValues(algorithm.archive, values, ""))
+    return draw_heatmap(axes, shown, plane, limits), float(shown.values.max())
+
+
 def _draw_training_points(
-    axes: Axes, algorithm: Algorithm, moment: Moment, plane: Plane, limits: Limits
+    axes: Axes,
+    algorithm: Algorithm,
+    moment: Moment,
+    plane: Plane,
+    view: GridView | None,
+    limits: Limits,
 ) -> None:
     """Draw the training points: solutions come first, then empty cells."""
-    spots = plane.place(moment.points)
+    spots = plane.place(moment.points if view is None else moment.points[:, list(view.pair)])
     is_solution = np.arange(len(spots)) < algorithm.emitter.num_solutions
     batch, empty = moment.real & is_solution, moment.real & ~is_solution
     size = 0.7 if plane.is_projected else 1.0

@@ -1,5 +1,7 @@
 """Heatmaps of archives: alone, beside a histogram of objectives, and as a difference of two."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
@@ -14,6 +16,7 @@ from gloam import checks
 from gloam.archives import CVTArchive, Elites, GridArchive
 from gloam.archives.elites import same_cells
 from gloam.plots import style
+from gloam.plots.grid_view import At, Measure, viewed_values
 from gloam.plots.plane import CellValues, Color, Filled, Plane, cell_values
 from gloam.plots.style import Limits
 
@@ -28,14 +31,18 @@ def heatmap(
     elites: Filled,
     *,
     color: Color = "objective",
+    measures: Sequence[Measure] | None = None,
+    at: At | None = None,
     limits: Limits | None = None,
+    tails: float | None = None,
     title: str = "",
     ax: Axes | None = None,
 ) -> Figure:
     """Draw an archive: each cell in the colour of its elite's objective, empty cells pale.
 
-    A grid is drawn as a mesh and a CVT archive as the Voronoi cells of its centroids. With more
-    than two measures the cells are dots, placed by the first two principal components of their
+    A grid is drawn as a mesh and a CVT archive as the Voronoi cells of its centroids. Of a grid of
+    three or four measures, two are drawn, with the best elite over the others at each place. Other
+    cells of more than two measures are dots, placed by the first two principal components of their
     centres, the best on top.
 
     Args:
@@ -43,21 +50,34 @@ def heatmap(
             infinity where a cell is empty.
         color: What the colours show: ``"objective"``, a scalar field, or a number for each cell
             (cells with NaN stay pale).
-        limits: Values of the darkest and the lightest colour; by default the extremes.
+        measures: The two measures of a grid to draw, by number from 0 or by name; by default the
+            first two.
+        at: Values of other measures of a grid, such as ``{"weight": 0.5}``: only cells that contain
+            them are drawn.
+        limits: Values of the darkest and the lightest colour.
+        tails: Share of the values at each end that lie beyond the limits, if these are not given.
+            Default: 0, but 0.02 at an end where these 2% take up more than two thirds of the range.
         title: Heading of the figure.
         ax: Axes to draw in; by default those of a new figure.
     """
-    shown = cell_values(elites, color)
+    shown, others = viewed_values(elites, color, measures, at)
     plane = Plane(shown.archive)
     axes = style.axes_for(ax, 5.4, 4.4 * plane.aspect + 0.4)
-    drawn = draw_heatmap(axes, shown, plane, limits)
+    drawn = draw_heatmap(axes, shown, plane, limits or shown.limits(tails))
     style.side_bar(drawn, axes, shown.name)
-    style.heading(axes, title)
+    style.heading(axes, title, others)
     return style.figure_of(axes)
 
 
 def archive_figure(
-    elites: Elites, *, title: str = "", note: str = "", ax: Axes | None = None
+    elites: Elites,
+    *,
+    measures: Sequence[Measure] | None = None,
+    at: At | None = None,
+    tails: float | None = None,
+    title: str = "",
+    note: str = "",
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw a heatmap of the elites beside a histogram of their objectives.
 
@@ -65,12 +85,13 @@ def archive_figure(
 
     Args:
         elites: The filled archive.
+        measures, at, tails: As in `heatmap`.
         title: Heading of the figure.
         note: Added to the line of QD score and coverage below the heading.
         ax: Axes to draw the panels in; by default they have a new figure.
     """
-    shown = cell_values(elites)
-    plane, limits = Plane(elites.archive), shown.limits
+    shown, others = viewed_values(elites, "objective", measures, at)
+    plane, limits = Plane(shown.archive), cell_values(elites).limits(tails)
     height = 4.8 * min(plane.aspect, 1.0)
     width = height / plane.aspect
     boxes = [(0.8, width), (width + 0.95, 0.18), (width + 1.19, 1.7)]
@@ -82,14 +103,17 @@ def archive_figure(
         f"coverage {elites.coverage:.1%}",
         f"best {elites.best_objective:.4g}",
         note,
+        others,
     ]
     style.heading(axes, title, "   ".join(filter(None, parts)))
     style.color_bar(figure, bar, limits)
     edges = np.linspace(*limits, _BINS + 1)
-    heights, _ = np.histogram(elites.objectives, edges)
+    # The bars at the ends contain the objectives beyond the limits.
+    heights, _ = np.histogram(elites.objectives.clip(*limits), edges)
     middles = (edges[:-1] + edges[1:]) / 2
     counts.barh(middles, heights, height=0.9 * np.diff(edges), color=drawn.to_rgba(middles))
-    counts.set(ylim=limits, xlabel="elites", ylabel="objective")
+    clipped = "" if limits == cell_values(elites).limits(0.0) else ", clipped"
+    counts.set(ylim=limits, xlabel="elites", ylabel=f"objective{clipped}")
     counts.yaxis.set_label_position("right")
     counts.yaxis.tick_right()
     counts.locator_params(axis="x", nbins=3, integer=True)
@@ -104,6 +128,8 @@ def comparison(
     second: Filled,
     *,
     labels: tuple[str, str] = ("first", "second"),
+    measures: Sequence[Measure] | None = None,
+    at: At | None = None,
     limit: float | None = None,
     title: str = "",
     ax: Axes | None = None,
@@ -111,17 +137,17 @@ def comparison(
     """Draw differences of objectives: blue where the first is better, orange where the second is.
 
     A cell that only one of them fills has the darkest blue or orange, a cell that neither fills is
-    pale. The legend counts the cells.
+    pale. The legend counts the cells that are drawn.
 
     Args:
         first, second: Filled archives with the same cells, for instance of two algorithms.
         labels: Their names.
+        measures, at: As in `heatmap`; at each place the best of both are compared.
         limit: Difference of the darkest colours; by default the largest.
         title: Heading of the figure.
         ax: Axes to draw in; by default those of a new figure.
     """
-    archive, ours, _ = cell_values(first)
-    other, theirs, _ = cell_values(second)
+    archive, other = cell_values(first).archive, cell_values(second).archive
     checks.expect(
         same_cells(archive, other),
         "second",
@@ -129,13 +155,15 @@ def comparison(
         f"{other.num_cells} cells of {other.measure_dim} measures",
         "Convert it first: elites.into(archive).",
     )
+    (grid, ours, _), others = viewed_values(first, "objective", measures, at)
+    (_, theirs, _), _ = viewed_values(second, "objective", measures, at)
     with np.errstate(invalid="ignore"):  # infinite where one is empty, NaN where both are
         differences = ours.astype(np.float64) - theirs
     largest = np.abs(differences[np.isfinite(differences)]).max(initial=0.0)
     largest = float(largest if limit is None else limit) or 1.0
-    plane = Plane(archive)
+    plane = Plane(grid)
     axes = style.axes_for(ax, 5.6, 4.4 * plane.aspect + 0.9)
-    shown = CellValues(archive, np.clip(differences, -largest, largest), "")
+    shown = CellValues(grid, np.clip(differences, -largest, largest), "")
     colors = style.difference_colors()
     drawn = draw_heatmap(axes, shown, plane, (-largest, largest), colors)
     style.side_bar(drawn, axes, f"objective of {labels[0]} minus {labels[1]}")
@@ -150,7 +178,7 @@ def comparison(
     }
     place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16)}
     style.legend(axes, entries, handletextpad=0.2, **place)
-    style.heading(axes, title)
+    style.heading(axes, title, others)
     return style.figure_of(axes)
 
 
@@ -168,7 +196,7 @@ def draw_heatmap(
     colors: Colormap | None = None,
 ) -> ScalarMappable:
     """Draw a heatmap without heading and colour bar, and return what a colour bar needs."""
-    archive, scale = shown.archive, style.color_scale(limits or shown.limits, colors)
+    archive, scale = shown.archive, style.color_scale(limits or shown.limits(), colors)
     values = np.ma.masked_where(~np.isfinite(shown.values), shown.values)
     axes.set_facecolor("white" if plane.is_projected else style.EMPTY)
     is_voronoi = isinstance(archive, CVTArchive) and archive.metric == "euclidean"

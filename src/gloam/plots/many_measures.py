@@ -58,7 +58,7 @@ def projection_map(
 
     axes = style.axes_for(ax, 5.6, 4.8)
     axes.set_box_aspect(1)
-    scale = style.color_scale(limits or shown.limits)
+    scale = style.color_scale(limits or shown.limits())
     drawn = draw_dots(axes, spots, shown.values[cells], scale)
     axes.set(xlabel=names[0], ylabel=names[1])
     axes.locator_params(nbins=5)
@@ -88,7 +88,7 @@ def pairwise(
         ax: Axes to draw the panels in; by default they have a new figure.
     """
     shown = cell_values(elites)
-    archive, limits = shown.archive, limits or shown.limits
+    archive, limits = shown.archive, limits or shown.limits()
     chosen = _chosen(measures, archive.measure_dim, _MAX_PAIRED)
     expected = f"2 to {_MAX_PAIRED} different numbers"
     sound = len(set(chosen)) == len(chosen) <= _MAX_PAIRED
@@ -153,7 +153,7 @@ def parallel_axes(
         alpha=float(np.clip(30 / max(len(cells), 1), 0.25, 0.9)),
         rasterized=True,
     )
-    limits = limits or shown.limits
+    limits = limits or shown.limits()
     drawn.set(array=values[cells], clim=limits)
     axes.add_collection(drawn, autolim=False)
     names = measure_labels(archive.measure_names, archive.measure_dim)

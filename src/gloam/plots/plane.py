@@ -30,6 +30,8 @@ _SIDE = 300
 _CHUNK = 4096
 # UMAP and t-SNE look for neighbours, and fail for fewer points.
 FEWEST_EMBEDDED = 5
+# Share of the values at one end, and the share of the range at which they hide the others.
+_TAIL, _HIDING = 0.02, 2 / 3
 _TITLES = {"umap": "UMAP", "tsne": "t-SNE"}
 
 
@@ -42,15 +44,27 @@ class CellValues(NamedTuple):
     name: str
     """Name of the numbers, for the colour bar."""
 
-    @property
-    def limits(self) -> style.Limits:
-        """The lowest and the highest value, which differ even if all values are equal."""
+    def limits(self, tails: float | None = None) -> style.Limits:
+        """Return the range of the colours, whose ends differ even if all values are equal.
+
+        Args:
+            tails: Share of the values at each end that lie beyond the range. Default: 0, but 0.02
+                at an end where these 2% take up more than two thirds of the range.
+        """
         found = self.values[np.isfinite(self.values)]
         f_min = self.archive.f_min
-        low, high = (found.min(), found.max()) if len(found) else (f_min, f_min)
-        if low < high:
-            return float(low), float(high)
-        return (f_min if f_min < high else float(high) - 1.0), float(high)
+        if not len(found):
+            return f_min - 1.0, f_min
+        share = _TAIL if tails is None else checks.number("tails", tails, at_least=0.0, at_most=0.5)
+        low, high = float(found.min()), float(found.max())
+        inner_low = float(np.quantile(found, share, method="lower"))
+        inner_high = float(np.quantile(found, 1 - share, method="higher"))
+        most = _HIDING * (high - low) if tails is None else 0.0
+        low, high = (
+            inner_low if inner_low - low > most else low,
+            inner_high if high - inner_high > most else high,
+        )
+        return (low, high) if low < high else (f_min if f_min < high else high - 1.0, high)
 
 
 def cell_values(elites: Filled, color: Color = "objective") -> CellValues:

@@ -4,7 +4,7 @@ Also the bars of a benchmark of speed.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from gloam.formats.config import RunConfig
 from gloam.plots import style
 from gloam.plots.curves import curves
 from gloam.plots.discount import algorithm_of, discount_panels
+from gloam.plots.grid_view import At, Measure
 from gloam.plots.heatmap import archive_figure, draw_heatmap
 from gloam.plots.many_measures import pairwise
 from gloam.plots.plane import CellValues, Plane, cell_values
@@ -33,7 +34,13 @@ _MAX_SIZE = 100_000
 
 
 def plot_run(
-    run_dir: str | os.PathLike, *, pdf: bool = False, algorithm: Algorithm | None = None
+    run_dir: str | os.PathLike,
+    *,
+    measures: Sequence[Measure] | None = None,
+    at: At | None = None,
+    tails: float | None = None,
+    pdf: bool = False,
+    algorithm: Algorithm | None = None,
 ) -> list[Path]:
     """Draw a run: ``curves``, ``archive``, ``pairwise`` and ``discount`` in its ``figures/``.
 
@@ -42,6 +49,7 @@ def plot_run(
 
     Args:
         run_dir: A folder that `gloam.run` or `gloam.optimize` wrote; the run may still be going.
+        measures, at, tails: As in `gloam.plots.heatmap`, for the heatmaps.
         pdf: Write PDF files, too.
         algorithm: Needed only if the run's algorithm has parts that gloam cannot load from a file,
             such as a network of your own class.
@@ -62,11 +70,13 @@ def plot_run(
     # The archive is as of the checkpoint; the last row of the metrics may be older.
     note = f"iteration {folder.read_checkpoint_iteration():,}"
     note += f", seed {config.seeds[0]}" if len(config.seeds) > 1 else ""
-    figures["archive"] = archive_figure(elites, title=title, note=note)
+    view: Any = {"measures": measures, "at": at}
+    figures["archive"] = archive_figure(elites, tails=tails, title=title, note=note, **view)
     if len(elites) and 3 <= algorithm.archive.measure_dim <= 6:
-        figures["pairwise"] = pairwise(elites, title=title)
+        limits = cell_values(elites).limits(tails)
+        figures["pairwise"] = pairwise(elites, limits=limits, title=title)
     if isinstance(algorithm.discount, DiscountModel):
-        figures["discount"] = discount_panels(folder, algorithm=algorithm)
+        figures["discount"] = discount_panels(folder, algorithm=algorithm, **view)
     return style.save_all(figures, folder.figures, pdf=pdf)
 
 
@@ -148,9 +158,9 @@ def algorithm_name(config: RunConfig) -> str:
 
 
 def domain_name(config: RunConfig) -> str:
-    """Return the name of a run's domain, or that of the user's function or class."""
+    """Return the name of a run, or of its domain, or of the user's function or class."""
     content, arguments = config.domain, _arguments(config.domain)
-    name = arguments.get("name")
+    name = config.plan.get("name") or arguments.get("name")
     if name is None and arguments and _is_small(arguments):
         try:
             name = getattr(objects.decode(content, {}), "name", None)

@@ -160,9 +160,14 @@ def color_bar(
 
 
 def side_bar(drawn: ScalarMappable, axes: Axes | Sequence[Axes], label: str) -> None:
-    """Add a colour bar to the right of axes."""
+    """Add a colour bar to the right of axes, with arrows for values beyond its limits."""
     first = axes if isinstance(axes, Axes) else axes[0]
-    bar = figure_of(first).colorbar(drawn, ax=axes, shrink=0.85, pad=0.03, aspect=24)
+    found, (low, high) = drawn.get_array(), drawn.get_clim()
+    values = np.ma.masked_invalid([] if found is None else found).compressed()
+    beyond = values.min(initial=low) < low, values.max(initial=high) > high
+    names = {(True, True): "both", (True, False): "min", (False, True): "max"}
+    looks = {"extend": names.get(beyond, "neither"), "shrink": 0.85, "pad": 0.03, "aspect": 24}
+    bar = figure_of(first).colorbar(drawn, ax=axes, **looks)
     bar.set_label(label)
     dress(bar.ax)
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]

@@ -128,7 +128,12 @@ def drive(driver: Driver, domain: Callable, algorithm: Algorithm, options: RunOp
             raise RunExistsError(folder.path)
         if dataset is not None:
             folder.write_dataset(dataset)
-        return loop.run(folder, began - seconds, num_rows)
+        result = loop.run(folder, began - seconds, num_rows)
+        if result.stopped is not None:
+            stored = folder.read_config()
+            plan = {**stored.plan, "stopped": result.stopped}
+            folder.write_plan(dataclasses.replace(stored, plan=plan))
+        return result
 
 
 class _Loop:
@@ -137,8 +142,9 @@ class _Loop:
     def __init__(self, driver: Driver, domain: Callable, algorithm: Algorithm, options: RunOptions):
         self._driver, self._options = driver, options
         self._notifier = Notifier(options.callbacks)
-        name = str(getattr(domain, "name", getattr(domain, "__name__", "")))
-        self._title = f"{algorithm.name} {getattr(domain, 'name', '')}".strip()
+        own = options.name or getattr(domain, "name", "")
+        name = str(own or getattr(domain, "__name__", ""))
+        self._title = f"{algorithm.name} {own}".strip()
         self._settings: Mapping[str, str | int | float] = {
             "algorithm": algorithm.name,
             "domain": name,
@@ -335,6 +341,8 @@ def _restore(driver: Driver, folder: RunFolder, config: RunConfig) -> tuple[floa
         )
     if config.dataset is None:
         config = dataclasses.replace(config, dataset=stored.dataset)
+    if "name" in stored.plan:
+        config = dataclasses.replace(config, plan={"name": stored.plan["name"], **config.plan})
     folder.write_plan(config)
     return found.seconds if found else 0.0, _restore_metrics(found, folder)
 

@@ -27,6 +27,7 @@ _PLAN = (
 )
 
 _MOST_SEEDS = 10_000
+_LONGEST_NAME = 120
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +60,7 @@ class RunOptions:
     """Options of a run, which `gloam.run` describes."""
 
     iterations: int
+    name: str | None = None
     run_dir: str | os.PathLike | None = None
     resume: bool = False
     log_every: int = 50
@@ -72,6 +74,11 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         checks.integer("iterations", self.iterations, minimum=1)
+        if self.name is not None:
+            is_name = isinstance(self.name, str) and 0 < len(self.name.strip()) <= _LONGEST_NAME
+            expected = f"a text of 1 to {_LONGEST_NAME} printable characters"
+            is_printable = is_name and self.name.isprintable()
+            checks.expect(is_printable, "name", expected, checks.short(self.name))
         checks.integer("log_every", self.log_every, minimum=1)
         if self.checkpoint_every is not None:
             checks.integer("checkpoint_every", self.checkpoint_every, minimum=1)
@@ -88,14 +95,17 @@ class RunOptions:
         Raises:
             ValueError, TypeError: It is not a plan.
         """
-        if set(plan) != set(_PLAN):
+        # The reason of a callback that stopped the run is no option.
+        options = {name: value for name, value in plan.items() if name != "stopped"}
+        if set(options) - {"name"} != set(_PLAN):
             raise ValueError(f"its plan has the parts {sorted(plan)}")
-        return cls(**plan)
+        return cls(**options)
 
     @property
     def plan(self) -> dict[str, Any]:
         """The options that a run folder stores."""
-        return {name: getattr(self, name) for name in _PLAN}
+        named = {} if self.name is None else {"name": self.name}
+        return named | {name: getattr(self, name) for name in _PLAN}
 
     def is_logged(self, iteration: int) -> bool:
         """Return whether metrics are logged for ``iteration``."""
@@ -118,6 +128,7 @@ class RunOptions:
 class OptionKeywords(TypedDict, total=False):
     """Options of `RunOptions` with a default, for type checkers."""
 
+    name: str | None
     run_dir: str | os.PathLike | None
     resume: bool
     log_every: int

@@ -52,6 +52,8 @@ def run(
         algorithm: For instance `gloam.DMS`.
         iterations: Total number of iterations.
         seeds: The seeds, or the number of seeds (then 0, 1, ...).
+        name: Name of the problem in figures, the explorer and reports. Default: the name of the
+            domain, or of your function.
         run_dir: Folder for metrics, archives and checkpoints; see `gloam.RunFolder`.
         resume: Continue the run in ``run_dir`` if there is one.
         log_every: Number of iterations between two rows of the metrics.
@@ -128,7 +130,7 @@ def optimize(
             each emitter continue when its own solutions are evaluated, for evaluations of uneven
             duration; see docs/asynchronous.md. The evaluator is then an executor, by default one
             thread. `gloam.Asynchronous` has settings for it.
-        run_dir, resume, log_every, checkpoint_every, checkpoint_seconds: As in `gloam.run`.
+        name, run_dir, resume, log_every, checkpoint_every, checkpoint_seconds: As in `gloam.run`.
         keep_checkpoints, snapshots, dataset, progress, callbacks: As in `gloam.run`.
 
     Returns:

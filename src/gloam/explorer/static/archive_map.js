@@ -1,8 +1,9 @@
 // The archive of a run: a heatmap of a grid, or a map of points, coloured by a property.
 
-import { duskGradient, duskScale, labelColor, labelScale } from "gloam/colors";
+import { colorLimits, duskScale, labelColor, labelScale, limitsOf, scaleLegend } from "gloam/colors";
 import { choice, fill, h } from "gloam/dom";
-import { number } from "gloam/format";
+import { counted, number } from "gloam/format";
+import { GridView } from "gloam/grid_view";
 import { note } from "gloam/parts";
 import { Plane } from "gloam/plane";
 import { PointsLayer } from "gloam/points_layer";
@@ -10,6 +11,11 @@ import { RasterLayer } from "gloam/raster_layer";
 import { arrays, has, Turns } from "gloam/source";
 
 const NEVER = 2 ** 31 - 1;
+const RANGES = [
+  { value: "auto", title: "automatic" },
+  { value: "all", title: "all values" },
+  { value: "inner", title: "inner 96%" },
+];
 const TITLES = {
   objective: "objective",
   distance: "distance to the item",
@@ -31,21 +37,49 @@ export class ArchiveMap {
     this.onselect = onselect;
     this.turns = new Turns();
     this.color = "objective";
-    this.projection = this.archive.projections[0]?.name ?? null;
+    this.range = "auto";
+    this.projection = this.archive.projections[0].name;
+    /** The two measures that are shown of a grid of up to four. */
+    this.view = this.archive.projections.some(({ name }) => name === "grid") ? new GridView(this.archive) : null;
+    /** Called when other measures are shown. */
+    this.onview = () => {};
     this.elites = null;
     this.discounts = null;
     this.controls = h("div", { class: "toolbar small" });
+    this.viewControls = h("div", { class: "joined" });
+    const range = choice("Range of colours", RANGES, this.range, (value) => {
+      this.range = value;
+      this.draw();
+    });
+    this.below = h("div", { class: "toolbar small", hidden: true }, this.viewControls, range);
     this.legend = h("div", { class: "legend" });
     this.caption = h("figcaption", {}, "Archive");
     this.problem = h("div", {});
-    this.layer = this.archive.heatmap ? new RasterLayer() : new PointsLayer();
+    this.layers = {};
     this.plane = new Plane({
       label: "Archive. Arrow keys move between cells, plus and minus zoom.",
       layer: this.layer,
       onselect: (place) => onselect(this.cellOf(place)),
       describe: (place) => this.describe(place),
     });
-    this.element = h("figure", { class: "map card" }, this.caption, this.controls, this.plane.element, this.legend, this.problem);
+    const parts = [this.caption, this.controls, this.plane.element, this.legend, this.below, this.problem];
+    this.element = h("figure", { class: "map card" }, parts);
+  }
+
+  get isGrid() {
+    return this.projection === "grid";
+  }
+
+  /** The layer of the projection. */
+  get layer() {
+    const kind = this.isGrid ? "raster" : "points";
+    this.layers[kind] ??= this.isGrid ? new RasterLayer() : new PointsLayer();
+    return this.layers[kind];
+  }
+
+  /** The limits of the colours of objectives, which stay the same at all snapshots. */
+  get limits() {
+    return colorLimits(this.latest ?? [], this.range);
   }
 
   /** Show the latest elites of a seed, or those of a snapshot. */
@@ -56,13 +90,13 @@ export class ArchiveMap {
     try {
       const query = at === null ? `seed=${seed}` : `seed=${seed}&at=${at}`;
       const elites = await arrays(`${run}/elites?${query}`);
-      if (!this.archive.heatmap) await this.loadPlaces();
+      if (!this.isGrid) await this.loadPlaces();
       if (!isLast()) return;
       this.elites = elites;
-      if (at === null) this.limits = limitsOf(elites.objective);
-      this.limits ??= limitsOf(elites.objective);
+      if (at === null || !this.latest) this.latest = elites.objective;
       fill(this.problem);
       this.drawControls();
+      if (this.isGrid && !this.layer.raster) this.showView();
       this.draw();
     } catch (error) {
       if (isLast()) fill(this.problem, note(error.message));
@@ -84,9 +118,27 @@ export class ArchiveMap {
     this.places = { ...places, address };
     this.shownCells = null;
     if (!this.places.cell) this.allPlaces = this.places;
+    this.showPlaces();
+  }
+
+  showPlaces() {
     const { about, x, y } = this.places;
+    this.plane.setLayer(this.layer);
     this.plane.setExtent(withMargin(limitsOf(x)), withMargin(limitsOf(y)), [about.x, about.y]);
     this.plane.selected = -1;
+  }
+
+  /** Show the axes and the choices of the measures of a grid. */
+  showView() {
+    this.plane.setLayer(this.layer);
+    this.plane.setExtent(...this.view.axes);
+    this.plane.selected = -1;
+    this.view.drawControls(this.viewControls, () => {
+      this.showView();
+      this.draw();
+      this.mark(this.marked);
+      this.onview();
+    });
   }
 
   /** Set the discounts of all cells when they arrive. */
@@ -103,11 +155,12 @@ export class ArchiveMap {
     if (!colors.includes(this.color)) this.color = colors[0];
     const key = colors.join();
     if (this.controlled === key) return;
+    this.below.hidden = false;
     this.controlled = key;
     const names = { found: "age", distance: "distance", objective: "objective", label: "label", discount: "discount" };
     const options = colors.map((value) => ({ value, title: names[value] }));
     const projections = this.archive.projections.filter(({ name, cells }) =>
-      has(`runs/${this.run.id}/map?by=${name}${cells ? `&seed=${this.seed}` : ""}`));
+      name === "grid" || has(`runs/${this.run.id}/map?by=${name}${cells ? `&seed=${this.seed}` : ""}`));
     fill(
       this.controls,
       choice("Colour", options, this.color, (value) => {
@@ -116,7 +169,7 @@ export class ArchiveMap {
       }),
       projections.length > 1 &&
         choice(
-          "Projection",
+          "Map",
           projections.map(({ name, title }) => ({ value: name, title })),
           this.projection,
           (value) => this.setProjection(value),
@@ -130,21 +183,26 @@ export class ArchiveMap {
 
   async setProjection(name) {
     this.projection = name;
-    fill(this.problem, note("Computing the map …"));
+    fill(this.viewControls);
+    fill(this.problem, this.isGrid || note("Computing the map …"));
     try {
-      await this.loadPlaces();
+      if (!this.isGrid) await this.loadPlaces();
+      if (name !== this.projection) return;
+      if (this.isGrid) this.showView();
+      else this.showPlaces();
       fill(this.problem);
       this.draw();
+      this.mark(this.marked);
     } catch (error) {
       if (name === this.projection) fill(this.problem, note(error.message, "bad"));
     }
   }
 
-  /** The values of all cells for the selected colour, NaN for empty cells. */
-  values() {
+  /** The values of all cells for a colour, NaN for empty cells. */
+  values(color) {
     const found = new Float32Array(this.archive.num_cells).fill(NaN);
     const { cell } = this.elites;
-    const own = this.color === "discount" ? null : this.elites[this.color];
+    const own = color === "discount" ? null : this.elites[color];
     const now = this.elites.about.iteration ?? 0;
     for (let i = 0; i < cell.length; i++) {
       const value = own ? own[i] : this.discounts[cell[i]];
@@ -154,34 +212,30 @@ export class ArchiveMap {
   }
 
   draw() {
-    const values = this.values();
+    const values = this.values(this.color);
     this.cellValues = values;
     const labels = this.archive.labels.length;
-    const limits = this.color === "objective" ? this.limits : limitsOf(values);
+    const limits = this.color === "objective" ? this.limits : colorLimits(values, this.range);
     const scale = this.color === "label" ? labelScale(labels) : duskScale(limits);
-    if (this.archive.heatmap) this.drawRaster(values, scale);
+    if (this.isGrid) this.drawGrid(values, scale);
     else this.drawPoints(values, scale);
     this.plane.draw();
-    this.drawLegend(limits);
+    this.drawLegend(limits, limitsOf(values));
     const { iteration } = this.elites.about;
     const filled = this.elites.cell.length;
     const when = iteration === null || iteration === undefined ? "" : ` · iteration ${number(iteration)}`;
     const share = ((100 * filled) / this.archive.num_cells).toFixed(1);
-    const by = this.archive.heatmap ? "" : ` · ${this.places.about.title}`;
+    const shown = this.isGrid ? this.view.note : this.places.about.title;
+    const by = shown && ` · ${shown}`;
     const coarse = this.archive.coarse ? ` · ${this.archive.coarse}` : "";
-    this.caption.textContent = `Archive · ${number(filled)} of ${number(this.archive.num_cells)} cells (${share}%)${when}${by}${coarse}`;
+    this.caption.textContent = `Archive · ${number(filled)} of ${counted(this.archive.num_cells, "cell")} (${share}%)${when}${by}${coarse}`;
   }
 
-  drawRaster(values, scale) {
-    const [columns, rows] = this.archive.shape;
-    const turned = new Float32Array(values.length);
-    for (let column = 0; column < columns; column++) {
-      for (let row = 0; row < rows; row++) turned[row * columns + column] = values[column * rows + row];
-    }
-    const { lower, upper } = this.archive;
-    const [x, y] = [[lower[0], upper[0]], [lower[1], upper[1]]];
-    if (!this.layer.raster) this.plane.setExtent(x, y, ["measure 1", "measure 2"]);
-    this.layer.set({ values: turned, columns, rows, x, y, scale });
+  drawGrid(values, scale) {
+    const cells = this.view.best(this.color === "objective" ? values : this.values("objective"));
+    const { columns, rows, axes } = this.view;
+    this.shownCells = cells;
+    this.layer.set({ values: Float32Array.from(cells, (cell) => values[cell]), columns, rows, x: axes[0], y: axes[1], scale });
   }
 
   drawPoints(values, scale) {
@@ -200,7 +254,7 @@ export class ArchiveMap {
     this.layer.set({ ...placed, values: Float32Array.from(cells, (one) => values[one]), scale });
   }
 
-  drawLegend(limits) {
+  drawLegend(limits, all) {
     if (this.color === "label") {
       const { labels } = this.archive;
       fill(
@@ -213,31 +267,24 @@ export class ArchiveMap {
       );
       return;
     }
-    const bar = h("span", { class: "bar", "aria-hidden": "true" });
-    bar.style.background = duskGradient();
-    fill(this.legend, h("span", {}, number(limits[0])), bar, h("span", {}, number(limits[1])), h("span", { class: "quiet" }, TITLES[this.color]));
+    fill(this.legend, scaleLegend(limits, all), h("span", { class: "quiet" }, TITLES[this.color]));
   }
 
   /** The cell at a place of the layer. */
   cellOf(place) {
-    if (this.archive.heatmap) {
-      const [columns, rows] = this.archive.shape;
-      return (place % columns) * rows + Math.floor(place / columns);
-    }
     return this.shownCells ? this.shownCells[place] : place;
   }
 
   /** The place of a cell in the layer; -1 if it is not shown. */
   placeOf(cell) {
-    if (this.archive.heatmap) {
-      const [columns, rows] = this.archive.shape;
-      return (cell % rows) * columns + Math.floor(cell / rows);
-    }
+    if (this.isGrid) return this.view.placeOf(cell);
     return this.shownCells ? this.shownCells.indexOf(cell) : cell;
   }
 
   /** Mark a cell that was selected elsewhere. */
   mark(cell) {
+    this.marked = cell;
+    if (cell === undefined) return;
     this.plane.select(this.placeOf(cell), { tell: false });
   }
 
@@ -250,21 +297,11 @@ export class ArchiveMap {
   }
 
   close() {
-    this.layer.close();
+    Object.values(this.layers).forEach((layer) => layer.close());
   }
 }
 
 /** Limits with a margin beyond the outermost points. */
 export function withMargin([low, high]) {
   return [low - 0.03 * (high - low), high + 0.03 * (high - low)];
-}
-
-/** The lowest and the highest number, ignoring NaN. */
-export function limitsOf(values) {
-  let [low, high] = [Infinity, -Infinity];
-  for (let i = 0; i < values.length; i++) {
-    if (values[i] < low && values[i] !== NEVER) low = values[i];
-    if (values[i] > high && values[i] !== NEVER) high = values[i];
-  }
-  return low <= high ? [low, high > low ? high : low + 1] : [0, 1];
 }

@@ -54,11 +54,19 @@ export class CellPanel {
         this.run.model && !isReport && h("div", {}, h("dt", {}, "Discount"), this.discount),
         details.found && fact("Found", foundText(details.found)),
       ),
-      numbers("Measures", details.measures, details.measure_dim),
+      this.measures(details),
       numbers("Solution", details.solution, details.solution_dim),
       this.copies(details),
       this.neighbours(details.neighbours),
     );
+  }
+
+  /** The measures by name, or as a list of numbers if they are many. */
+  measures({ measures, measure_dim }) {
+    const names = this.run.archive.measures;
+    if (!names || !measures) return numbers("Measures", measures, measure_dim);
+    const facts = measures.map((value, k) => fact(names[k], number(value)));
+    return h("div", { class: "numbers" }, h("h3", {}, "Measures"), h("dl", { class: "facts" }, facts));
   }
 
   async showDiscount(seed, cell, isLast) {

@@ -1,5 +1,8 @@
 // Colours of values and lines, as in the figures of gloam.plots.
 
+import { h } from "gloam/dom";
+import { number } from "gloam/format";
+
 // Matplotlib's inferno from 0.1 to 0.9 (CC0): perceptually uniform, and safe for any colour vision.
 const DUSK =
   "160b39190c3e1b0c411e0c45210c4a230c4c260c51280b532b0b572f0a5b310a5c340a5f3609613909633d09653e0966" +
@@ -10,6 +13,9 @@ const DUSK =
   "de5238e05536e15635e35933e55c30e65d2fe8602de9612beb6429ec6726ed6925ef6c23ef6e21f1711ff2741cf3761b" +
   "f47918f57d15f67e14f78212f78410f8870ef98b0bf98c0afa9008fa9207fb9606fb9906fb9b06fc9f07fca108fca50a" +
   "fca80dfcaa0ffcae12fcb216fcb418fbb81dfbba1ffbbe23fac228fac42af9c72ff9c932f8cd37f7d13df7d340f6d746";
+// Share of the values at one end, and the share of the range at which they hide the others.
+const [TAIL, HIDING] = [0.02, 2 / 3];
+const MOST_SORTED = 100_000;
 const STOPS = DUSK.length / 6;
 // Okabe and Ito's colours without yellow, which is too light for a line.
 const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"];
@@ -86,8 +92,44 @@ function hslToRgb(hue, saturation, lightness) {
   return [part(0), part(8), part(4)];
 }
 
+/** The lowest and the highest number, ignoring NaN. */
+export function limitsOf(values) {
+  let [low, high] = [Infinity, -Infinity];
+  for (let i = 0; i < values.length; i++) {
+    if (values[i] < low) low = values[i];
+    if (values[i] > high) high = values[i];
+  }
+  return low <= high ? [low, high > low ? high : low + 1] : [0, 1];
+}
+
+/**
+ * The limits of a scale of colours, as in gloam.plots: "all" values, without the tails ("inner"), or
+ * ("auto") without a tail that takes up more than two thirds of the range.
+ */
+export function colorLimits(values, range) {
+  const [low, high] = limitsOf(values);
+  if (range === "all") return [low, high];
+  // Some of many values, because sorting a million would take half a second.
+  const step = Math.ceil(values.length / MOST_SORTED);
+  const some = Float32Array.from({ length: Math.ceil(values.length / step) || 0 }, (_, i) => values[i * step]);
+  const sorted = some.filter(Number.isFinite).sort();
+  if (!sorted.length) return [low, high];
+  const last = sorted.length - 1;
+  const [from, to] = [sorted[Math.floor(TAIL * last)], sorted[Math.ceil((1 - TAIL) * last)]];
+  const most = range === "auto" ? HIDING * (high - low) : 0;
+  const found = [from - low > most ? from : low, high - to > most ? to : high];
+  return found[0] < found[1] ? found : [low, high];
+}
+
+/** A bar of the colours with its limits, and a sign where values lie beyond them. */
+export function scaleLegend([low, high], [lowest, highest]) {
+  const bar = h("span", { class: "bar", "aria-hidden": "true" });
+  bar.style.background = duskGradient();
+  return [h("span", {}, (lowest < low ? "≤ " : "") + number(low)), bar, h("span", {}, (highest > high ? "≥ " : "") + number(high))];
+}
+
 /** The stops of the scale as a CSS gradient. */
-export function duskGradient() {
+function duskGradient() {
   const stops = [];
   for (let stop = 0; stop < STOPS; stop += 9) {
     stops.push(`rgb(${dusk[3 * stop]} ${dusk[3 * stop + 1]} ${dusk[3 * stop + 2]})`);

@@ -2,7 +2,7 @@
 
 import { choice, fill, h } from "gloam/dom";
 import { Chart, meanCurve } from "gloam/curves";
-import { metricTitle, number, percent, setting } from "gloam/format";
+import { counted, metricTitle, number, percent, setting } from "gloam/format";
 import { lineColor } from "gloam/colors";
 import { setPageKeys } from "gloam/keys";
 import { poll } from "gloam/live";
@@ -21,7 +21,7 @@ export function comparePage(ids) {
     "div",
     { class: "page" },
     h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Runs")),
-    h("h1", {}, `${groups.length} runs`),
+    h("h1", {}, counted(groups.length, "run")),
     comparison.element,
   );
   setPageKeys({ Escape: () => (location.hash = "#/") });

@@ -4,7 +4,7 @@ import uPlot from "uplot";
 
 import { cssColor, lineColor, translucent } from "gloam/colors";
 import { h } from "gloam/dom";
-import { number } from "gloam/format";
+import { number, tick } from "gloam/format";
 import { onThemeChange } from "gloam/theme";
 
 /**
@@ -115,7 +115,7 @@ export class Chart {
       scales: { x: { time: false } },
       axes: [
         { ...axis, size: 24, gap: 3 },
-        { ...axis, size: 52, gap: 4, values: (_, ticks) => ticks.map(number) },
+        { ...axis, size: 52, gap: 4, values: (_, ticks) => ticks.map(tick) },
       ],
       series,
       bands,

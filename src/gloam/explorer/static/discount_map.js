@@ -1,14 +1,18 @@
 // The discount model beside the archive: its values over measure space, and its training points.
 
-import { duskGradient, duskScale } from "gloam/colors";
+import { duskScale, limitsOf, scaleLegend } from "gloam/colors";
 import { fill, h } from "gloam/dom";
-import { number } from "gloam/format";
-import { limitsOf, withMargin } from "gloam/archive_map";
+import { counted, number } from "gloam/format";
+import { withMargin } from "gloam/archive_map";
 import { note } from "gloam/parts";
 import { Plane } from "gloam/plane";
 import { PointsLayer } from "gloam/points_layer";
 import { RasterLayer } from "gloam/raster_layer";
 import { arrays, Turns } from "gloam/source";
+
+const WHY =
+  "A solution counts as an improvement if its objective is above the discount. The model is a smooth function, raised where " +
+  "better solutions were found, so it can lie above the objectives of other elites nearby: training does not lower it to them.";
 
 export class DiscountMap {
   constructor(run, archiveMap) {
@@ -20,11 +24,14 @@ export class DiscountMap {
     this.problem = h("div", {});
     this.points = h("span", { class: "quiet" });
     this.isRaster = run.archive.measure_dim === 2;
-    this.layer = this.isRaster ? new RasterLayer() : new PointsLayer();
+    /** The two measures of a grid of more that the archive shows. */
+    this.view = this.isRaster ? null : archiveMap.view;
+    this.layer = this.isRaster || this.view ? new RasterLayer() : new PointsLayer();
+    archiveMap.onview = () => this.found && this.show(this.found, this.limits);
     this.plane = new Plane({
       label: "Discount model. Plus and minus zoom.",
       layer: this.layer,
-      describe: (place) => `discount ${number(this.values?.[place])}`,
+      describe: (place) => `discount ${number(this.shown?.[place])}`,
     });
     this.element = h(
       "figure",
@@ -34,6 +41,7 @@ export class DiscountMap {
       this.plane.element,
       this.legend,
       this.problem,
+      h("p", { class: "quiet small" }, WHY),
     );
   }
 
@@ -54,7 +62,8 @@ export class DiscountMap {
   }
 
   show(found, limits) {
-    this.values = found.values;
+    Object.assign(this, { found, limits, values: found.values, shown: found.values });
+    let spots = found;
     const own = limitsOf(found.values);
     const shared = [Math.max(own[0], limits[0]), Math.min(own[1], limits[1])];
     // The colour limits of the archive, unless they would show little of the model.
@@ -64,32 +73,39 @@ export class DiscountMap {
     if (this.isRaster) {
       const [rows, columns] = found.about.raster;
       const [x, y] = [0, 1].map((axis) => [archive.lower[axis], archive.upper[axis]]);
-      if (!this.layer.raster) this.plane.setExtent(x, y, ["measure 1", "measure 2"]);
+      if (!this.layer.raster) this.plane.setExtent(x, y, archive.measures);
       this.layer.set({ values: found.values, columns, rows, x, y, scale });
+    } else if (this.view) {
+      const { pair, columns, rows, axes } = this.view;
+      this.shown = Float32Array.from(this.view.best(found.values), (cell) => found.values[cell]);
+      if (String(pair) !== this.pair) this.plane.setExtent(...axes);
+      this.pair = String(pair);
+      this.layer.set({ values: this.shown, columns, rows, x: axes[0], y: axes[1], scale });
+      const [x, y] = pair.map((k) => found.target.map((_, i) => found.points[i * archive.measure_dim + k]));
+      spots = { ...found, x, y };
     } else {
       // All cells, also if the archive shows a sample.
       const { x, y, about } = this.archiveMap.allPlaces;
       if (!this.layer.points) this.plane.setExtent(withMargin(limitsOf(x)), withMargin(limitsOf(y)), [about.x, about.y]);
       this.layer.set({ x, y, values: found.values, scale });
     }
-    this.plane.marks = (context, toPixels) => drawTraining(context, toPixels, found, scale);
+    this.plane.marks = (context, toPixels) => drawTraining(context, toPixels, spots, scale);
     this.plane.draw();
     this.archiveMap.setDiscounts(this.perCell());
-    const points = found.x.length ? `, ${number(found.x.length)} training points` : "";
-    this.caption.textContent = `Discount model · iteration ${number(found.about.iteration)}${points}`;
+    const points = found.x.length ? `, ${counted(found.x.length, "training point")}` : "";
+    const over = this.view ? this.view.note.replace("best", "highest") : "";
+    this.caption.textContent = `Discount model · iteration ${number(found.about.iteration)}${points}${over && ` · ${over}`}`;
     this.points.textContent = found.x.length ? "● solutions, coloured by target; × empty cells" : "";
-    const bar = h("span", { class: "bar", "aria-hidden": "true" });
-    bar.style.background = duskGradient();
     const [low, high] = scale.limits;
     const beyond = own[0] < low || own[1] > high ? ` (values from ${number(own[0])} to ${number(own[1])})` : "";
-    fill(this.legend, h("span", {}, number(low)), bar, h("span", {}, number(high)), h("span", { class: "quiet" }, `discount${beyond}`));
+    fill(this.legend, scaleLegend(scale.limits, own), h("span", { class: "quiet" }, `discount${beyond}`));
   }
 
   /** The value of the model at each cell. */
   perCell() {
     if (!this.isRaster) return this.values;
     const { archive } = this.run;
-    if (!archive.heatmap) return null;
+    if (archive.kind !== "grid") return null;
     const [across, up] = archive.shape;
     const { columns, rows } = this.layer.raster;
     const found = new Float32Array(archive.num_cells);

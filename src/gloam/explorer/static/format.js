@@ -1,14 +1,34 @@
 // Numbers, shares, times, settings and names of metrics as texts.
 
-/** A number with four significant digits; large ones with separators. */
+/** A number with four significant digits; large ones with separators, very large ones as 1.2e9. */
 export function number(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (Number.isInteger(value) && size < 1e9) return value.toLocaleString("en");
-  if (size >= 1e7 || size < 1e-4) return value.toExponential(2);
+  if (Number.isInteger(value) && size < 1e8) return value.toLocaleString("en");
+  if (size >= 1e7 || size < 1e-4) return exponential(value, 2);
   if (size >= 1000) return Math.round(value).toLocaleString("en");
   return String(Number(value.toPrecision(4)));
+}
+
+/** A number in at most nine characters, for the labels of an axis. */
+export function tick(value) {
+  return Math.abs(value) >= 1e5 ? exponential(value, 3) : number(value);
+}
+
+function exponential(value, digits) {
+  return value.toExponential(digits).replace(/\.?0+e/, "e").replace("+", "");
+}
+
+/** A number of things, such as "1 run" and "2 runs". */
+export function counted(count, noun) {
+  return `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+/** The local date and time of seconds since 1970. */
+export function date(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  return new Date(1000 * seconds).toLocaleString("sv").slice(0, 16);
 }
 
 /** A share as a percentage. */

@@ -1,7 +1,7 @@
 // The gallery of a run on a dataset: all pairs of solution and item.
 
 import { announce, choice, fill, h } from "gloam/dom";
-import { number, percent } from "gloam/format";
+import { counted, number, percent } from "gloam/format";
 import { note } from "gloam/parts";
 import { isReport, json, Turns } from "gloam/source";
 import { Thumbs } from "gloam/thumbs";
@@ -111,7 +111,7 @@ export class Gallery {
     this.order = cells;
     this.active = 0;
     this.scroller.scrollTop = 0;
-    this.count.textContent = `${number(cells.length)} of ${number(names.length)} items, ${percent(this.pairs.coverage)} have an elite`;
+    this.count.textContent = `${number(cells.length)} of ${counted(names.length, "item")}, ${percent(this.pairs.coverage)} have an elite`;
     announce(this.count.textContent);
     this.drawn = null;
     this.draw();

@@ -1,11 +1,12 @@
 // Small parts that several views share: states, progress, sparklines, tiles, notes.
 
 import { h } from "gloam/dom";
-import { duration, number } from "gloam/format";
+import { counted, duration, number } from "gloam/format";
 
 const SYMBOLS = {
   running: "●",
   finished: "✓",
+  stopped: "■",
   interrupted: "❙❙",
   failed: "✕",
   damaged: "!",
@@ -28,7 +29,7 @@ export function progress(run) {
   const total = run.iterations ?? 0;
   const share = total ? Math.min(1, (run.iteration ?? 0) / total) : 0;
   const left = run.state === "running" ? leftText(run.seconds_left) : "";
-  const words = `${number(run.iteration ?? 0)} of ${number(total)} iterations${left}`;
+  const words = `${number(run.iteration ?? 0)} of ${counted(total, "iteration")}${left}`;
   return h(
     "div",
     { class: "progress" },

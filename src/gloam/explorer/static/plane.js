@@ -2,7 +2,7 @@
 
 import { cssColor } from "gloam/colors";
 import { h } from "gloam/dom";
-import { number } from "gloam/format";
+import { number, tick } from "gloam/format";
 import { onThemeChange } from "gloam/theme";
 
 const LEFT = 46;
@@ -41,6 +41,15 @@ export class Plane {
       this.layer.paint();
       this.draw();
     });
+  }
+
+  /** Show another layer. */
+  setLayer(layer) {
+    if (layer === this.layer) return;
+    layer.canvas.className = "layer";
+    this.layer.canvas.replaceWith(layer.canvas);
+    this.layer = layer;
+    this.selected = -1;
   }
 
   /** Set the extent of the plane and the names of its axes. */
@@ -235,15 +244,15 @@ export class Plane {
     context.fillStyle = cssColor("--quiet");
     context.textAlign = "center";
     context.textBaseline = "top";
-    for (const tick of ticks(frame.x, frame.width / 90)) {
-      context.fillText(number(tick), this.toPixels([tick, 0], frame)[0], TOP + frame.height + 5);
+    for (const at of ticks(frame.x, frame.width / 90)) {
+      context.fillText(number(at), this.toPixels([at, 0], frame)[0], TOP + frame.height + 5);
     }
     context.fillText(this.names[0], LEFT + frame.width / 2, TOP + frame.height + 20);
     if (!this.names[1]) return;
     context.textAlign = "right";
     context.textBaseline = "middle";
-    for (const tick of ticks(frame.y, frame.height / 60)) {
-      context.fillText(number(tick), LEFT - 6, this.toPixels([0, tick], frame)[1]);
+    for (const at of ticks(frame.y, frame.height / 60)) {
+      context.fillText(tick(at), LEFT - 6, this.toPixels([0, at], frame)[1]);
     }
     context.save();
     context.translate(7, TOP + frame.height / 2);

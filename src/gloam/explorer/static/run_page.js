@@ -5,7 +5,7 @@ import { CellPanel } from "gloam/cell_panel";
 import { Chart, meanCurve } from "gloam/curves";
 import { DiscountMap } from "gloam/discount_map";
 import { choice, fill, h } from "gloam/dom";
-import { duration, metricTitle, number, percent, setting } from "gloam/format";
+import { date, duration, metricTitle, number, percent, setting } from "gloam/format";
 import { Gallery } from "gloam/gallery";
 import { setPageKeys } from "gloam/keys";
 import { poll } from "gloam/live";
@@ -97,7 +97,7 @@ class RunPage {
       this.head,
       h("h1", {}, run.name),
       stateMark(run),
-      h("p", { class: "quiet" }, run.algorithm ? `${run.algorithm} on ${run.domain}` : ""),
+      h("p", { class: "quiet" }, run.algorithm ? `${run.algorithm} on ${run.domain}, started ${date(run.started)}` : ""),
       run.iterations ? progress(run) : null,
     );
     const problems = [...(run.warnings ?? [])];
@@ -140,9 +140,9 @@ class RunPage {
 
   /** Load the archive, which is written at the first checkpoint. */
   async loadParts() {
+    this.maps.hidden = !this.run.elites;
     if (!this.run.elites) {
-      const when = this.run.state === "running" ? "The archive is shown after the first checkpoint." : "The run has no checkpoint.";
-      fill(this.partsProblem, note(when));
+      fill(this.partsProblem, note(this.run.state === "running" ? firstText(this.run) : "The run has no checkpoint."));
       return;
     }
     try {
@@ -259,6 +259,14 @@ class RunPage {
     this.map?.close();
     this.discount?.close();
   }
+}
+
+/** When the curves and the archive of a run that has just begun will be shown. */
+function firstText({ rows, first }) {
+  const at = [first.checkpoint_every && `at iteration ${number(first.checkpoint_every)}`, first.checkpoint_seconds && `about ${duration(first.checkpoint_seconds)} after the start`];
+  const when = at.filter(Boolean).join(" or ");
+  const curves = rows ? "" : ` The curves appear at iteration ${number(first.log_every ?? 1)}.`;
+  return `The archive appears after the first checkpoint${when && `, ${when}`}.${curves}`;
 }
 
 function momentText(at) {

@@ -1,7 +1,7 @@
 // The list of runs and studies of a folder: filter, sort, select, open, compare.
 
 import { announce, fill, h } from "gloam/dom";
-import { number, percent } from "gloam/format";
+import { counted, date, duration, number, percent } from "gloam/format";
 import { setPageKeys } from "gloam/keys";
 import { poll } from "gloam/live";
 import { note, sparkline, stateMark } from "gloam/parts";
@@ -16,6 +16,9 @@ const COLUMNS = [
   { key: "qd_score", title: "QD score", of: (run) => run.results?.qd_score ?? -Infinity, numeric: true },
   { key: "coverage", title: "Coverage", of: (run) => run.results?.coverage ?? -1, numeric: true },
   { key: "best", title: "Best", of: (run) => run.results?.best_objective ?? -Infinity, numeric: true },
+  { key: "seeds", title: "Seeds", of: (run) => run.seeds?.length ?? 0, numeric: true },
+  { key: "time", title: "Time", of: (run) => run.results?.seconds ?? -1, numeric: true },
+  { key: "started", title: "Started", of: (run) => run.started ?? 0, numeric: true },
 ];
 // Selected runs, filter and order are kept when the user opens a run and comes back.
 const memory = { chosen: new Set(), filter: "", sort: "name", ascending: true };
@@ -97,7 +100,7 @@ class RunsPage {
           h(
             "span",
             { class: "quiet" },
-            study.reason ?? `study: ${study.domains.length} domains, ${study.algorithms.length} algorithms`,
+            study.reason ?? `study: ${counted(study.domains.length, "domain")}, ${counted(study.algorithms.length, "algorithm")}`,
           ),
         ),
       ),
@@ -119,7 +122,7 @@ class RunsPage {
       this.head,
       h("th", { scope: "col", class: "check" }, h("span", { class: "unseen" }, "Select")),
       cells,
-      h("th", { scope: "col", class: "spark" }, "QD score over time"),
+      h("th", { scope: "col", class: "spark" }, "Curve"),
     );
   }
 
@@ -137,7 +140,7 @@ class RunsPage {
       (part === "INPUT" ? row?.querySelector("input") : row?.querySelector("a"))?.focus();
     }
     const all = this.folder.runs.length;
-    this.count.textContent = shown.length === all ? `${all} runs` : `${shown.length} of ${all} runs`;
+    this.count.textContent = (shown.length === all ? "" : `${shown.length} of `) + counted(all, "run");
     if (!this.folder.complete) this.count.textContent += ", others were not searched";
   }
 
@@ -175,6 +178,9 @@ class RunsPage {
       h("td", { class: "number", "data-name": "QD score" }, number(results.qd_score)),
       h("td", { class: "number", "data-name": "Coverage" }, percent(results.coverage)),
       h("td", { class: "number", "data-name": "Best" }, number(results.best_objective)),
+      h("td", { class: "number", "data-name": "Seeds", title: `seeds ${run.settings?.seeds ?? "–"}` }, number(run.seeds?.length)),
+      h("td", { class: "number", "data-name": "Time" }, duration(results.seconds)),
+      h("td", { class: "number", "data-name": "Started", title: date(run.started) }, date(run.started).slice(0, 10)),
       h("td", { class: "spark" }, sparkline(run.sparkline, "QD score over iterations")),
     );
   }

@@ -2,7 +2,7 @@
 
 import { Comparison } from "gloam/compare_page";
 import { fill, h } from "gloam/dom";
-import { number } from "gloam/format";
+import { counted } from "gloam/format";
 import { setPageKeys } from "gloam/keys";
 import { note } from "gloam/parts";
 import { isReport, json } from "gloam/source";
@@ -23,8 +23,8 @@ export function studyPage(id) {
     if (!study || study.reason) return fill(sections, note(study?.reason ?? "There is no such study.", "bad"));
     title.textContent = study.name;
     about.textContent =
-      `${study.domains.length} domains, ${study.algorithms.length} algorithms, ` +
-      `${number(study.num_seeds)} seeds of ${number(study.iterations)} iterations`;
+      `${counted(study.domains.length, "domain")}, ${counted(study.algorithms.length, "algorithm")}, ` +
+      `${counted(study.num_seeds, "seed")} of ${counted(study.iterations, "iteration")}`;
     const named = (name) => study.titles[name] ?? name;
     const domains = study.domains.filter((domain) => study.cells.some((cell) => cell.domain === domain));
     fill(sections, domains.length ? null : note("No run of this study has started."));
