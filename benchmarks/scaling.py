@@ -13,7 +13,7 @@ import pandas as pd
 import gloam
 from gloam.domains import LinearProjection
 from gloam.experiments.comparison import BackgroundLoad
-from gloam.experiments.report import as_markdown
+from gloam.experiments.statistics import as_markdown
 from gloam.runs.fused_driver import FusedDriver
 
 # Values around the paper's 10D problem, varied one at a time.

@@ -23,6 +23,7 @@ Archives, problems and data:
 Results:
     Elites              the solutions of an archive, as arrays and as a table
     RunFolder           the files of a run
+    compare             algorithms by their results: a table, tests and a figure
     plots, gallery      figures, and elites beside the items of a dataset
     experiments         the paper's study
     interop             pyribs, gymnasium and Brax
@@ -40,7 +41,6 @@ Errors:
 """
 
 import importlib
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from gloam import archives as archives
@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from gloam import gallery as gallery
     from gloam import interop as interop
     from gloam import plots as plots
+    from gloam.experiments import compare as compare
 
 # They import matplotlib and pandas, which takes longer than all the rest, or are seldom needed.
 _IMPORTED_ON_USE = ("experiments", "gallery", "interop", "plots")
@@ -95,9 +96,11 @@ _PUBLIC_MODULES = ("archives", "callbacks", "datasets", "discounts", "domains", 
 _PUBLIC_MODULES += ("evaluators", "generators", "records", "step")
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> object:
     if name in _IMPORTED_ON_USE:
         return importlib.import_module(f"gloam.{name}")
+    if name == "compare":
+        return importlib.import_module("gloam.experiments").compare
     raise AttributeError(f"module 'gloam' has no attribute {name!r}")
 
 
@@ -109,4 +112,4 @@ def __dir__() -> list[str]:
         for name, value in globals().items()
         if getattr(value, "__module__", "").startswith("gloam.")
     ]
-    return sorted({*special, *own, *_PUBLIC_MODULES, *_IMPORTED_ON_USE})
+    return sorted({*special, *own, *_PUBLIC_MODULES, *_IMPORTED_ON_USE, "compare"})

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from gloam.experiments.report import games_howell, welch_anova
+from gloam.experiments.statistics import games_howell, welch_anova
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

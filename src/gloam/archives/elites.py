@@ -113,6 +113,10 @@ class Elites:
         """Sum over elites of ``objective - f_min``."""
         return self._statistics.qd_score
 
+    def qd_score_from(self, f_min: float) -> float:
+        """Return the QD score with another reference: the sum of ``objective - f_min``."""
+        return float(np.sum(self.objectives.astype(np.float64) - f_min))
+
     @property
     def coverage(self) -> float:
         """Share of cells that hold an elite."""

@@ -12,7 +12,7 @@ from gloam._version import __version__
 from gloam.cli import errors
 from gloam.cli.experiments import Bench, Paper
 from gloam.cli.fill import Datasets, Fill, New
-from gloam.cli.look import Explore, Gallery, Plot, Report
+from gloam.cli.look import Compare, Explore, Gallery, Plot, Report
 from gloam.cli.lsi import Lsi
 from gloam.cli.run import Demo, Resume, Run
 from gloam.files import cache_folder
@@ -27,6 +27,7 @@ _Command = (
     | Annotated[Run, tyro.conf.subcommand("run")]
     | Annotated[Resume, tyro.conf.subcommand("resume")]
     | Annotated[Plot, tyro.conf.subcommand("plot")]
+    | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Explore, tyro.conf.subcommand("explore")]
     | Annotated[Lsi, tyro.conf.subcommand("lsi")]
     | Annotated[Paper, tyro.conf.subcommand("paper")]

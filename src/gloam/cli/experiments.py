@@ -13,7 +13,8 @@ from gloam.experiments.contenders import COMPARED_ALGORITHMS, Problem
 from gloam.experiments.lsi import LsiFiles, check_files
 from gloam.experiments.presets import ALGORITHMS
 from gloam.experiments.published import title
-from gloam.experiments.report import as_markdown, needs_files
+from gloam.experiments.report import needs_files
+from gloam.experiments.statistics import as_markdown
 from gloam.experiments.study import ABLATIONS, DOMAINS, LSI, Study, run_cell
 from gloam.files import write_bytes
 from gloam.progress import study_display

@@ -38,6 +38,34 @@ class Plot:
 
 
 @dataclasses.dataclass(frozen=True)
+class Compare:
+    """Compare runs of several algorithms on one problem: a table, tests and a figure.
+
+    Example: gloam compare runs/dms runs/cma-mae runs/map-elites
+    """
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Run folders. Runs of folders with the same name count as one algorithm."""
+    f_min: float | None = None
+    """Reference of all QD scores. Default: the lowest f_min or objective of all runs."""
+    out: Path = Path("comparison.png")
+    """File for the figure; existing files are replaced."""
+
+    def __call__(self) -> None:
+        """Print the comparison and draw the figure."""
+        from gloam.experiments import compare  # with pandas and matplotlib
+        from gloam.plots import save
+
+        named: dict[str, list[Path]] = {}
+        for run in self.runs:
+            named.setdefault(run.resolve().name, []).append(run)
+        comparison = compare(named, f_min=self.f_min)
+        print(comparison.to_markdown())
+        save(comparison.figure(), self.out)
+        print(self.out)
+
+
+@dataclasses.dataclass(frozen=True)
 class Gallery:
     """Show the solutions of a run beside their items, as an image, an HTML page and a table.
 

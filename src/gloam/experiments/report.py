@@ -1,16 +1,16 @@
 """Report of a study: results beside the paper's, statistical tests, wallclock and figures."""
 
-import itertools
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from gloam import checks
 from gloam.experiments.published import published, title
+from gloam.experiments.statistics import as_markdown, games_howell, welch_anova
 from gloam.experiments.study import Study
 from gloam.files import write_bytes
 from gloam.formats import RunFolder
@@ -205,12 +205,6 @@ def _groups(cells: pd.DataFrame, metric: str) -> dict[str, np.ndarray]:
     return groups if is_enough else {}
 
 
-def as_markdown(table: pd.DataFrame) -> str:
-    """Return a table as Markdown."""
-    lines = [list(table.columns), ["---"] * len(table.columns), *table.to_numpy().tolist()]
-    return "".join(f"| {' | '.join(str(cell) for cell in line)} |\n" for line in lines)
-
-
 def as_latex(table: pd.DataFrame) -> str:
     """Return a table as LaTeX, with booktabs rules."""
     escape = str.maketrans({"%": r"\%", "±": r"$\pm$", "<": "$<$", ">": "$>$", "_": r"\_"})
@@ -221,83 +215,3 @@ def as_latex(table: pd.DataFrame) -> str:
     begin = rf"\begin{{tabular}}{{{'l' * len(table.columns)}}}"
     lines = [begin, r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]
     return "\n".join(lines) + "\n"
-
-
-class Anova(NamedTuple):
-    """Welch's F test that all groups have the same mean, without assuming equal variances."""
-
-    f: float
-    between: float
-    """Degrees of freedom of the numerator."""
-    within: float
-    """Degrees of freedom of the denominator."""
-    p: float
-
-    def __str__(self) -> str:
-        level = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
-        return f"F({self.between:.0f}, {self.within:.1f}) = {self.f:.1f}, {level}"
-
-
-class PairwiseTest(NamedTuple):
-    """Games-Howell comparison of one group with another."""
-
-    difference: float
-    p: float
-
-    @property
-    def sign(self) -> str:
-        """``>`` or ``<`` if the means differ significantly (p < 0.05), else ``-``."""
-        if not self.p < 0.05:
-            return "-"
-        return ">" if self.difference > 0 else "<"
-
-
-def welch_anova(groups: Mapping[str, np.ndarray]) -> Anova | None:
-    """Compute Welch's one-way ANOVA.
-
-    Args:
-        groups: Values by name of the group, at least two in each of at least two groups.
-
-    Returns:
-        The test, or ``None`` if the values of a group are all equal and the test is undefined.
-    """
-    from scipy import stats  # lazily: it takes a second to import
-
-    values = _checked_values(groups)
-    number = np.array([len(group) for group in values])
-    error = np.array([group.var(ddof=1) for group in values]) / number
-    if not (error > 0).all():
-        return None
-    f, p = stats.f_oneway(*values, equal_var=False)
-    # SciPy does not return the degrees of freedom of the denominator, which the paper reports.
-    k, share = len(values), (1 / error) / np.sum(1 / error)
-    within = (k**2 - 1) / (3 * np.sum(np.square(1 - share) / (number - 1)))
-    return Anova(float(f), float(k - 1), float(within), float(p))
-
-
-def games_howell(groups: Mapping[str, np.ndarray]) -> dict[tuple[str, str], PairwiseTest]:
-    """Compare every ordered pair of groups by the Games-Howell test.
-
-    If the values within both groups are all equal, the comparison is exact: p is 0 or 1.
-    """
-    from scipy import stats  # lazily, as above
-
-    values = _checked_values(groups)
-    constant = [group.var() == 0 for group in values]
-    with np.errstate(divide="ignore", invalid="ignore"):  # pairs of constant groups
-        found = stats.tukey_hsd(*values, equal_var=False)
-    result = {}
-    for (i, one), (j, other) in itertools.permutations(enumerate(groups), 2):
-        difference, p = float(found.statistic[i, j]), float(np.clip(found.pvalue[i, j], 0, 1))
-        if constant[i] and constant[j]:
-            p = float(difference == 0)
-        result[one, other] = PairwiseTest(difference, p)
-    return result
-
-
-def _checked_values(groups: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    values = [np.asarray(group, dtype=np.float64) for group in groups.values()]
-    sizes = {name: len(group) for name, group in groups.items()}
-    is_enough = len(values) > 1 and min(sizes.values()) > 1
-    checks.expect(is_enough, "groups", "at least two groups of at least two values", sizes)
-    return values
