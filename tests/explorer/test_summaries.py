@@ -9,7 +9,7 @@ import gloam
 from gloam.explorer.library import Library
 from gloam.formats import RunFolder
 from gloam.formats.config import describe
-from gloam.formats.documents import content_digest
+from gloam.formats.documents import FORMAT, content_digest
 from gloam.formats.ownership import NAME, holder, locked
 from gloam.formats.tables import MetricsFile
 
@@ -83,7 +83,9 @@ def test_a_run_tells_when_it_began_and_when_its_archive_appears(runs):
 def test_a_newer_format_and_damaged_files_are_told_as_such(runs):
     config = runs / "grid" / "config.json"
     content = json.loads(config.read_text())
-    newer = {name: part for name, part in content.items() if name != "sha256"} | {"format": 3}
+    newer = {name: part for name, part in content.items() if name != "sha256"} | {
+        "format": FORMAT + 1
+    }
     config.write_text(json.dumps(newer | {"sha256": content_digest(newer)}))
     found = summary_of(runs)
     assert found["state"] == "newer"

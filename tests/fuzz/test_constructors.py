@@ -287,7 +287,7 @@ EXTREMES = [
     ("CMAMAE", {"archive": gloam.GridArchive((3, 3), -1, 1, f_min=1e30)}),
     ("DDS", {"bandwidth": 1.2e-38}),
     ("DDS", {"bandwidth": 3e38}),
-    ("MAPElites", {"sigma0": 1e11, "x0": np.full(5, -1e30)}),
+    ("MAPElites", {"sigma0": 9e10, "x0": np.full(5, -1e30)}),
     ("MAPElitesLine", {"line_sigma": 1e3, "x0": np.full(5, 1e30)}),
 ]
 

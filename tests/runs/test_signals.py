@@ -109,7 +109,7 @@ def test_a_run_says_which_signal_stopped_it(kind, tmp_path):
 @pytest.mark.parametrize("kind", ENDS_OF_JOBS)
 def test_the_end_of_a_job_stops_a_run_that_was_saved(kind, tmp_path):
     assert signal.getsignal(kind) is signal.SIG_DFL
-    with pytest.raises(gloam.Interrupted, match="gloam resume") as stopped:
+    with pytest.raises(gloam.Interrupted, match="resume=True") as stopped:
         search(1, kind, run_dir=tmp_path / "r")
     assert (stopped.value.signal, stopped.value.iteration) == (kind, 1)
     assert gloam.RunFolder(tmp_path / "r").read_checkpoint_iteration() == 1

@@ -220,7 +220,7 @@ def checked_step(
         "Give about a fifth of the range in which you expect good solutions, or "
         "bounds=(lower, upper).",
     )
-    is_vector = np.ndim(step) > 0
+    is_vector = isinstance(step, (list, tuple)) or getattr(step, "ndim", 0) > 0
     steps = (
         checks.finite_array(name, step, ndim=1)
         if is_vector
