@@ -44,7 +44,7 @@ class Compare:
     Example: gloam compare runs/dms runs/cma-mae runs/map-elites
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    folders: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Run folders. Runs of folders with the same name count as one algorithm."""
     f_min: float | None = None
     """Reference of all QD scores. Default: the lowest f_min or objective of all runs."""
@@ -57,7 +57,7 @@ class Compare:
         from gloam.plots import save
 
         named: dict[str, list[Path]] = {}
-        for run in self.runs:
+        for run in self.folders:
             named.setdefault(run.resolve().name, []).append(run)
         comparison = compare(named, f_min=self.f_min)
         print(comparison.to_markdown())
