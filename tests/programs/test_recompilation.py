@@ -22,7 +22,7 @@ SMALL = {"num_emitters": 2, "batch_size": 6}
 
 
 def dms(number: float, array: np.ndarray, build=gloam.DMS) -> gloam.DMS:
-    archive = gloam.GridArchive((6, 6), -2.0 - number, 2.0, f_min=-number)
+    archive = gloam.GridArchive((6, 6), -2.0 - number, 2.0, f_min=-10 * number)
     return build(
         archive,
         array,
@@ -35,7 +35,7 @@ def dms(number: float, array: np.ndarray, build=gloam.DMS) -> gloam.DMS:
         restart=RestartEvery(int(20 * number)),
         num_init_points=12,
         num_empty_points=5,
-        bounds=(-9 - number, 9 + number),
+        bounds=(-1 - number, 1 + number),
         **SMALL,
     )
 

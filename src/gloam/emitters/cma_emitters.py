@@ -104,7 +104,9 @@ class CmaEmitters(Emitter):
         strategy: Strategy | None = None,
     ):
         self.x0, self.bounds = checked_start(x0, bounds)
-        self.sigma0 = checked_step("sigma0", sigma0, self.x0.size, self.bounds, default=0.2)
+        # CMA-ES is stable with steps from 1e-11 on.
+        steps = {"default": 0.2, "least": 1e-11}
+        self.sigma0 = checked_step("sigma0", sigma0, self.x0.size, self.bounds, **steps)
         self.num_emitters = checks.count("num_emitters", num_emitters)
         # There are weights for every number of parents, so memory grows with its square.
         fix = "CMA-ES ranks solutions."

@@ -197,7 +197,13 @@ def checked_start(x0: Any, bounds: Any) -> tuple[Float[Array, " sol"], Bounds | 
 
 
 def checked_step(
-    name: str, step: Any, size: int, bounds: Bounds | None, *, default: float | None = None
+    name: str,
+    step: Any,
+    size: int,
+    bounds: Bounds | None,
+    *,
+    default: float | None = None,
+    least: float = 0.0,
 ) -> float | Float[Array, " sol"]:
     """Return a step size: a share of the width of a box, or else a number or a vector.
 
@@ -207,6 +213,7 @@ def checked_step(
         size: Number of variables.
         bounds: Bounds of the solutions.
         default: Step in a box if ``step`` is ``None``.
+        least: Smallest step outside of a box.
     """
     if bounds is not None and bounds.is_box:
         step = default if step is None else step
@@ -228,7 +235,7 @@ def checked_step(
     )
     expected = f"one number, or {size} for the variables"
     checks.expect(not is_vector or len(steps) == size, name, expected, f"{len(steps)}")
-    limits = "numbers between 1e-11 and 1e11, the range in which CMA-ES is stable"
-    inside = all(1e-11 < one < 1e11 for one in steps)
+    limits = f"numbers between {least:g} and 1e11"
+    inside = all(least < one < 1e11 for one in steps)
     checks.expect(inside, name, limits, checks.short(step), "Scale the solutions.")
     return jnp.asarray(step, jnp.float32) if is_vector else float(steps[0])
