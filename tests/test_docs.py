@@ -23,7 +23,13 @@ from tests.explorer.page import Page, chromium
 ROOT = Path(__file__).parents[1]
 CLI = (ROOT / "src/gloam/cli/__init__.py").read_text()
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-SIZES = {"range(100)": "range(2)", "10_000": "4", "1_000": "4", "range(20)": "range(2)", "1000": "4"}
+SIZES = {
+    "range(100)": "range(2)",
+    "10_000": "4",
+    "1_000": "4",
+    "range(20)": "range(2)",
+    "1000": "4",
+}
 SIZES |= {"iterations=200": "iterations=3", "iterations=400": "iterations=5", " 50,": " 4,"}
 SIZES |= {"iterations=10,": "iterations=2,", "algorithm, 100,": "algorithm, 2,"}
 SIZES |= {"(100, 300)": "(2, 3)"}
