@@ -12,7 +12,7 @@ import pandas as pd
 
 import gloam
 from gloam.domains import LinearProjection
-from gloam.experiments.comparison import BackgroundLoad
+from gloam.experiments.speed import BackgroundLoad
 from gloam.experiments.statistics import as_markdown
 from gloam.runs.fused_driver import FusedDriver
 

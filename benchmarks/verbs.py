@@ -16,9 +16,9 @@ import pandas as pd
 from gloam import step
 from gloam.algorithms import Algorithm
 from gloam.emitters import CMAES
-from gloam.experiments.comparison import BackgroundLoad
 from gloam.experiments.contenders import Problem
 from gloam.experiments.report import as_markdown
+from gloam.experiments.speed import BackgroundLoad
 from gloam.programs.sharing import for_programs, partition
 from gloam.records import Batch
 from gloam.runs.fused_driver import FusedDriver

@@ -18,9 +18,9 @@ evaluation in Python.
 """
 
 import dataclasses
-import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -55,27 +55,21 @@ from gloam.records import (
 Evaluation = tuple[Float[Array, " batch"] | None, Float[Array, "batch meas"], dict[str, Array]]
 """Objectives, measures and fields. ``None`` maximises the closeness to the centre of the cell."""
 
-_Function = TypeVar("_Function", bound=Callable)
 
-
-def _in_float32(function: _Function) -> _Function:
-    """Compute in float32, whatever the settings of JAX are: an evaluation may need others."""
-
-    @functools.wraps(function)
-    def call(*arguments: Any, **options: Any) -> Any:
-        # TensorFloat-32 would halve the digits of distances and covariances on a GPU. With
-        # jax_enable_x64, powers of whole numbers would be rounded to float32 once less.
-        with jax.default_matmul_precision("float32"), jax.enable_x64(False):
-            return function(*arguments, **options)
-
-    return cast(_Function, call)
+@contextmanager
+def _float32() -> Iterator[None]:
+    """Compute in float32, whatever the settings of JAX are. An evaluation may need others."""
+    # TensorFloat-32 would halve the digits of distances and covariances on a GPU. With
+    # jax_enable_x64, powers of whole numbers would be rounded to float32 once less.
+    with jax.default_matmul_precision("float32"), jax.enable_x64(False):
+        yield
 
 
 # Number of cells that metrics of the discount are computed from, in very large archives.
 _MEASURED_CELLS = 20_000
 
 
-@_in_float32
+@_float32()
 def init(
     algorithm: Algorithm, key: PRNGKeyArray, x0: Float[Array, " sol"] | None = None
 ) -> SearchState:
@@ -100,7 +94,7 @@ def step(
     return tell(algorithm, state, proposal, evaluation(evaluate(proposal.solutions)))
 
 
-@_in_float32
+@_float32()
 def ask(algorithm: Algorithm, state: SearchState) -> Proposal:
     """ASK: propose solutions to evaluate. Asking twice gives the same proposal."""
     keys = _keys(state)
@@ -116,7 +110,7 @@ def evaluation(answer: Any) -> Evaluation:
     return objectives, measures.reshape(measures.shape[0], -1).astype(jnp.float32), fields
 
 
-@_in_float32
+@_float32()
 def tell(
     algorithm: Algorithm,
     state: SearchState,
@@ -140,7 +134,7 @@ def tell(
     return SearchState(state.key, finished, failed, adapted, store, learned, low, x0), info
 
 
-@_in_float32
+@_float32()
 def masked_batch(
     algorithm: Algorithm,
     solutions: Float[Array, "batch sol"],
@@ -162,7 +156,7 @@ def masked_batch(
     return Batch(solutions, objectives, measures, cells, valid, fields)
 
 
-@_in_float32
+@_float32()
 def add(algorithm: Algorithm, state: SearchState, batch: Batch) -> tuple[SearchState, Added]:
     """ADD: put the batch into the store, and rescale the discount to its objectives."""
     store, added = add_to_store(state.store, batch)
@@ -170,7 +164,7 @@ def add(algorithm: Algorithm, state: SearchState, batch: Batch) -> tuple[SearchS
     return dataclasses.replace(state, store=store, discount=discount), added
 
 
-@_in_float32
+@_float32()
 def score(algorithm: Algorithm, state: SearchState, batch: Batch) -> tuple[Batch, Scored]:
     """SCORE: return the batch as the discount sees it, and the improvement of each solution."""
     # The archive keeps measures as evaluated. The discount sees them in the space of the centres.
@@ -179,7 +173,7 @@ def score(algorithm: Algorithm, state: SearchState, batch: Batch) -> tuple[Batch
     return seen, algorithm.discount.score(state.discount, seen)
 
 
-@_in_float32
+@_float32()
 def adapt(
     algorithm: Algorithm,
     state: SearchState,
@@ -198,7 +192,7 @@ def adapt(
     return emitter.adapt(state.emitter, proposal, feedback, elites)
 
 
-@_in_float32
+@_float32()
 def train(algorithm: Algorithm, state: SearchState, seen: Batch, scored: Scored) -> tuple[Any, Fit]:
     """TRAIN: return the discount's state after a scored batch, and a report of the training."""
     keys, discount = _keys(state), algorithm.discount
@@ -218,7 +212,7 @@ class SearchMetrics(eqx.Module):
     """Number of failed evaluations since the start of the run."""
 
 
-@_in_float32
+@_float32()
 def metrics(algorithm: Algorithm, state: SearchState) -> SearchMetrics:
     """Return QD score, coverage and best objective, and metrics of the discount."""
     archive, store = algorithm.archive, state.store

@@ -6,7 +6,7 @@ import pytest
 from gloam.cli import main
 from gloam.experiments.contenders import PEERS
 from tests.cli.conftest import stopped
-from tests.experiments.test_comparison import Missing
+from tests.experiments.test_speed import Missing
 
 
 def bench(out):

@@ -357,7 +357,9 @@ def test_texts_that_would_fill_the_memory_are_refused(tmp_path):
 def test_columns_that_are_no_labels_are_refused(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"v": zeros(3, 2), "kind": zeros(3, 2)}), path)
-    with pytest.raises(ValueError, match="label: expected a column of texts or numbers, got list"):
+    with pytest.raises(
+        ValueError, match="label, names: expected columns of texts or numbers, got list"
+    ):
         datasets.from_file(path, "v", "kind")
 
 

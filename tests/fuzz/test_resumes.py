@@ -98,7 +98,9 @@ def test_settings_that_ask_for_too_much_are_refused(begun, tmp_path, name, keep_
     for place, value in [*values, (("seeds",), list(range(100_000)))]:
         hostile = changed(content, place, value)
         rewrite(begun(name), tmp_path / "run", hostile, keep_checkpoint=keep_checkpoint)
-        with pytest.raises(ValueError, match=r"^'.*config.json' cannot be used: .*expected|names"):
+        with pytest.raises(
+            ValueError, match=r"^'.*config\.json' cannot be used: .*(expected|names)"
+        ):
             gloam.resume(tmp_path / "run", iterations=3, progress=False)
 
 

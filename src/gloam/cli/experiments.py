@@ -8,12 +8,12 @@ import pandas as pd
 
 from gloam import checks
 from gloam.cli.look import Report
-from gloam.experiments.comparison import BackgroundLoad, Comparison, compare, environment
 from gloam.experiments.contenders import COMPARED_ALGORITHMS, Problem
 from gloam.experiments.lsi import LsiFiles, check_files
 from gloam.experiments.presets import ALGORITHMS
 from gloam.experiments.published import title
 from gloam.experiments.report import needs_files
+from gloam.experiments.speed import BackgroundLoad, SpeedComparison, compare_speed, environment
 from gloam.experiments.statistics import as_markdown
 from gloam.experiments.study import ABLATIONS, DOMAINS, LSI, Study, run_cell
 from gloam.files import write_bytes
@@ -129,7 +129,7 @@ class Bench:
         for problem in problems:
             _ = problem.algorithm  # wrong arguments are reported before anything is timed
         load = BackgroundLoad()
-        comparison = compare(
+        comparison = compare_speed(
             problems,
             repeats=self.repeats,
             seconds=self.seconds,
@@ -164,7 +164,7 @@ def _check_own(files: list[Path]) -> None:
     checks.expect(found is None, "out", expected, f"'{found}'", fix)
 
 
-def _bench_text(comparison: Comparison, load: str) -> str:
+def _bench_text(comparison: SpeedComparison, load: str) -> str:
     """Return the table and its notes as Markdown."""
     rows = comparison.frame()
     table = pd.DataFrame(rows[["algorithm", "measure_dim", "contender"]])

@@ -41,15 +41,15 @@ class Plot:
 class Compare:
     """Compare runs of several algorithms on one problem: a table, tests and a figure.
 
-    Example: gloam compare runs/dms runs/cma-mae runs/map-elites
+    Example: gloam compare runs/dms runs/cma-mae runs/map-elites --out curves.png
     """
 
     folders: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Run folders. Runs of folders with the same name count as one algorithm."""
     f_min: float | None = None
     """Reference of all QD scores. Default: the lowest f_min or objective of all runs."""
-    out: Path = Path("comparison.png")
-    """File for the figure; existing files are replaced."""
+    out: Path | None = None
+    """File for a figure of the curves; an existing file is replaced. Default: no figure."""
 
     def __call__(self) -> None:
         """Print the comparison and draw the figure."""
@@ -61,8 +61,9 @@ class Compare:
             named.setdefault(run.resolve().name, []).append(run)
         comparison = compare(named, f_min=self.f_min)
         print(comparison.to_markdown())
-        save(comparison.figure(), self.out)
-        print(self.out)
+        if self.out is not None:
+            save(comparison.figure(), self.out)
+            print(self.out)
 
 
 @dataclasses.dataclass(frozen=True)

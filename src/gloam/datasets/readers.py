@@ -408,7 +408,9 @@ def _text_columns(
     for name in texts:
         kind = schema.field(name).type
         is_plain = not (pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType))
-        checks.expect(is_plain, "label", "a column of texts or numbers", f"{kind} in '{name}'")
+        checks.expect(
+            is_plain, "label, names", "columns of texts or numbers", f"{kind} in '{name}'"
+        )
     return texts
 
 

@@ -18,9 +18,9 @@ from gloam.discounts.networks import (
     Reinitializable,
     checked_row_shape,
     in_blocks,
-    in_float32,
     outputs,
     stages,
+    without_float64,
 )
 from gloam.discounts.training import Trained, fast_sweep, fit
 from gloam.discounts.units import Units, first_units, grown
@@ -109,7 +109,7 @@ class DiscountModel(Discount):
         self.max_epochs = checks.integer("max_epochs", max_epochs, minimum=1)
         self.cutoff = checks.number("cutoff", cutoff, at_least=0.0)
         self.space = space
-        network = in_float32(network)
+        network = without_float64(network)
         if space is None:
             self.network, self.row_shape = network, ()
         else:

@@ -337,7 +337,7 @@ def _output(name: str, part: Any, call: Any, sizes: tuple[int, ...]) -> jax.Shap
         ) from error
 
 
-def in_float32(network: Any) -> Any:
+def without_float64(network: Any) -> Any:
     """Return a network without float64, which its weights have if jax_enable_x64 was set."""
 
     def narrow(leaf: Any) -> Any:

@@ -33,6 +33,8 @@ from gloam.records import Feedback, Proposal
 FULL_UP_TO = 1000
 # Number of times that a solution outside the bounds is sampled again before it is clipped.
 _RESAMPLINGS = 16
+# Smallest step with which CMA-ES is stable in float32.
+_LEAST_STEP = 1e-11
 # Limit of pycma for a flat ranking.
 _FLAT = 1e-12
 
@@ -104,9 +106,9 @@ class CmaEmitters(Emitter):
         strategy: Strategy | None = None,
     ):
         self.x0, self.bounds = checked_start(x0, bounds)
-        # CMA-ES is stable with steps from 1e-11 on.
-        steps = {"default": 0.2, "least": 1e-11}
-        self.sigma0 = checked_step("sigma0", sigma0, self.x0.size, self.bounds, **steps)
+        self.sigma0 = checked_step(
+            "sigma0", sigma0, self.x0.size, self.bounds, default=0.2, least=_LEAST_STEP
+        )
         self.num_emitters = checks.count("num_emitters", num_emitters)
         # There are weights for every number of parents, so memory grows with its square.
         fix = "CMA-ES ranks solutions."
@@ -264,7 +266,7 @@ class CmaEmitters(Emitter):
         """The unit box, or units of a vector ``sigma0``; ``None`` for those of the solutions."""
         bounds = self.bounds
         if bounds is not None and bounds.is_box:
-            return Coordinates(bounds.lower, bounds.upper - bounds.lower)
+            return Coordinates(bounds.lower, bounds.width)
         vector = jnp.asarray(self.sigma0)
         return Coordinates(jnp.zeros_like(vector), vector) if vector.ndim else None
 

@@ -34,6 +34,11 @@ class Bounds(eqx.Module):
         self.lower, self.upper = (jnp.asarray(side, jnp.float32) for side in (lower, upper))
         self.is_box = bool(np.isfinite(lower).all() and np.isfinite(upper).all())
 
+    @property
+    def width(self) -> Float[Array, " sol"]:
+        """Width of each variable's range."""
+        return self.upper - self.lower
+
     def clip(self, solutions: Float[Array, "*n sol"]) -> Float[Array, "*n sol"]:
         """Return the solutions clipped to the bounds."""
         return jnp.clip(solutions, self.lower, self.upper)
@@ -179,7 +184,7 @@ class EliteEmitter(Emitter):
     ) -> Float[Array, "batch sol"]:
         """Return elites with noise, of which ``sigma`` is the standard deviation."""
         if self.bounds is not None and self.bounds.is_box:
-            sigma = sigma * (self.bounds.upper - self.bounds.lower)
+            sigma = sigma * self.bounds.width
         return elites + sigma * noise
 
     def clipped(self, solutions: Float[Array, "batch sol"]) -> Float[Array, "batch sol"]:

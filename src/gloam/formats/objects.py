@@ -141,8 +141,7 @@ def _decode(content: Any, arrays: dict[str, np.ndarray], depth: int) -> Any:
     if isinstance(content, list):
         return [inner(item) for item in content]
     keys = set(content) if isinstance(content, dict) else set()
-    is_foreign = "foreign" in keys <= {"foreign", "source", "sha256"}
-    if is_foreign and isinstance(content["foreign"], str):
+    if _is_foreign(content):
         raise ForeignError(content["foreign"][:200])
     if keys == {"class", "arguments"} and isinstance(content["class"], str):
         given = content["arguments"]
@@ -205,7 +204,7 @@ def without_foreign_names(content: Any) -> Any:
         return [without_foreign_names(item) for item in content]
     if not isinstance(content, dict):
         return content
-    if "foreign" in content:
+    if _is_foreign(content):
         return {"foreign": ""} | {key: content[key] for key in content.keys() & {"sha256"}}
     return {name: without_foreign_names(item) for name, item in content.items()}
 
@@ -219,7 +218,7 @@ def differences(stored: Any, given: Any, place: str) -> list[str]:
     ['canvas[1] is 2 in the file and 3 now']
     """
     told = [f"{place} is {_described(stored)} in the file and {_described(given)} now"]
-    if _are_foreign(stored, given):
+    if _is_foreign(stored) and _is_foreign(given):
         same = stored.get("sha256") == given.get("sha256")
         return [] if same else [f"the data in {place} is not the data in the file"]
     if isinstance(stored, dict) and isinstance(given, dict) and stored.keys() == given.keys():
@@ -246,13 +245,14 @@ def differences(stored: Any, given: Any, place: str) -> list[str]:
 def changed_sources(stored: Any, given: Any, place: str) -> list[str]:
     """Describe which of the user's own functions and classes are not those of the file.
 
-    Sources are compared if both are known, and otherwise names without their modules.
+    Names are compared without their modules, because a script can be renamed, and then sources, if
+    both are known.
 
     >>> changed_sources({"foreign": "a:f"}, {"foreign": "b:g"}, "domain")
     ["domain is 'f' in the file and 'g' now"]
     """
-    if _are_foreign(stored, given):
-        names = [str(content["foreign"]).split(":")[-1] for content in (stored, given)]
+    if _is_foreign(stored) and _is_foreign(given):
+        names = [content["foreign"].split(":")[-1] for content in (stored, given)]
         if names[0] != names[1]:
             return [f"{place} is {names[0]!r} in the file and {names[1]!r} now"]
         sources = {stored.get("source"), given.get("source")}
@@ -267,8 +267,10 @@ def changed_sources(stored: Any, given: Any, place: str) -> list[str]:
     return [found for pair in pairs for found in changed_sources(*pair, place)]
 
 
-def _are_foreign(*contents: Any) -> bool:
-    return all(isinstance(content, dict) and "foreign" in content for content in contents)
+def _is_foreign(content: Any) -> bool:
+    """Whether a content is that of an object of the user's own."""
+    is_entry = isinstance(content, dict) and content.keys() <= {"foreign", "source", "sha256"}
+    return is_entry and isinstance(content.get("foreign"), str)
 
 
 def _described(content: Any) -> str:

@@ -128,7 +128,7 @@ class FailureLimit:
                 f"iteration {iteration}{limit}. The last failure was {last.kind}: "
                 f"{last.error.rstrip('.')}. "
                 "Check the evaluation function on x0, and that x0 and sigma0 keep solutions in its "
-                "domain. With a run_dir, failures.parquet has all failures with their tracebacks."
+                "domain. With a run_dir, failures.parquet has the failures with their tracebacks."
             ) from last.exception
         for outcome in outcomes:
             if outcome.all_failed and outcome.seed not in self._warned:

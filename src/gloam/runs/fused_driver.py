@@ -38,8 +38,6 @@ class FusedDriver:
         is_function = callable(domain)
         expected = "a function of a batch of solutions"
         checks.expect(is_function, "domain", expected, type(domain).__name__)
-        size, of = len(seeds) * algorithm.size_of_elites, f"the elites of {len(seeds)} seeds"
-        checks.fits_memory("seeds", size, of)
         self.seeds = seeds
         self.algorithm = algorithm
         self.batch = algorithm.emitter.num_solutions
@@ -61,7 +59,8 @@ class FusedDriver:
         """Begin at iteration 0; the programs compile in the background."""
         shapes = self._program.state_shapes(self._arrays, self._keys, self._x0s)
         size = sum(math.prod(leaf.shape) * 4 for leaf in jax.tree.leaves(shapes))
-        checks.fits_memory("seeds", size, f"the states of {len(self.seeds):,} seeds")
+        of, fix = f"the states of {len(self.seeds):,} seeds", "Use fewer seeds or cells."
+        checks.fits_memory("seeds", size, of, fix)
         self._program.start(self._arrays, self._keys, self._x0s)
 
     def restore(self, read: Callable[[Any], SearchState]) -> None:

@@ -341,8 +341,9 @@ def _restore(driver: Driver, folder: RunFolder, config: RunConfig) -> tuple[floa
         )
     if config.dataset is None:
         config = dataclasses.replace(config, dataset=stored.dataset)
-    if "name" in stored.plan:
-        config = dataclasses.replace(config, plan={"name": stored.plan["name"], **config.plan})
+    if config.plan.get("name") is None:
+        plan = {**config.plan, "name": stored.plan.get("name")}
+        config = dataclasses.replace(config, plan=plan)
     folder.write_plan(config)
     return found.seconds if found else 0.0, _restore_metrics(found, folder)
 

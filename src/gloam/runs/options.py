@@ -18,6 +18,7 @@ from gloam.progress import Display
 
 # Options that a run folder stores. They may change when a run is resumed.
 _PLAN = (
+    "name",
     "iterations",
     "log_every",
     "checkpoint_every",
@@ -97,15 +98,14 @@ class RunOptions:
         """
         # The reason of a callback that stopped the run is no option.
         options = {name: value for name, value in plan.items() if name != "stopped"}
-        if set(options) - {"name"} != set(_PLAN):
+        if set(options) != set(_PLAN):
             raise ValueError(f"its plan has the parts {sorted(plan)}")
         return cls(**options)
 
     @property
     def plan(self) -> dict[str, Any]:
         """The options that a run folder stores."""
-        named = {} if self.name is None else {"name": self.name}
-        return named | {name: getattr(self, name) for name in _PLAN}
+        return {name: getattr(self, name) for name in _PLAN}
 
     def is_logged(self, iteration: int) -> bool:
         """Return whether metrics are logged for ``iteration``."""

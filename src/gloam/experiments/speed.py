@@ -43,7 +43,7 @@ class Line:
 
 
 @dataclasses.dataclass
-class Comparison:
+class SpeedComparison:
     """Results of a comparison."""
 
     lines: list[Line]
@@ -71,7 +71,7 @@ class Comparison:
         return pd.DataFrame(rows)
 
 
-def compare(
+def compare_speed(
     problems: Sequence[Problem],
     *,
     repeats: int = 5,
@@ -80,7 +80,7 @@ def compare(
     seed: int = 0,
     tolerance: float = 0.15,
     tell: Callable[[str], None] = lambda text: None,
-) -> Comparison:
+) -> SpeedComparison:
     """Time gloam and the peers that are installed.
 
     Args:
@@ -96,7 +96,7 @@ def compare(
     checks.integer("repeats", repeats, minimum=1)
     checks.integer("warm_up", warm_up, minimum=1)
     checks.number("seconds", seconds, above=0.0)
-    comparison = Comparison([], [], [])
+    comparison = SpeedComparison([], [], [])
     for problem in problems:
         contenders: list[Contender] = []
         for kind in (*PEERS[problem.name], GloamFused, GloamAskTell):

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gloam.experiments import comparison
-from gloam.experiments.comparison import Comparison, Line, compare
+from gloam.experiments import speed as module
 from gloam.experiments.contenders import PEERS, Contender, Problem
+from gloam.experiments.speed import Line, SpeedComparison, compare_speed
 from gloam.plots.run_figures import speed
 
 
@@ -45,13 +45,13 @@ class Missing(Fake):
 @pytest.fixture
 def fakes(monkeypatch):
     monkeypatch.setitem(PEERS, "dms-paper", (Fake,))
-    monkeypatch.setattr(comparison, "GloamFused", Idle)
-    monkeypatch.setattr(comparison, "GloamAskTell", type("AskTell", (Idle,), {"name": "ask-tell"}))
+    monkeypatch.setattr(module, "GloamFused", Idle)
+    monkeypatch.setattr(module, "GloamAskTell", type("AskTell", (Idle,), {"name": "ask-tell"}))
 
 
 def test_contenders_are_warmed_up_alike_and_timed_in_turns(fakes):
     Fake.calls.clear()
-    result = compare([Problem("dms-paper", 2)], repeats=3, seconds=1e-6, warm_up=7)
+    result = compare_speed([Problem("dms-paper", 2)], repeats=3, seconds=1e-6, warm_up=7)
     names = [name for name, _ in Fake.calls]
     everyone = ["pyribs", "gloam fused", "ask-tell"]
     assert names[:21] == [name for name in everyone for _ in range(7)]  # the warm-up
@@ -70,7 +70,7 @@ def test_contenders_are_warmed_up_alike_and_timed_in_turns(fakes):
 @pytest.mark.parametrize(("score", "differs"), [(1140.0, False), (1160.0, True), (np.nan, True)])
 def test_scores_that_differ_too_much_are_reported(fakes, monkeypatch, score, differs):
     monkeypatch.setattr(Idle, "score", score)
-    found = compare([Problem("dms-paper", 2)], repeats=1, seconds=1e-6, warm_up=2).differences
+    found = compare_speed([Problem("dms-paper", 2)], repeats=1, seconds=1e-6, warm_up=2).differences
     assert bool(found) == differs
     assert all("qd_score" in text for text in found)
 
@@ -78,7 +78,7 @@ def test_scores_that_differ_too_much_are_reported(fakes, monkeypatch, score, dif
 def test_a_missing_library_is_named_and_the_others_are_timed(monkeypatch, fakes):
     monkeypatch.setitem(PEERS, "dms-paper", (Missing,))
     told = []
-    result = compare(
+    result = compare_speed(
         [Problem("dms-paper", 2)], repeats=1, seconds=1e-6, warm_up=1, tell=told.append
     )
     assert "pyribs is missing" in result.missing[0]
@@ -90,7 +90,7 @@ def test_a_missing_library_is_named_and_the_others_are_timed(monkeypatch, fakes)
 
 def test_wrong_arguments_are_explained():
     with pytest.raises(ValueError, match="repeats"):
-        compare([], repeats=0)
+        compare_speed([], repeats=0)
 
 
 def test_the_picture_has_a_bar_for_every_contender():
@@ -100,7 +100,7 @@ def test_the_picture_has_a_bar_for_every_contender():
         dataclasses.replace(line, measure_dim=10),
         dataclasses.replace(lines[1], measure_dim=10),
     ]
-    table: pd.DataFrame = Comparison(lines, [], []).frame()
+    table: pd.DataFrame = SpeedComparison(lines, [], []).frame()
     axes = speed(table).axes[0]
     heights = sorted(bar.get_height() for bar in axes.patches)
     assert heights == [0.5, 0.5, 4.0, 4.0]
