@@ -30,8 +30,8 @@ class Cells(Protocol):
         ...
 
     @property
-    def f_min(self) -> float:
-        """Lowest objective that the user expects."""
+    def f_min(self) -> float | None:
+        """Lowest objective that the user expects, if given."""
         ...
 
     @property
@@ -118,18 +118,18 @@ class StepInfo(eqx.Module):
     failed: Int[Array, ""]
     """Number of failed evaluations."""
     below_f_min: Int[Array, ""]
-    """Number of valid objectives below the archive's f_min."""
+    """Number of valid objectives below the archive's f_min, or below 0 if it has none."""
     outside_bounds: Int[Array, ""]
     """Number of valid solutions with a measure outside the archive's bounds."""
 
 
 class LowObjectives(eqx.Module):
-    """Objectives below the archive's f_min since the start of the run."""
+    """Objectives below the archive's f_min, or below 0 if it has none, since the start."""
 
     lowest: Float[Array, ""]
-    """Lowest valid objective, or f_min if none is lower."""
+    """Lowest valid objective, or f_min (0 if the archive has none) if none is lower."""
     batches: Int[Array, ""]
-    """Number of batches with at least half of their valid objectives below f_min."""
+    """Number of batches with at least half of their valid objectives below it."""
 
 
 class SearchState(eqx.Module):

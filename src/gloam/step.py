@@ -82,7 +82,7 @@ def init(
     empty_cells, is_real = random_empty_cells(store, discount.num_initial_centers, key=key_cells)
     learned = discount.init(archive.centers_of(empty_cells), is_real, key=key_discount)
     zero = jnp.zeros((), jnp.int32)
-    low = LowObjectives(jnp.full((), archive.f_min, jnp.float32), zero)
+    low = LowObjectives(jnp.full((), archive.f_min_from(0.0), jnp.float32), zero)
     return SearchState(key, zero, zero, emitter.init(x0), store, learned, low, x0)
 
 
@@ -221,9 +221,12 @@ def metrics(algorithm: Algorithm, state: SearchState) -> SearchMetrics:
     )
     discounts = algorithm.discount.at_cells(state.discount, cells, archive.centers_of(cells))
     objectives, occupied = store.objectives[cells], store.occupied[cells]
-    empty_value = algorithm.discount.empty_value(state.discount, archive.f_min)
+    empty_value = algorithm.discount.empty_value(state.discount, archive.f_min_from(0.0))
     health = discount_metrics(discounts, objectives, occupied, empty_value)
-    return SearchMetrics(archive_metrics(store, archive.f_min), health, state.failed)
+    # An asynchronous search has elites that it has not learned from.
+    lowest = jnp.min(store.objectives, initial=state.low.lowest, where=store.occupied)
+    found = archive_metrics(store, archive.f_min_from(lowest))
+    return SearchMetrics(found, health, state.failed)
 
 
 def diagnostics(
@@ -238,7 +241,7 @@ def diagnostics(
     """Return the diagnostics of an iteration, and the updated record of low objectives."""
     archive = algorithm.archive
     failed = jnp.sum(~batch.valid, dtype=jnp.int32)
-    below, low = _below_f_min(state.low, batch, archive.f_min)
+    below, low = _below_f_min(state.low, batch, archive.f_min_from(0.0))
     outside = _outside_bounds(archive, seen)
     counts = algorithm.emitter.metrics(adapted)
     return StepInfo(fit, counts, unique_cells, failed, below, outside), low

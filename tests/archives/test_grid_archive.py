@@ -148,6 +148,6 @@ def test_a_grid_that_does_not_fit_into_memory_is_refused_with_its_size(monkeypat
         gloam.MAPElites(GridArchive((1000, 1000, 1000), 0, 1), np.zeros(100), 0.1)
     algorithm = gloam.MAPElites(GridArchive((1000, 1000, 20), 0, 1), np.zeros(100), 0.1)
     assert algorithm.size_of_elites == 8_320_000_000
-    message = "seeds: expected at most the 16 GB .* got 17 GB for the elites of 2 seeds"
+    message = "seeds: expected at most the 16 GB .* got 17 GB for the states of 2 seeds"
     with pytest.raises(ValueError, match=message):
         gloam.run(lambda x: (x[:, 0], x[:, :3]), algorithm, seeds=2, iterations=1)

@@ -30,9 +30,14 @@ class Store(NamedTuple):
     measures: Any
 
 
+class Low(NamedTuple):
+    lowest: Any
+
+
 class State(NamedTuple):
     iteration: Any
     store: Store
+    low: Low
 
 
 def state_at(iteration, num_cells=20):
@@ -42,7 +47,7 @@ def state_at(iteration, num_cells=20):
         rng.random((1, num_cells), dtype=np.float32),
         rng.random((1, num_cells, 2), dtype=np.float32),
     )
-    return State(np.asarray(iteration, np.int32), store)
+    return State(np.asarray(iteration, np.int32), store, Low(np.float32([-iteration])))
 
 
 def row_at(iteration):
@@ -298,9 +303,11 @@ def test_elites_are_read_from_the_checkpoint_until_the_run_has_ended(tmp_path):
     write_until(folder, 4)
     elites = folder.read_archive(archive=archive)
     np.testing.assert_array_equal(elites.store.solutions, state_at(4).store.solutions[0])
+    assert elites.f_min == -4.0
     folder.write_archive(elites, seed=SEED)
     again = folder.read_archive(archive=archive)
     np.testing.assert_array_equal(again.store.measures, elites.store.measures)
+    assert again.f_min == -4.0
     write_until(folder, 6, first=5)
     assert not (folder.path / "archive.npz").exists()
     newer = folder.read_archive(archive=archive)
@@ -331,11 +338,12 @@ BAD_ELITES = {
 def test_elites_that_do_not_fit_the_archive_are_refused(changes, problem):
     fields = {"n": jax.ShapeDtypeStruct((4,), np.int32)}
     archive = gloam.GridArchive((4, 5), 0.0, 1.0, fields=fields)
-    elites = elites_from(archive, GOOD)
+    elites = elites_from(archive, GOOD, -3.0)
     assert elites.cells.tolist() == [1, 5]
     assert elites.field("n").tolist() == [[1] * 4] * 2
+    assert elites.qd_score == 2 * (1 + 3)
     with pytest.raises(ValueError, match=problem):
-        elites_from(archive, GOOD | changes)
+        elites_from(archive, GOOD | changes, 0.0)
 
 
 def test_a_disk_that_is_full_leaves_what_was_there(tmp_path):

@@ -266,7 +266,7 @@ def finite_after_two_iterations(algorithm):
         solutions = search.ask()
         assert np.isfinite(solutions).all()
         measures = np.resize(np.linspace(-1, 1, 7), (batch, archive.measure_dim))
-        search.tell(np.linspace(archive.f_min, archive.f_min + 1, batch), measures)
+        search.tell(archive.f_min_from(0.0) + np.linspace(0, 1, batch), measures)
     state = search.state
     for leaf in jax.tree.leaves((state.emitter, state.discount, state.store.solutions, state.low)):
         assert np.isfinite(leaf).all()

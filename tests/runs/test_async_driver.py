@@ -296,7 +296,7 @@ def test_jobs_can_be_sent_to_other_processes(tmp_path):
 def test_low_objectives_are_warned_of():
     search = gloam.AsyncSearch(algorithm(), 8)
     tickets = search.ask(BATCH)
-    with pytest.warns(UserWarning, match="at or above the archive's f_min = 0, got -5"):
+    with pytest.warns(UserWarning, match="at or above the floor of the discount = 0, got -5"):
         search.tell(tickets, np.full(BATCH, -5.0), np.zeros((BATCH, 2)))
 
 

@@ -67,7 +67,7 @@ class DMS(Algorithm):
         """Build Discount Model Search as in the paper, with the arguments of `DMS`.
 
         Set ``f_min`` of the archive at or below the lowest objective that you expect, because
-        the discount starts there: a solution below it is not an improvement.
+        the discount starts there (at 0 by default): a solution below it is not an improvement.
 
         Example:
             >>> import gloam, numpy as np
@@ -83,7 +83,7 @@ class DMS(Algorithm):
             "restart": BasicRestart(),
             "alpha": 0.1,
             "first_visit": None,
-            "floor": checked_archive(archive).f_min,
+            "floor": checked_archive(archive).f_min or 0.0,
             "ceiling": 1.0,
             "num_empty_points": 100,
             "learning_rate": 1e-3,

@@ -36,7 +36,7 @@ class Archive(eqx.Module):
     num_cells: eqx.AbstractVar[int]
     lower: eqx.AbstractVar[Float[Array, " meas"]]
     upper: eqx.AbstractVar[Float[Array, " meas"]]
-    f_min: eqx.AbstractVar[float]
+    f_min: eqx.AbstractVar[float | None]
     fields: eqx.AbstractVar[dict[str, jax.ShapeDtypeStruct]]
 
     @property
@@ -61,6 +61,10 @@ class Archive(eqx.Module):
     def measure_names(self) -> tuple[str, ...]:
         """Names of the measures for tables and figures; empty if none were given."""
         return ()
+
+    def f_min_from(self, lowest: Any) -> Any:
+        """Return the reference of QD scores: ``f_min``, or ``lowest`` if none was given."""
+        return lowest if self.f_min is None else self.f_min
 
     @abstractmethod
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:

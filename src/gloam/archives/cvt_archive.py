@@ -65,7 +65,7 @@ class CVTArchive(Archive):
     metric: Literal["euclidean", "cosine"] = eqx.field(static=True)
     lower: Float[Array, " meas"]
     upper: Float[Array, " meas"]
-    f_min: float
+    f_min: float | None
     fields: dict[str, jax.ShapeDtypeStruct] = eqx.field(static=True)
     names: tuple[str, ...] = eqx.field(static=True)
     centroids: Float[Array, "cells meas"]
@@ -86,7 +86,7 @@ class CVTArchive(Archive):
         upper: checks.Bounds | None = None,
         metric: Literal["euclidean", "cosine"] = "euclidean",
         *,
-        f_min: float = 0.0,
+        f_min: float | None = None,
         fields: FieldSpecs | None = None,
         index: IndexName | Faiss = "auto",
         measure_names: Sequence[str] | None = None,
@@ -100,7 +100,7 @@ class CVTArchive(Archive):
         self.item_shape = array.shape[1:] if array.ndim > 2 else ()
         array = array.reshape(len(array), -1)
         self.num_cells, self.metric = array.shape[0], metric
-        self.f_min = checks.objective("f_min", f_min)
+        self.f_min = None if f_min is None else checks.objective("f_min", f_min)
         self.fields = field_specs(fields)
         self.names = checked_measure_names(measure_names, array.shape[1], self.fields)
         settings = chosen_index(index, *array.shape)

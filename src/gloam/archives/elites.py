@@ -82,11 +82,14 @@ class Elites:
     Args:
         archive: The division into cells.
         store: The elites.
+        lowest: Lowest objective that the search has seen, or 0 if all are positive. It is the
+            reference of the QD score if the archive has no ``f_min``.
     """
 
-    def __init__(self, archive: Archive, store: Store):
+    def __init__(self, archive: Archive, store: Store, *, lowest: float = 0.0):
         self.archive = archive
         self.store: Store = jax.tree.map(np.asarray, store)
+        self._lowest = lowest
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -107,6 +110,11 @@ class Elites:
             "solutions": f"{self.store.solutions.shape[1]:,} numbers each",
         }
         return drawing.card(title, figures, [thumbnail(self)] if len(self) else [])
+
+    @cached_property
+    def f_min(self) -> float:
+        """Reference of the QD score: the archive's, or else the lowest objective of the search."""
+        return float(self.archive.f_min_from(self.objectives.min(initial=self._lowest)))
 
     @property
     def qd_score(self) -> float:
@@ -238,7 +246,7 @@ class Elites:
         chosen = every if cells is None else every[np.unique(self._known(np.asarray(cells)))]
         checks.expect(len(chosen) > 0, "cells", "at least one cell", "none")
         found = chosen[np.isfinite(chosen)].astype(np.float64)
-        score = float((found - self.archive.f_min).sum())
+        score = float((found - self.f_min).sum())
         none = [float("nan")] * 4
         values = (found.max(), found.mean(), np.median(found), found.min()) if len(found) else none
         share = len(found) / len(chosen)
@@ -265,7 +273,7 @@ class Elites:
             leaves = jax.tree.leaves(store), jax.tree.leaves(other.store)
             for ours, theirs in zip(*leaves, strict=True):
                 ours[cells] = theirs[cells]
-        return Elites(self.archive, store)
+        return Elites(self.archive, store, lowest=min([self.f_min, *(o.f_min for o in others)]))
 
     def into(self, archive: Archive) -> "Elites":
         """Return the elites in another archive with as many measures, the best of each cell.
@@ -298,7 +306,7 @@ class Elites:
                 {name: jnp.asarray(store.fields[name][rows]) for name in archive.fields},
             )
             moved, _ = add(moved, batch)
-        return Elites(archive, moved)
+        return Elites(archive, moved, lowest=self.f_min)
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return a row for each elite: cell, objective, measures_0.., solution_0.., and the fields.

@@ -21,7 +21,8 @@ class GridArchive(Archive):
         shape: Number of cells along each measure.
         lower, upper: Bounds of the measures; a scalar applies to every measure.
         f_min: Lowest objective that you expect: the QD score sums ``objective - f_min`` over the
-            elites.
+            elites. By default the lowest objective that the search has seen so far, or 0 if all
+            are positive, so that the QD score never falls.
         fields: Extra arrays stored with each elite, ``{"image": (28, 28)}``; a
             ``jax.ShapeDtypeStruct`` instead of a shape sets the dtype.
         measure_names: Names of the measures, for tables and figures.
@@ -38,7 +39,7 @@ class GridArchive(Archive):
     num_cells: int = eqx.field(static=True)
     lower: Float[Array, " meas"]
     upper: Float[Array, " meas"]
-    f_min: float
+    f_min: float | None
     fields: dict[str, jax.ShapeDtypeStruct] = eqx.field(static=True)
     names: tuple[str, ...] = eqx.field(static=True)
 
@@ -48,7 +49,7 @@ class GridArchive(Archive):
         lower: checks.Bounds,
         upper: checks.Bounds,
         *,
-        f_min: float = 0.0,
+        f_min: float | None = None,
         fields: FieldSpecs | None = None,
         measure_names: Sequence[str] | None = None,
     ):
@@ -70,7 +71,7 @@ class GridArchive(Archive):
         )
         low, high = checks.bounds(lower, upper, len(self.shape))
         self.lower, self.upper = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
-        self.f_min = checks.objective("f_min", f_min)
+        self.f_min = None if f_min is None else checks.objective("f_min", f_min)
         self.fields = field_specs(fields)
         self.names = checked_measure_names(measure_names, len(self.shape), self.fields)
 

@@ -1,5 +1,7 @@
 """The store of elites on the device: adding a batch, random draws, and metrics."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -133,10 +135,22 @@ class ArchiveMetrics(eqx.Module):
     qd_score: Float[Array, ""]
     """Sum over elites of ``objective - f_min``. If ``f_min`` is at or below all objectives, filling
     a cell never lowers it."""
+    f_min: Float[Array, ""]
+    """Reference of the QD score."""
+    num_elites: Int[Array, ""]
     coverage: Float[Array, ""]
     """Share of cells that hold an elite, between 0 and 1."""
     best_objective: Float[Array, ""]
     """Best objective of any elite; minus infinity for an empty archive."""
+
+
+def qd_score_from(metrics: Any, f_min: float) -> Any:
+    """Return the QD score with another reference, of a row of metrics or of a table.
+
+    >>> qd_score_from({"qd_score": 6.0, "num_elites": 2, "f_min": 0.0}, f_min=-10.0)
+    26.0
+    """
+    return metrics["qd_score"] + metrics["num_elites"] * (metrics["f_min"] - f_min)
 
 
 def archive_metrics(store: Store, f_min: float | Float[Array, ""]) -> ArchiveMetrics:
@@ -144,5 +158,9 @@ def archive_metrics(store: Store, f_min: float | Float[Array, ""]) -> ArchiveMet
     occupied = store.occupied
     gains = jnp.where(occupied, store.objectives - f_min, 0.0)
     return ArchiveMetrics(
-        jnp.sum(gains), jnp.mean(occupied, dtype=jnp.float32), jnp.max(store.objectives)
+        jnp.sum(gains),
+        jnp.asarray(f_min, jnp.float32),
+        jnp.sum(occupied, dtype=jnp.int32),
+        jnp.mean(occupied, dtype=jnp.float32),
+        jnp.max(store.objectives),
     )

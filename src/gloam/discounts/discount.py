@@ -36,8 +36,8 @@ class Discount(eqx.Module):
 
     @property
     def has_fixed_floor(self) -> bool:
-        """True if the discount of empty cells does not follow the objectives."""
-        return True
+        """True if solutions below a fixed objective are not improvements in empty cells."""
+        return False
 
     @abstractmethod
     def init(

@@ -23,7 +23,7 @@ class Thresholds(Discount):
     Args:
         alpha: Archive learning rate: 1 only explores, as CMA-ME does, 0 only optimises.
         floor: Initial threshold: at or below the lowest objective that you expect. By default the
-            archive's ``f_min``.
+            archive's ``f_min``, or 0 if it has none.
         num_cells: Number of cells; by default that of the archive.
     """
 
@@ -46,8 +46,13 @@ class Thresholds(Discount):
         fits = self.num_cells in (None, number)
         expected = f"{number}, as the archive has"
         checks.expect(fits, "num_cells of Thresholds", expected, self.num_cells, "Leave it out.")
-        floor = archive.f_min if self.floor is None else self.floor
+        floor = archive.f_min or 0.0 if self.floor is None else self.floor
         return dataclasses.replace(self, num_cells=number, floor=floor)
+
+    @property
+    def has_fixed_floor(self) -> bool:
+        """True: thresholds begin at ``floor``."""
+        return True
 
     def init(
         self, centers: Float[Array, "n meas"], is_real: Bool[Array, " n"], *, key: PRNGKeyArray

@@ -11,6 +11,7 @@ import pandas as pd
 
 from gloam import checks
 from gloam.archives import Elites
+from gloam.archives.store import qd_score_from
 from gloam.formats import RunFolder
 from gloam.runs import Result
 
@@ -124,7 +125,7 @@ def compare(runs: Mapping[str, Run | Sequence[Run]], *, f_min: float | None = No
     everything = [elites for parts in found.values() for _, by_seed in parts for elites in by_seed]
     if f_min is None:
         lowest = [float(elites.objectives.min()) for elites in everything if len(elites)]
-        f_min = min([float(elites.archive.f_min) for elites in everything] + lowest)
+        f_min = min([elites.f_min for elites in everything] + lowest)
     reference = checks.number("f_min", f_min)
     rows, metrics = [], {}
     for name, parts in found.items():
@@ -139,7 +140,8 @@ def compare(runs: Mapping[str, Run | Sequence[Run]], *, f_min: float | None = No
                 }
                 for elites in by_seed
             ]
-        metrics[name] = pd.concat([_from(table, by_seed[0], reference) for table, by_seed in parts])
+        table = pd.concat([table for table, _ in parts])
+        metrics[name] = table.assign(qd_score=qd_score_from(table, reference), f_min=reference)
     return Comparison(pd.DataFrame(rows), metrics, reference)
 
 
@@ -154,13 +156,6 @@ def _parts(given: Any) -> Iterator[tuple[pd.DataFrame, list[Elites]]]:
         folder = (run if isinstance(run, RunFolder) else RunFolder(run)).must_hold_run()
         seeds = folder.read_config().seeds
         yield folder.read_metrics(), [folder.read_archive(seed) for seed in seeds]
-
-
-def _from(table: pd.DataFrame, elites: Elites, f_min: float) -> pd.DataFrame:
-    """Return metrics with QD scores of another reference: all elites differ by the same number."""
-    archive = elites.archive
-    num_elites = (table["coverage"] * archive.num_cells).round()
-    return table.assign(qd_score=table["qd_score"] + num_elites * (archive.f_min - f_min))
 
 
 def hedges_g(one: np.ndarray, other: np.ndarray) -> float:

@@ -64,7 +64,6 @@ def _described_archive(run: OpenedRun) -> dict[str, Any]:
         "measures": names,
         "lower": np.asarray(archive.lower) if has_bounds else None,
         "upper": np.asarray(archive.upper) if has_bounds else None,
-        "f_min": archive.f_min,
         "metric": run.metric,
         "labels": _labels(run),
         "projections": _projections(run),

@@ -198,7 +198,7 @@ def _archive_files(path: Path) -> list[Path]:
 def _problem_of(path: Path, kind: str) -> DamagedFileError | None:
     """Return what is wrong with the list of contents of a file of arrays."""
     try:
-        read_arrays(path, kind=kind, fix="", prefix="no array")
+        read_arrays(path, kind=kind, fix="", prefix=())
     except DamagedFileError as error:
         return error
     return None

@@ -21,6 +21,9 @@ import numpy as np
 from gloam import files
 from gloam.formats.documents import FORMAT, DamagedFileError, check_format
 
+Prefix = str | tuple[str, ...]
+"""What names begin with: one text, one of several, or none of them for an empty tuple."""
+
 _MANIFEST = "gloam"
 _MANIFEST_TYPES = {"kind": str, "format": int, "about": dict, "arrays": dict}
 _MAX_MANIFEST_BYTES = 1 << 26
@@ -47,7 +50,7 @@ def write_arrays(
 
 
 def read_arrays(
-    path: Path, *, kind: str, fix: str, run: str | None = None, prefix: str | None = ""
+    path: Path, *, kind: str, fix: str, run: str | None = None, prefix: Prefix = ""
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read arrays that `write_arrays` wrote, and the values beside them.
 
@@ -56,7 +59,7 @@ def read_arrays(
         kind: Expected kind.
         fix: What the user can do when the file is damaged.
         run: Identity of the run that the file has to belong to, if any.
-        prefix: Read only arrays whose names begin with it; ``None`` reads no array.
+        prefix: Read only arrays whose names begin with it, or with one of several.
 
     Raises:
         DamagedFileError: The file is damaged, of another kind or run, or not written by gloam.
@@ -76,7 +79,7 @@ def read_arrays(
             found = {
                 name: _checked(_read_member(archive, members[name], size), name, entry)
                 for name, entry in declared.items()
-                if prefix is not None and name.startswith(prefix)
+                if name.startswith(prefix)
             }
     except Exception as error:  # zip files and headers can be wrong in many ways
         raise DamagedFileError(path, _reason(error), fix) from None

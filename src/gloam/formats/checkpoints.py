@@ -20,7 +20,7 @@ from gloam._version import __version__
 from gloam.archives import Archive, Elites
 from gloam.archives.store import empty_store
 from gloam.draws import GENERATOR
-from gloam.formats.arrays import raw_array, read_arrays, write_arrays
+from gloam.formats.arrays import Prefix, raw_array, read_arrays, write_arrays
 from gloam.formats.documents import DamagedFileError, content_of
 from gloam.formats.ownership import CHECKPOINT
 
@@ -89,21 +89,16 @@ class Checkpoints:
 
         return self._newest(read)
 
-    def read_arrays(self, prefix: str | None, *, run: str) -> tuple[dict[str, np.ndarray], int]:
-        """Read a part of the newest valid checkpoint.
-
-        Args:
-            prefix: What the names of the arrays begin with; ``None`` reads no arrays.
-            run: Identity of the run.
+    def read_arrays(self, prefix: Prefix, *, run: str) -> tuple[dict[str, np.ndarray], int]:
+        """Read the arrays of the newest valid checkpoint whose names begin with ``prefix``.
 
         Returns:
-            The arrays, under names without the prefix, and the number of finished iterations.
+            The arrays, and the number of finished iterations.
         """
 
         def read(path: Path) -> tuple[dict[str, np.ndarray], int]:
             arrays, about = _read(path, run, prefix)
-            cut = len(prefix or "")
-            return {name[cut:]: array for name, array in arrays.items()}, about["iteration"]
+            return arrays, about["iteration"]
 
         return self._newest(read)
 
@@ -150,7 +145,7 @@ def _iteration_of(path: Path) -> int:
 
 
 def _read(
-    path: Path, run: str, prefix: str | None = ""
+    path: Path, run: str, prefix: Prefix = ""
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     arrays, about = read_arrays(path, kind="checkpoint", fix=_FIX, run=run, prefix=prefix)
     seconds = about.get("seconds")
@@ -216,7 +211,7 @@ def _check(arrays: dict[str, np.ndarray], specs: Mapping[str, Any]) -> None:
 
 
 def elite_arrays(store: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the occupied cells and their elites, from the `state_arrays` of a store."""
+    """Return the occupied cells and their elites, from the arrays of a store by ``.name``."""
     occupied = np.isfinite(store[".objectives"])
     rows = {name.removeprefix("."): array[occupied] for name, array in store.items()}
     return {"cells": np.flatnonzero(occupied)} | rows
@@ -235,8 +230,8 @@ def store_of_seed(store: dict[str, np.ndarray], place: int) -> dict[str, np.ndar
     return {name: array[place] for name, array in store.items()}
 
 
-def elites_from(archive: Archive, arrays: dict[str, np.ndarray]) -> Elites:
-    """Return the elites of ``archive`` from `elite_arrays`.
+def elites_from(archive: Archive, arrays: dict[str, np.ndarray], lowest: float) -> Elites:
+    """Return the elites of ``archive`` from `elite_arrays`, and the lowest objective of the search.
 
     Raises:
         ValueError: The arrays do not fit the archive or one another.
@@ -263,4 +258,4 @@ def elites_from(archive: Archive, arrays: dict[str, np.ndarray]) -> Elites:
         leaf = np.full(spec.shape, -np.inf if name == "objectives" else 0, spec.dtype)
         leaf[cells] = arrays[name]
         leaves.append(leaf)
-    return Elites(archive, jax.tree.unflatten(structure, leaves))
+    return Elites(archive, jax.tree.unflatten(structure, leaves), lowest=lowest)

@@ -24,6 +24,7 @@ import numpy as np
 
 from gloam import checks
 from gloam.archives import Archive, Elites
+from gloam.archives.store import qd_score_from
 from gloam.datasets import Dataset
 from gloam.formats import objects
 from gloam.formats.arrays import digest, read_arrays, write_arrays
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _COPY = "Restore it from a copy, or start the run again in another folder."
+# Lowest objective of each seed, among the arrays of a checkpoint.
+_LOWEST = ".low.lowest"
 _DELETE = "Delete it, or restore it from a copy."
 _DELETE_ARCHIVE = (
     "Delete it to read the elites of the last checkpoint instead, or restore it from a copy."
@@ -133,7 +136,7 @@ class RunFolder:
     def _is_begun(self, file: Path) -> bool:
         """Whether this is config.npz, the only file of a run that was killed at its very start."""
         with contextlib.suppress(DamagedFileError):
-            read_arrays(file, kind="config", fix="", prefix=None)
+            read_arrays(file, kind="config", fix="", prefix=())
             return file == self.path / "config.npz"
         return False
 
@@ -198,8 +201,11 @@ class RunFolder:
         """Append rows of metrics; with ``sync``, return only when all rows are on the disk."""
         MetricsFile(self.path).append(rows, sync=sync)
 
-    def read_metrics(self) -> "pd.DataFrame":
+    def read_metrics(self, f_min: float | None = None) -> "pd.DataFrame":
         """Read the metrics so far; empty before the first logged iteration.
+
+        Args:
+            f_min: Reference of the QD scores; by default as they were logged.
 
         Raises:
             DamagedFileError: Some rows cannot be read.
@@ -207,6 +213,9 @@ class RunFolder:
         table, error = MetricsFile(self.path).read()
         if error:
             raise error
+        if f_min is not None and len(table):
+            reference = checks.number("f_min", f_min)
+            table = table.assign(qd_score=qd_score_from(table, reference), f_min=reference)
         return table
 
     def drop_metrics_after(self, iteration: int) -> tuple[int, DamagedFileError | None]:
@@ -252,14 +261,14 @@ class RunFolder:
 
     def read_checkpoint_iteration(self) -> int:
         """Number of finished iterations at the newest valid checkpoint."""
-        return self._checkpoints.read_arrays(None, run=self._identity)[1]
+        return self._checkpoints.read_arrays((), run=self._identity)[1]
 
     def check_number_of_seeds(self) -> None:
         """Check that the newest checkpoint, if there is one, has the seeds of the configuration."""
         named = len(self.read_config().seeds)
         if self.holds_checkpoint:
             arrays, _ = self._checkpoints.read_arrays(".failed", run=self._identity)
-            found = len(np.atleast_1d(arrays.get("", ())))
+            found = len(np.atleast_1d(arrays.get(".failed", ())))
             if found != named:
                 problem = f"it names {named:,} seeds, and the checkpoint has {found:,}"
                 raise DamagedFileError(self.path / "config.json", problem, _COPY)
@@ -267,7 +276,7 @@ class RunFolder:
     def write_archive(self, elites: Elites, *, seed: int) -> None:
         """Write the elites of one seed, as they are at the newest checkpoint."""
         config = self.read_config()
-        about = {"run": config.identity, "seed": seed}
+        about = {"run": config.identity, "seed": seed, "lowest": elites.f_min}
         path, arrays = self._archive_path(seed, config), elite_arrays(state_arrays(elites.store))
         write_arrays(path, arrays, kind="archive", about=about)
 
@@ -293,11 +302,15 @@ class RunFolder:
             wait = "Wait for a checkpoint."
             checks.expect(self.holds_checkpoint, "archive", "an existing file", f"'{path}'", wait)
             path, fix = self._checkpoints.folder, _COPY
-            store, _ = self._checkpoints.read_arrays(".store", run=config.identity)
+            parts = (".store", _LOWEST)
+            state, _ = self._checkpoints.read_arrays(parts, run=config.identity)
             with content_of(path, fix):
+                about = {"lowest": np.min(state.pop(_LOWEST, np.inf)).item()}
+                store = {name.removeprefix(".store"): array for name, array in state.items()}
                 arrays = elite_arrays(store_of_seed(store, config.seeds.index(seed)))
         with content_of(path, fix):
-            return elites_from(archive, arrays)
+            lowest = checks.objective("lowest", about.get("lowest"))
+            return elites_from(archive, arrays, lowest)
 
     def _archive_path(self, seed: int, config: RunConfig) -> Path:
         is_single = len(config.seeds) == 1

@@ -76,7 +76,7 @@ def to_ribs(elites: Elites, **settings: Any) -> Any:
             ``threshold_min`` for CMA-MAE, or ``seed``.
     """
     peers, ours = _archives(), elites.archive
-    settings = {"dtype": np.float32, "qd_score_offset": ours.f_min} | settings
+    settings = {"dtype": np.float32, "qd_score_offset": elites.f_min} | settings
     lower, upper = np.asarray(ours.lower, float), np.asarray(ours.upper, float)
     shared: Any = {
         "solution_dim": elites.store.solutions.shape[1],

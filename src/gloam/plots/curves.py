@@ -19,6 +19,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from gloam import checks
 from gloam.archives import Elites
+from gloam.archives.store import qd_score_from
 from gloam.plots import style
 
 Metrics = pd.DataFrame | Mapping[str, pd.DataFrame]
@@ -44,6 +45,8 @@ def curves(
 ) -> Figure:
     """Draw metrics over iterations: the mean over seeds, within a band of its standard error.
 
+    QD scores are counted from one reference, the lowest ``f_min`` of the metrics.
+
     Args:
         metrics: The metrics of a run as `gloam.RunFolder.read_metrics` returns them, or those of
             several runs by label, to compare them.
@@ -60,7 +63,7 @@ def curves(
         1
     """
     alone = isinstance(metrics, pd.DataFrame)
-    runs: Mapping[str, pd.DataFrame] = {algorithm: metrics} if alone else metrics
+    runs = _with_one_reference({algorithm: metrics} if alone else metrics)
     names = _columns(runs, columns, alone=alone)
     colors = style.line_colors(runs)
     wide = min(len(names), 3 if len(names) == 3 else 2)
@@ -84,6 +87,19 @@ def curves(
         style.figure_heading(figure, title)
     _add_legend(figure if ax is None else panels[0, 0], runs, colors, alone)
     return figure
+
+
+def _with_one_reference(runs: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """Return metrics whose QD scores can be compared, if they have what it takes."""
+    needed = {"qd_score", "f_min", "num_elites"}
+    tables = [table for table in runs.values() if needed <= set(table.columns) and len(table)]
+    f_min = min((float(table["f_min"].to_numpy().min()) for table in tables), default=0.0)
+    return {
+        label: table.assign(qd_score=qd_score_from(table, f_min))
+        if needed <= set(table.columns)
+        else table
+        for label, table in runs.items()
+    }
 
 
 def unique_cells(metrics: Metrics, *, title: str = "", ax: Axes | None = None) -> Figure:

@@ -135,20 +135,27 @@ def discount_panels(
 
     is_trained = any(moment.real.any() for moment in moments)
     figure, panels, bar = _panels(len(moments), plane.aspect, is_trained, ax)
-    top = limits[1]
+    top, lowest = limits[1], _lowest(moments)
     for (above, below), moment in zip(panels, moments, strict=True):
         shown = cell_values((algorithm.archive, moment.objectives))
         draw_heatmap(above, shown if view is None else view.best(shown), plane, limits)
         _, highest = _draw_discounts(below, algorithm, moment, plane, view, limits)
         top = max(top, highest)
         _draw_training_points(below, algorithm, moment, plane, view, limits)
-        gained = moment.objectives[np.isfinite(moment.objectives)] - algorithm.archive.f_min
-        style.heading(above, f"iteration {moment.iteration:,}", f"QD score {gained.sum():,.0f}")
+        found = moment.objectives[np.isfinite(moment.objectives)]
+        score = (found - algorithm.archive.f_min_from(lowest)).sum()
+        style.heading(above, f"iteration {moment.iteration:,}", f"QD score {score:,.0f}")
     style.color_bar(figure, bar, limits, "objective and discount", more=top > limits[1])
     _label(panels)
     if is_trained:
         _add_legend(figure if ax is None else ax)
     return figure
+
+
+def _lowest(moments: Sequence[Moment]) -> float:
+    """Return the lowest objective of any elite, or 0 if all are positive."""
+    every = np.concatenate([moment.objectives for moment in moments])
+    return float(every.min(initial=0.0, where=np.isfinite(every)))
 
 
 def algorithm_of(folder: RunFolder, given: Algorithm | None = None) -> Algorithm:

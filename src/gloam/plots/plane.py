@@ -52,7 +52,7 @@ class CellValues(NamedTuple):
                 at an end where these 2% take up more than two thirds of the range.
         """
         found = self.values[np.isfinite(self.values)]
-        f_min = self.archive.f_min
+        f_min = self.archive.f_min_from(0.0)
         if not len(found):
             return f_min - 1.0, f_min
         share = _TAIL if tails is None else checks.number("tails", tails, at_least=0.0, at_most=0.5)

@@ -202,11 +202,12 @@ def _stem(name: str) -> str:
 
 def _heatmaps(maps: Mapping[str, CellValues], title: str) -> Figure:
     """Draw archives side by side, on one scale of colours from f_min to the best."""
-    best = max(float(shown.values.max()) for shown in maps.values())
+    every = np.concatenate([shown.values for shown in maps.values()])
+    best, lowest = every.max(), every.min(initial=0.0, where=np.isfinite(every))
     figure = style.figure(2.5 * len(maps) + 0.6, 3.0)
     panels = figure.subplots(1, len(maps), squeeze=False)[0]
     for axes, (label, shown) in zip(panels, maps.items(), strict=True):
-        limits = (shown.archive.f_min, best)
+        limits = (shown.archive.f_min_from(lowest), best)
         drawn = draw_heatmap(axes, shown, Plane(shown.archive), limits)
         coverage = np.isfinite(shown.values).mean()
         axes.set_title(f"{label}\n{coverage:.1%} covered", fontsize=style.LABEL, color=style.INK)

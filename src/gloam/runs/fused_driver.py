@@ -113,10 +113,11 @@ class FusedDriver:
 
     def elites(self) -> list[Elites]:
         """Return the elites of each seed."""
-        store = jax.tree.map(np.asarray, self.checkpoint().store)
+        state, archive = self.checkpoint(), self.algorithm.archive
+        store = jax.tree.map(np.asarray, state.store)
         return [
-            Elites(self.algorithm.archive, jax.tree.map(lambda leaf, i=i: leaf[i], store))
-            for i in range(len(self.seeds))
+            Elites(archive, jax.tree.map(lambda leaf, i=i: leaf[i], store), lowest=lowest)
+            for i, lowest in enumerate(np.asarray(state.low.lowest).tolist())
         ]
 
     def snapshot(self) -> dict[str, np.ndarray]:

@@ -12,6 +12,7 @@ import numpy as np
 from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
+from gloam.archives.store import qd_score_from
 from gloam.callbacks import RunEnd, RunStart
 from gloam.callbacks.callback import Notifier
 from gloam.formats import RunExistsError, RunFolder
@@ -209,7 +210,7 @@ class _Loop:
                 self._advance(length)
                 now = time.perf_counter()
                 pace = (now - before) / length
-                current = driver.metrics()
+                current = _with_one_reference(driver.metrics())
                 with self._resumable():
                     reason = self._record(current, now, stop)
                 self._notifier.report()
@@ -278,7 +279,10 @@ class _Loop:
 
     def _result(self, reason: str | None) -> Result:
         driver, folder = self._driver, self._folder
-        found = dict(zip(driver.seeds, driver.elites(), strict=True))
+        by_seed = driver.elites()
+        lowest = min(elites.f_min for elites in by_seed)
+        by_seed = [Elites(elites.archive, elites.store, lowest=lowest) for elites in by_seed]
+        found = dict(zip(driver.seeds, by_seed, strict=True))
         if folder is not None:
             for seed, elites in found.items():
                 folder.write_archive(elites, seed=seed)
@@ -303,6 +307,12 @@ class _Loop:
                     f"{saved}. Make room, or make the folder writable, and resume the run."
                 )
             raise
+
+
+def _with_one_reference(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return metrics of all seeds with QD scores that can be compared."""
+    f_min = min(row["f_min"] for row in rows)
+    return [row | {"qd_score": qd_score_from(row, f_min), "f_min": f_min} for row in rows]
 
 
 def _restore(driver: Driver, folder: RunFolder, config: RunConfig) -> tuple[float, int]:

@@ -27,15 +27,17 @@ class Result:
     """A row for each seed and logged iteration, with the columns:
 
     * ``seed``, ``iteration``, ``evaluations``, ``seconds``;
-    * ``qd_score``, ``coverage``, ``best_objective``, of the archive;
+    * ``qd_score``, ``coverage``, ``best_objective``, of the archive, and ``f_min`` and
+      ``num_elites``: counted from another reference, the QD score is ``qd_score + num_elites *
+      (f_min - reference)``;
     * ``loss``, ``epochs``, of the last training of the discount model;
     * ``empty_discount``, ``rank_correlation``, how well the discount agrees with the archive, see
       `gloam.discounts.discount.DiscountMetrics`;
     * ``restarts``, of all emitters since the start;
     * ``unique_cells``, number of different cells of the last batch;
     * ``failed`` in the last iteration, and ``failed_total`` since the start;
-    * ``below_f_min``, ``outside_bounds``, solutions of the last batch with such an objective or
-      measure.
+    * ``below_f_min``, ``outside_bounds``, solutions of the last batch with an objective below the
+      archive's ``f_min`` (0 if it has none) or measures outside its bounds.
 
     A mixture of emitters, such as that of `gloam.DMS`, adds columns for each of its emitters since
     the start: ``cma_es_restarts``, ``cma_es_accepted`` (solutions that beat the elite of their

@@ -190,7 +190,8 @@ class AsyncSearch:
 
     def elites(self) -> Elites:
         """Return the elites found so far, including all results that were told."""
-        return Elites(self.algorithm.archive, self._with_results().store)
+        state = self._with_results()
+        return Elites(self.algorithm.archive, state.store, lowest=float(state.low.lowest))
 
     def metrics(self) -> dict[str, Any]:
         """Return the metrics of the search; those of training are of the last iteration."""

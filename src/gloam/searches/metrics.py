@@ -17,6 +17,8 @@ def metric_columns(info: StepInfo, found: SearchMetrics) -> dict[str, np.ndarray
     archive, discount = found.archive, found.discount
     columns = {
         "qd_score": archive.qd_score,
+        "f_min": archive.f_min,
+        "num_elites": archive.num_elites,
         "coverage": archive.coverage,
         "best_objective": archive.best_objective,
         "loss": info.fit.loss,
@@ -58,11 +60,17 @@ def snapshot_arrays(objectives: Any, discount: Any, fit: Fit) -> dict[str, np.nd
 
 
 class LowObjectiveWarning:
-    """Warns once if a batch lies mostly below ``f_min`` and the discount has a fixed floor."""
+    """Warns once if a batch lies mostly below an ``f_min`` that matters.
+
+    It matters if it was given, as the reference of the QD score, or if the discount starts there.
+    """
 
     def __init__(self, algorithm: Algorithm):
-        self._f_min = algorithm.archive.f_min
-        self._is_due = algorithm.discount.has_fixed_floor
+        archive, is_floor = algorithm.archive, algorithm.discount.has_fixed_floor
+        self._f_min = archive.f_min_from(0.0)
+        self._is_due = archive.f_min is not None or is_floor
+        self._name = "the floor of the discount" if archive.f_min is None else "the archive's f_min"
+        self._harm = "are not improvements for the search" if is_floor else "lower the QD score"
 
     def check(self, low: LowObjectives, *, stacklevel: int) -> None:
         """Warn if it is due; ``stacklevel`` counts from the caller, as in `warnings.warn`."""
@@ -74,10 +82,9 @@ class LowObjectiveWarning:
         self._is_due = False
         least = float(np.atleast_1d(low.lowest)[batches > 0].min())
         warnings.warn(
-            f"objectives: expected values at or above the archive's f_min = {self._f_min:g}, got "
-            f"{least:g}, and at least half of a batch below f_min. Such solutions lower the QD "
-            "score, and are not improvements if f_min is the floor of the discount. Set f_min=... "
-            f"of the archive at or below the lowest objective that you expect, here {least:g} or "
-            "less.",
+            f"objectives: expected values at or above {self._name} = {self._f_min:g}, got "
+            f"{least:g}, and at least half of a batch below it. Such solutions {self._harm}. Set "
+            "f_min=... of the archive at or below the lowest objective that you expect, here "
+            f"{least:g} or less.",
             stacklevel=stacklevel + 1,
         )

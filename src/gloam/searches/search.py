@@ -131,7 +131,8 @@ class Search:
 
     def elites(self) -> Elites:
         """Return the elites found so far."""
-        return Elites(self.algorithm.archive, self.state.store)
+        state = self.state
+        return Elites(self.algorithm.archive, state.store, lowest=float(state.low.lowest))
 
     def metrics(self) -> dict[str, Any]:
         """Return the metrics of the search; those of training are of the last `tell`."""
@@ -149,6 +150,8 @@ class Search:
             "iteration": iteration,
             "evaluations": iteration * self._batch,
             "qd_score": float(found.archive.qd_score),
+            "f_min": float(found.archive.f_min),
+            "num_elites": int(found.archive.num_elites),
             "coverage": float(found.archive.coverage),
             "best_objective": float(found.archive.best_objective),
             "failed_total": int(found.failed),
