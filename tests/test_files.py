@@ -6,11 +6,10 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import jax
 import numpy as np
 import pytest
 
-from gloam import cli, files
+from gloam import files
 from gloam.datasets import embedding
 from gloam.domains import LinearProjection, linear_projection
 
@@ -143,21 +142,12 @@ def centroids(folder, monkeypatch):
     return asked[0]
 
 
-def compiled_programs(folder, monkeypatch):
-    before = jax.config.jax_compilation_cache_dir
-    try:
-        cli._keep_compiled_programs()
-        return Path(jax.config.jax_compilation_cache_dir)
-    finally:
-        jax.config.update("jax_compilation_cache_dir", before)
-
-
 def embeddings(folder, monkeypatch):
     monkeypatch.setattr(embedding, "_can_write", lambda folder: False)
     return embedding._folder(True, folder / "data.npy")
 
 
-@pytest.mark.parametrize("user", [centroids, compiled_programs, embeddings])
+@pytest.mark.parametrize("user", [centroids, embeddings])
 def test_cached_files_are_in_the_cache_folder(user, tmp_path, monkeypatch):
     only(monkeypatch, GLOAM_CACHE=str(tmp_path / "cache"), HOME=str(tmp_path / "home"))
     assert user(tmp_path, monkeypatch).is_relative_to(tmp_path / "cache")

@@ -60,7 +60,7 @@ ALLOWED = {
     "explorer": _CORE | {"domains", "datasets", "formats", "plots", "gallery", "experiments"},
     "cli": _CORE
     | {"domains", "datasets", "generators", "formats", "runs", "plots", "gallery", "experiments"}
-    | {"explorer", "evaluators", "callbacks"},
+    | {"explorer", "evaluators", "callbacks", "programs"},
     "__init__": _CORE
     | {"domains", "datasets", "generators", "formats", "searches", "runs", "plots", "gallery"}
     | {"interop", "evaluators", "callbacks", "experiments"},

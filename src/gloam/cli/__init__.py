@@ -1,11 +1,9 @@
 """The command line `gloam`: `main` parses the arguments, runs a command and reports errors."""
 
 import inspect
-import os
 import sys
 from typing import Annotated, Any
 
-import jax
 import tyro
 
 from gloam._version import __version__
@@ -15,7 +13,7 @@ from gloam.cli.fill import Datasets, Fill, New
 from gloam.cli.look import Compare, Explore, Gallery, Plot, Report
 from gloam.cli.lsi import Lsi
 from gloam.cli.run import Demo, Resume, Run
-from gloam.files import cache_folder
+from gloam.programs.cache import keep_compiled_programs
 from gloam.runs.signals import remembered_interrupt
 
 _Command = (
@@ -58,15 +56,9 @@ def main(args: list[str] | None = None) -> None:
             tyro.conf.OmitSubcommandPrefixes,
         ),
     )
-    _keep_compiled_programs()
+    keep_compiled_programs()
     try:
         with errors.warnings_as_lines(), remembered_interrupt():
             command()
     except (Exception, KeyboardInterrupt) as error:
         sys.exit(errors.report(error, command))
-
-
-def _keep_compiled_programs() -> None:
-    """Cache compiled programs, so that a second run with the same settings starts at once."""
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))

@@ -15,6 +15,7 @@ from gloam.devices import usable_devices
 from gloam.draws import root_keys
 from gloam.formats import RunFolder
 from gloam.formats.config import DriverKind
+from gloam.programs.cache import keep_compiled_programs
 from gloam.programs.fused_program import fused_program
 from gloam.programs.sharing import for_programs, partition
 from gloam.records import SearchState, StepInfo
@@ -38,6 +39,7 @@ class FusedDriver:
         is_function = callable(domain)
         expected = "a function of a batch of solutions"
         checks.expect(is_function, "domain", expected, type(domain).__name__)
+        keep_compiled_programs()
         self.seeds = seeds
         self.algorithm = algorithm
         self.batch = algorithm.emitter.num_solutions

@@ -21,6 +21,7 @@ from gloam.formats import objects
 from gloam.formats.arrays import read_arrays, write_arrays
 from gloam.formats.checkpoints import state_arrays, state_from
 from gloam.formats.documents import content_of
+from gloam.programs.cache import keep_compiled_programs
 from gloam.programs.sharing import compiled, for_programs, partition
 from gloam.records import Proposal, SearchState, StepInfo
 from gloam.searches.metrics import (
@@ -57,6 +58,7 @@ class Search:
 
     def __init__(self, algorithm: Algorithm, seed: int = 0, *, x0: ArrayLike | None = None):
         checks.instance("algorithm", algorithm, Algorithm, "Build one, for instance gloam.DMS.")
+        keep_compiled_programs()
         self.algorithm = algorithm
         self.seed = checks.seed("seed", seed)
         self.result_spec = ResultSpec.of(algorithm.archive)

@@ -1,0 +1,84 @@
+"""The cache of compiled programs: where it is, when it is not used, and that it serves."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+
+from gloam.programs.cache import keep_compiled_programs
+
+OPTIONS = (
+    "jax_enable_compilation_cache",
+    "jax_compilation_cache_dir",
+    "jax_compilation_cache_max_size",
+)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The folder of an empty cache, while JAX has none."""
+    before = {name: getattr(jax.config, name) for name in OPTIONS}
+    monkeypatch.setenv("GLOAM_CACHE", str(tmp_path / "cache"))
+    jax.config.update("jax_compilation_cache_dir", None)
+    yield tmp_path / "cache" / "compiled"
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+def used():
+    keep_compiled_programs()
+    return jax.config.jax_compilation_cache_dir
+
+
+def test_a_new_folder_is_private_and_bounded(folder):
+    assert used() == str(folder)
+    assert jax.config.jax_compilation_cache_max_size == 2 * 2**30
+    assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_another_folder_of_jax_stays(folder, tmp_path):
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path / "own"))
+    assert used() == str(tmp_path / "own")
+    assert not folder.exists()
+
+
+def test_it_can_be_turned_off(folder):
+    jax.config.update("jax_enable_compilation_cache", False)
+    assert used() is None
+
+
+@pytest.mark.parametrize("of", ["folder", "parent"])
+@pytest.mark.parametrize("mode", [0o777, 0o770])
+def test_a_folder_that_others_can_write_to_is_not_used(folder, of, mode):
+    folder.mkdir(parents=True)
+    (folder if of == "folder" else folder.parent).chmod(mode)
+    assert used() is None
+
+
+def test_a_cache_that_cannot_be_made_is_not_used(folder):
+    folder.parent.parent.joinpath("cache").write_text("a file")
+    assert used() is None
+
+
+SEARCH = """
+import jax, numpy as np
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+jax.jit(lambda x: x + 1)(1)  # JAX has compiled a program before gloam is asked for one
+import gloam
+gloam.Search(gloam.MAPElites(gloam.GridArchive((4, 4), 0, 1), np.zeros(3), 0.1)).ask()
+"""
+
+
+@pytest.mark.slow
+def test_a_second_process_finds_the_programs_of_the_first(folder):
+    environment = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
+    found = []
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", SEARCH], env=environment, check=True)
+        found.append({file.name for file in folder.glob("*-cache")})
+    assert len(found[0]) > 0
+    assert found[1] == found[0]
