@@ -28,11 +28,11 @@ def algorithm_of(domain: LinearProjection, emitters: int, batch_size: int) -> gl
     """Build DMS with the paper's settings except for the sizes."""
     edge = domain.edge
     if domain.measure_dim == 2:
-        archive = gloam.GridArchive((100, 100), -edge, edge)
+        archive = gloam.GridArchive((100, 100), -edge, edge, f_min=0)
     else:
         shape = (2000, domain.measure_dim)
         centroids = np.random.default_rng(0).uniform(-edge, edge, shape)
-        archive = gloam.CVTArchive(centroids, -edge, edge)
+        archive = gloam.CVTArchive(centroids, -edge, edge, f_min=0)
     return gloam.DMS.paper(archive, domain.x0, 0.5, num_emitters=emitters, batch_size=batch_size)
 
 

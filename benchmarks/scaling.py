@@ -33,7 +33,7 @@ def driver(measures: int, cells: int, solution: int, emitters: int, seeds: int) 
     size = measures * max(1, round(solution / measures))
     edge = 5.12 * size / measures
     centroids = np.random.default_rng(0).uniform(-edge, edge, (cells, measures))
-    archive = gloam.CVTArchive(centroids.astype(np.float32), -edge, edge)
+    archive = gloam.CVTArchive(centroids.astype(np.float32), -edge, edge, f_min=0)
     domain = LinearProjection(measures, solution_dim=size)
     algorithm = gloam.DMS.paper(archive, np.zeros(size), 0.5, num_emitters=emitters)
     made = FusedDriver(domain, algorithm, list(range(seeds)))

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+import gloam
 from gloam.archives import CVTArchive, GridArchive, kmeans_centroids
 from gloam.domains import LinearProjection, linear_projection
 
@@ -242,3 +243,8 @@ def test_the_authors_centroids_make_an_archive(measures, shared_data):
     cells = np.arange(0, 10_000, 37)
     nearby = jnp.asarray(centroids[cells] + 1e-3)
     np.testing.assert_array_equal(archive.index_of(nearby), cells)
+
+
+@pytest.mark.parametrize("domain", [LinearProjection(2), gloam.domains.Arm(3)])
+def test_qd_scores_are_counted_from_zero_as_in_the_paper(domain):
+    assert domain.archive().f_min == 0.0

@@ -23,7 +23,7 @@ def folder(tmp_path, monkeypatch):
     before = {name: getattr(jax.config, name) for name in OPTIONS}
     monkeypatch.setenv("GLOAM_CACHE", str(tmp_path / "cache"))
     jax.config.update("jax_compilation_cache_dir", None)
-    yield tmp_path / "cache" / "compiled"
+    yield tmp_path / "cache" / "programs"
     for name, value in before.items():
         jax.config.update(name, value)
     compilation_cache.reset_cache()

@@ -46,4 +46,4 @@ class Arm(Domain):
 
     def archive(self) -> Archive:
         """Return a grid of 100 x 100 cells that covers the reach of the arm."""
-        return GridArchive((100, 100), -self.num_joints, self.num_joints)
+        return GridArchive((100, 100), -self.num_joints, self.num_joints, f_min=0.0)

@@ -67,7 +67,7 @@ class LatentDigits(Domain):
         checks.instance("name", name, str)
         self.label = name
         images = _images(centroids, self.generator)
-        self.images = CVTArchive(images, 0.0, 1.0, index="exact")
+        self.images = CVTArchive(images, 0.0, 1.0, index="exact", f_min=0.0)
         squares = np.square(images, dtype=np.float64)
         self.scale = jnp.asarray(squares.sum() / len(images), jnp.float32)
         size = self.generator.w_dim

@@ -238,7 +238,7 @@ def _archive(embedder: Embedder, dataset: Any) -> CVTArchive:
         dataset = LatentIllumination.embedded(dataset, embedder, progress=False)
     fits = dataset.shape == (embedder.embedding_dim,)
     checks.expect(fits, "dataset", "embeddings of the embedder", f"shape {dataset.shape}", fix)
-    return dataset.archive("cosine", index="exact")
+    return dataset.archive("cosine", index="exact", f_min=0.0)
 
 
 def _scale_and_norm(

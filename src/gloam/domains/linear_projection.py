@@ -99,11 +99,11 @@ class LinearProjection(Domain):
             got = f"shape {points.shape}"
             checks.expect(fits, "centroids", f"{self.measure_dim} columns", got)
         elif self.measure_dim == 2:
-            return GridArchive((100, 100), -self.edge, self.edge)
+            return GridArchive((100, 100), -self.edge, self.edge, f_min=0.0)
         else:
             cache = files.cache_folder() / f"lp-{self.measure_dim}d-{self.solution_dim}.npy"
             points = kmeans_centroids(10_000, -self.edge, self.edge, self.measure_dim, cache=cache)
-        return CVTArchive(points, -self.edge, self.edge)
+        return CVTArchive(points, -self.edge, self.edge, f_min=0.0)
 
 
 def _clip(solutions: Float[Array, "batch sol"]) -> Float[Array, "batch sol"]:

@@ -78,7 +78,8 @@ class Triangles(Domain):
         checks.instance("color", color, bool)
         checks.instance("name", name, str)
         self.color, self.label = color, name
-        self.images = CVTArchive(_images(centroids, self.canvas, color), 0.0, 1.0, index="exact")
+        images = _images(centroids, self.canvas, color)
+        self.images = CVTArchive(images, 0.0, 1.0, index="exact", f_min=0.0)
         seed = checks.seed("seed", seed)
         self.start_seed = seed if x0 is None else None
         if x0 is None:

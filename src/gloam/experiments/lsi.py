@@ -325,7 +325,7 @@ def _search(solution_dim: int, measure_dim: int, num_cells: int) -> FusedDriver:
     """Start DMS with the sizes of the search, but with an evaluation that costs nothing."""
     rng = np.random.default_rng(0)
     items = rng.normal(size=(num_cells, measure_dim)).astype(np.float32)
-    archive = Dataset(items).normalized().archive("cosine", index="exact")
+    archive = Dataset(items).normalized().archive("cosine", index="exact", f_min=0.0)
     projection = jnp.asarray(rng.normal(size=(solution_dim, measure_dim)), jnp.float32)
 
     def evaluate(solutions: Array) -> tuple[Array, Array]:

@@ -23,7 +23,7 @@ def keep_compiled_programs() -> None:
     """
     if _CONFIG.jax_compilation_cache_dir or not _CONFIG.jax_enable_compilation_cache:
         return
-    folder = cache_folder() / "compiled"
+    folder = cache_folder() / "programs"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         is_private = _is_private(folder) and _is_private(folder.parent)
