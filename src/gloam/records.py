@@ -46,6 +46,9 @@ class Proposal(eqx.Module):
     solutions: Float[Array, "batch sol"]
     aux: Any
     """Data that the emitter needs to adapt to the solutions, such as the noise they came from."""
+    refines: Bool[Array, " rows"] | None = None
+    """For each of the emitter's ``gradient_rows``: true if it climbs the objective, false if it
+    climbs the improvement."""
 
 
 class Batch(eqx.Module):
@@ -81,6 +84,23 @@ class Added(eqx.Module):
     """Number of different cells of the valid solutions."""
 
 
+class Weights(eqx.Module):
+    """What solutions climb: the gradient of ``objectives * f + measures @ m`` at each of them."""
+
+    objectives: Float[Array, " rows"]
+    measures: Float[Array, "rows meas"]
+
+
+class Climb(eqx.Module):
+    """ADAPT: gradients of solutions, and what they brought."""
+
+    gradients: Float[Array, "batch sol"]
+    """Zero for rows that need none, and for those that are not finite."""
+    is_finite: Bool[Array, " batch"]
+    gains: Float[Array, " batch"]
+    """By how much a solution raised the QD score, if it was the only one of its batch."""
+
+
 class Feedback(eqx.Module):
     """ADAPT: how the solutions of a proposal ranked."""
 
@@ -94,6 +114,8 @@ class Feedback(eqx.Module):
     """True if the evaluation succeeded."""
     iteration: Int[Array, ""]
     """Number of finished iterations, including this one."""
+    climb: Climb | None = None
+    """Gradients, if the emitter needs some."""
 
 
 class Fit(eqx.Module):

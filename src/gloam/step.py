@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.algorithms import Algorithm
@@ -43,6 +44,7 @@ from gloam.discounts.discount import DiscountMetrics, discount_metrics
 from gloam.records import (
     Added,
     Batch,
+    Climb,
     Feedback,
     Fit,
     LowObjectives,
@@ -50,6 +52,7 @@ from gloam.records import (
     Scored,
     SearchState,
     StepInfo,
+    Weights,
 )
 
 Evaluation = tuple[Float[Array, " batch"] | None, Float[Array, "batch meas"], dict[str, Array]]
@@ -91,7 +94,11 @@ def step(
 ) -> tuple[SearchState, StepInfo]:
     """Run one iteration, with an ``evaluate`` that JAX can trace."""
     proposal = ask(algorithm, state)
-    return tell(algorithm, state, proposal, evaluation(evaluate(proposal.solutions)))
+    rows = algorithm.emitter.gradient_rows
+    if not len(rows):
+        return tell(algorithm, state, proposal, evaluation(evaluate(proposal.solutions)))
+    found, pullback = _evaluated_with_gradients(evaluate, proposal.solutions, rows)
+    return tell(algorithm, state, proposal, found, pullback=pullback)
 
 
 @_float32()
@@ -110,6 +117,93 @@ def evaluation(answer: Any) -> Evaluation:
     return objectives, measures.reshape(measures.shape[0], -1).astype(jnp.float32), fields
 
 
+Pullback = Callable[[Weights], Float[Array, "rows sol"]]
+"""A vector-Jacobian product: the gradient of each of the emitter's ``gradient_rows``."""
+
+
+def _evaluated_with_gradients(
+    evaluate: Callable[[Array], Any], solutions: Float[Array, "batch sol"], rows: np.ndarray
+) -> tuple[Evaluation, Pullback]:
+    """EVALUATE: evaluate a batch, some of its rows with a function for their gradients."""
+
+    def differentiable(some: Array) -> tuple[Any, Any]:
+        objectives, measures, fields = evaluation(evaluate(some))
+        return (objectives, measures), fields
+
+    (objectives, measures), pull, fields = jax.vjp(differentiable, solutions[rows], has_aux=True)
+    found: Evaluation = objectives, measures, fields
+    others = np.setdiff1d(np.arange(solutions.shape[0]), rows)
+    if len(others):
+        parts = evaluation(evaluate(solutions[others])), found
+        order = np.argsort(np.concatenate([others, rows]))
+        found = jax.tree.map(lambda *some: jnp.concatenate(some)[order], *parts)
+
+    def pullback(weights: Weights) -> Float[Array, "rows sol"]:
+        of_objectives = None if objectives is None else weights.objectives
+        return pull((of_objectives, weights.measures))[0]
+
+    return found, pullback
+
+
+@_float32()
+def gradient_weights(
+    algorithm: Algorithm,
+    state: SearchState,
+    proposal: Proposal,
+    evaluation: Evaluation,
+    cells: Int[Array, " batch"] | None = None,
+) -> Weights:
+    """Return what the solutions climb of which the emitter needs gradients."""
+    batch = masked_batch(algorithm, proposal.solutions, evaluation, cells)
+    state, _ = add(algorithm, state, batch)
+    return _weights(algorithm, state, proposal, evaluation, batch)
+
+
+def _weights(
+    algorithm: Algorithm,
+    state: SearchState,
+    proposal: Proposal,
+    evaluation: Evaluation,
+    batch: Batch,
+) -> Weights:
+    rows, refines = algorithm.emitter.gradient_rows, proposal.refines
+    batch = jax.tree.map(lambda leaf: leaf[rows], batch)
+
+    def climbed(objectives: Array, measures: Array) -> Array:
+        if evaluation[0] is None:
+            objectives = algorithm.archive.closeness(measures, batch.cells)
+        at = eqx.tree_at(lambda b: (b.objectives, b.measures), batch, (objectives, measures))
+        improvements = score(algorithm, state, at)[1].improvements
+        return jnp.sum(jnp.where(refines, objectives, improvements))
+
+    found = jax.grad(climbed, (0, 1))(batch.objectives, batch.measures)
+    return Weights(*(jnp.where(_by_row(batch.valid, part), part, 0.0) for part in found))
+
+
+def _climb(
+    algorithm: Algorithm,
+    state: SearchState,
+    gradients: Float[Array, "rows sol"],
+    batch: Batch,
+    added: Added,
+    before: Float[Array, " batch"],
+) -> Climb:
+    rows, size = algorithm.emitter.gradient_rows, batch.solutions.shape[0]
+    is_finite = jnp.all(jnp.isfinite(gradients), axis=1)
+    gradients = jnp.where(is_finite[:, None], gradients, 0.0)
+    floor = algorithm.discount.empty_value(state.discount, algorithm.archive.f_min_from(0.0))
+    gains = batch.objectives - jnp.where(before > -jnp.inf, before, floor)
+    return Climb(
+        jnp.zeros_like(batch.solutions).at[rows].set(gradients),
+        jnp.zeros(size, bool).at[rows].set(is_finite),
+        jnp.where(added.accepted, jnp.maximum(gains, 0.0), 0.0),
+    )
+
+
+def _by_row(mask: Bool[Array, " n"], rows: Array) -> Bool[Array, "..."]:
+    return mask.reshape(-1, *[1] * (rows.ndim - 1))
+
+
 @_float32()
 def tell(
     algorithm: Algorithm,
@@ -117,15 +211,22 @@ def tell(
     proposal: Proposal,
     evaluation: Evaluation,
     cells: Int[Array, " batch"] | None = None,
+    pullback: Pullback | None = None,
 ) -> tuple[SearchState, StepInfo]:
     """ADD, SCORE, ADAPT, TRAIN: learn from the evaluation of a proposal.
 
-    ``cells`` may be given if they were found outside the compiled program.
+    ``cells`` may be given if they were found outside the compiled program. ``pullback`` is needed
+    if the emitter has ``gradient_rows``.
     """
     batch = masked_batch(algorithm, proposal.solutions, evaluation, cells)
+    before = state.store.objectives[batch.cells]
     state, added = add(algorithm, state, batch)
     seen, scored = score(algorithm, state, batch)
-    adapted = adapt(algorithm, state, proposal, batch, scored, added)
+    climb = None
+    if pullback is not None:
+        gradients = pullback(_weights(algorithm, state, proposal, evaluation, batch))
+        climb = _climb(algorithm, state, gradients, batch, added, before)
+    adapted = adapt(algorithm, state, proposal, batch, scored, added, climb)
     learned, fit = train(algorithm, state, seen, scored)
 
     info, low = diagnostics(algorithm, state, adapted, batch, seen, fit, added.unique_cells)
@@ -181,6 +282,7 @@ def adapt(
     batch: Batch,
     scored: Scored,
     added: Added,
+    climb: Climb | None = None,
 ) -> Any:
     """ADAPT: return the emitter's state after a proposal whose results are in the store."""
     emitter = algorithm.emitter
@@ -188,7 +290,9 @@ def adapt(
         state.store, emitter.num_elites_to_adapt, state.x0, key=_keys(state).restarts
     )
     iteration = state.iteration + 1
-    feedback = Feedback(scored.improvements, added.accepted, added.filled, batch.valid, iteration)
+    feedback = Feedback(
+        scored.improvements, added.accepted, added.filled, batch.valid, iteration, climb
+    )
     return emitter.adapt(state.emitter, proposal, feedback, elites)
 
 

@@ -6,6 +6,7 @@ from gloam.emitters.cma_es import Strategy as Strategy
 from gloam.emitters.emitter import Divisible as Divisible
 from gloam.emitters.emitter import ElitesWanted as ElitesWanted
 from gloam.emitters.emitter import Emitter as Emitter
+from gloam.emitters.gradient_ascent import GradientAscent as GradientAscent
 from gloam.emitters.lm_ma_es import LMMAES as LMMAES
 from gloam.emitters.mixture import Mixture as Mixture
 from gloam.emitters.recombination import Recombination as Recombination

@@ -1,7 +1,7 @@
 """CMA-ES emitters: sampling within bounds, ranking, adaptation and restarts, all in one batch."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,10 +13,12 @@ from gloam.draws import normals
 from gloam.emitters.cma_es import CMAES, Strategy
 from gloam.emitters.emitter import (
     Bounds,
+    Coordinates,
     ElitesWanted,
     Emitter,
     checked_start,
     checked_step,
+    coordinates_of,
 )
 from gloam.emitters.lm_ma_es import LMMAES
 from gloam.emitters.rules import (
@@ -47,21 +49,6 @@ class CmaEmittersState(eqx.Module):
     rule: Any
     """State of the restart rule."""
     restarts: Int[Array, ""]
-
-
-class Coordinates(NamedTuple):
-    """Coordinates in which Gaussians are adapted: a solution is ``origin + scale * point``."""
-
-    origin: Float[Array, " sol"]
-    scale: Float[Array, " sol"]
-
-    def points_of(self, solutions: Float[Array, "*n sol"]) -> Float[Array, "*n sol"]:
-        """Convert solutions to these coordinates."""
-        return (solutions - self.origin) / self.scale
-
-    def solutions_of(self, points: Float[Array, "*n sol"]) -> Float[Array, "*n sol"]:
-        """Convert points in these coordinates to solutions."""
-        return self.origin + self.scale * points
 
 
 class CmaEmitters(Emitter):
@@ -263,12 +250,7 @@ class CmaEmitters(Emitter):
 
     @property
     def _coordinates(self) -> Coordinates | None:
-        """The unit box, or units of a vector ``sigma0``; ``None`` for those of the solutions."""
-        bounds = self.bounds
-        if bounds is not None and bounds.is_box:
-            return Coordinates(bounds.lower, bounds.width)
-        vector = jnp.asarray(self.sigma0)
-        return Coordinates(jnp.zeros_like(vector), vector) if vector.ndim else None
+        return coordinates_of(self.sigma0, self.bounds)
 
     def _points(self, solutions: Float[Array, "*n sol"]) -> Float[Array, "*n sol"]:
         coordinates = self._coordinates

@@ -44,6 +44,21 @@ class Bounds(eqx.Module):
         return jnp.clip(solutions, self.lower, self.upper)
 
 
+class Coordinates(NamedTuple):
+    """Coordinates in which emitters search: a solution is ``origin + scale * point``."""
+
+    origin: Float[Array, " sol"]
+    scale: Float[Array, " sol"]
+
+    def points_of(self, solutions: Float[Array, "*n sol"]) -> Float[Array, "*n sol"]:
+        """Convert solutions to these coordinates."""
+        return (solutions - self.origin) / self.scale
+
+    def solutions_of(self, points: Float[Array, "*n sol"]) -> Float[Array, "*n sol"]:
+        """Convert points in these coordinates to solutions."""
+        return self.origin + self.scale * points
+
+
 class ElitesWanted(NamedTuple):
     """A draw of random elites that an emitter asks for."""
 
@@ -67,6 +82,11 @@ class Emitter(eqx.Module):
     def label(self) -> str:
         """Prefix of the emitter's metrics when it is part of a `Mixture`."""
         return "emitter"
+
+    @property
+    def gradient_rows(self) -> Int[np.ndarray, " n"]:
+        """Indices of the solutions whose gradients `adapt` needs; none by default."""
+        return np.arange(0)
 
     @property
     @abstractmethod
@@ -190,6 +210,16 @@ class EliteEmitter(Emitter):
     def clipped(self, solutions: Float[Array, "batch sol"]) -> Float[Array, "batch sol"]:
         """Return the solutions clipped to the bounds, if there are any."""
         return solutions if self.bounds is None else self.bounds.clip(solutions)
+
+
+def coordinates_of(
+    sigma0: float | Float[Array, " sol"], bounds: Bounds | None
+) -> Coordinates | None:
+    """The unit box, or units of a vector ``sigma0``; ``None`` for those of the solutions."""
+    if bounds is not None and bounds.is_box:
+        return Coordinates(bounds.lower, bounds.width)
+    vector = jnp.asarray(sigma0)
+    return Coordinates(jnp.zeros_like(vector), vector) if vector.ndim else None
 
 
 def checked_start(x0: Any, bounds: Any) -> tuple[Float[Array, " sol"], Bounds | None]:

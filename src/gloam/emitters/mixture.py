@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from gloam import checks
@@ -66,6 +67,13 @@ class Mixture(Emitter):
         return sum(emitter.num_solutions for emitter in self.emitters)
 
     @property
+    def gradient_rows(self) -> Int[np.ndarray, " n"]:
+        """Indices of the solutions of all emitters that need gradients."""
+        sizes = np.cumsum([0, *(emitter.num_solutions for emitter in self.emitters)])
+        pairs = zip(sizes, self.emitters, strict=False)
+        return np.concatenate([start + emitter.gradient_rows for start, emitter in pairs])
+
+    @property
     def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
         """Draws of elites for all emitters."""
         return tuple(draw for emitter in self.emitters for draw in emitter.elites_to_ask)
@@ -94,7 +102,12 @@ class Mixture(Emitter):
             )
         ]
         solutions = jnp.concatenate([proposal.solutions for proposal in proposals])
-        return Proposal(solutions, tuple(proposal.aux for proposal in proposals))
+        refines = [proposal.refines for proposal in proposals if proposal.refines is not None]
+        return Proposal(
+            solutions,
+            tuple(proposal.aux for proposal in proposals),
+            jnp.concatenate(refines) if refines else None,
+        )
 
     def adapt(
         self,
