@@ -38,6 +38,10 @@ def test_the_report_has_tables_and_figures(study):
     assert (results["seeds"] == 2).all()
     # On the flat objective the QD score is 10,000 times the coverage (here in per cent).
     assert (abs(results["qd_score"] - 100 * results["coverage"]) < 1).all()
+    # So is the share of the ceiling, since all 10,000 cells can be filled.
+    assert (abs(results["qd_score_share"] - results["coverage"]) < 0.01).all()
+    assert "| 2D LP (Flat) | 10,000.0 | " in text
+    assert "| the paper |  | 45.1% | 43.3% |" in text
     for name in ("curves-2d-lp--flat", "heatmaps-2d-lp--flat"):
         assert (study / "report" / f"{name}.png").stat().st_size > 10_000
         assert (study / "report" / f"{name}.pdf").is_file()

@@ -9,13 +9,20 @@ import numpy as np
 import pandas as pd
 
 from gloam import checks
+from gloam.experiments.ceilings import Ceiling, ceiling
 from gloam.experiments.published import published, title
 from gloam.experiments.statistics import as_markdown, games_howell, welch_anova
-from gloam.experiments.study import Study
+from gloam.experiments.study import DOMAINS, Study
 from gloam.files import write_bytes
 from gloam.formats import RunFolder
 
 METRICS = {"qd_score": "QD score", "coverage": "coverage"}
+CEILING_HEADING = "QD score as a share of the ceiling"
+CEILING_NOTE = """\
+The ceiling of a domain is the sum over all cells of the best possible objective. Where it is marked
+with `≤`, it is an upper bound, and shares of it are lower bounds (`≥`). Domains without a known
+ceiling for the study's cells are not listed.
+"""
 
 
 def write_report(path: str | os.PathLike, *, figures: bool = True, pdf: bool = True) -> list[Path]:
@@ -35,10 +42,11 @@ def write_report(path: str | os.PathLike, *, figures: bool = True, pdf: bool = T
     got, fix = f"'{out / 'report.md'}'", "Move it away, or rename the folder."
     checks.expect(is_ours, "report", "a report of gloam, or none", got, fix)
     metrics = final_metrics(study)
-    found = results(metrics)
+    found = results(metrics, ceilings(study))
     scores, coverages = (pairwise_table(metrics, metric) for metric in METRICS)
     tables = {
         "results": ("Results", readable(found)),
+        "ceilings": (CEILING_HEADING, share_table(found)),
         "anova": ("Welch's one-way ANOVA", anova_table(metrics)),
         "pairwise-qd-score": ("Games-Howell comparisons of the QD score", scores),
         "pairwise-coverage": ("Games-Howell comparisons of coverage", coverages),
@@ -69,6 +77,7 @@ def _markdown(study: Study, tables: Mapping[str, pd.DataFrame]) -> str:
         f"{study.num_seeds} seeds of {study.iterations:,} iterations\n",
         "Mean and standard error; the paper's results are quoted from the paper. "
         "`s` is the wallclock of all seeds of a cell together, including compilation.\n",
+        *([CEILING_NOTE] if CEILING_HEADING in tables else []),
         *(f"## {heading}\n\n{as_markdown(table)}" for heading, table in tables.items()),
     ]
     if missing:
@@ -106,12 +115,23 @@ def final_metrics(study: Study) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def results(metrics: pd.DataFrame) -> pd.DataFrame:
+def ceilings(study: Study) -> dict[str, Ceiling]:
+    """Return the ceilings, by domain, that are known for the archives of a study."""
+    found = {}
+    for cell in study.cells():
+        if cell.domain in DOMAINS and cell.domain not in found:
+            for folder in cell.folders()[:1]:
+                found[cell.domain] = ceiling(cell.domain, folder.read_part("algorithm").archive)
+    return {domain: known for domain, known in found.items() if known is not None}
+
+
+def results(metrics: pd.DataFrame, ceilings: Mapping[str, Ceiling] | None = None) -> pd.DataFrame:
     """Return mean and standard error of every cell, beside the paper's.
 
     Coverage is in per cent, as the paper prints it. ``difference`` is in per cent of the paper's
     mean, ``errors`` in standard errors of the difference of both means. ``seconds`` is the
-    wallclock of all seeds of the cell together.
+    wallclock of all seeds of the cell together. ``share`` is in per cent of the ``ceiling``, which
+    is exact or an upper bound; the paper's has a share if the paper used the same cells.
     """
     rows = []
     cells: Any = metrics.groupby(["domain", "algorithm"], sort=False)
@@ -132,6 +152,15 @@ def results(metrics: pd.DataFrame) -> pd.DataFrame:
                     f"{metric}_difference": 100 * (mean - theirs) / abs(theirs),
                     f"{metric}_errors": (mean - theirs) / joint if joint > 0 else np.nan,
                 }
+        known = (ceilings or {}).get(domain)
+        if known:
+            row |= {
+                "ceiling": known.qd_score,
+                "ceiling_is_exact": known.is_exact,
+                "qd_score_share": 100 * row["qd_score"] / known.qd_score,
+            }
+            if paper and known.is_papers:
+                row["qd_score_paper_share"] = 100 * paper.qd_score / known.qd_score
         # The seeds of a part run at once, and the parts one after another.
         seconds = cell["seconds"].groupby(cell["part"]).max().sum()
         rows.append(row | {"seconds": float(seconds)})
@@ -158,6 +187,31 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
                 texts[f"{name} differs"] = f"{difference:+.1f}% ({errors:+.1f} s.e.)"
         rows.append(texts | {"s": f"{row['seconds']:.1f}"})
     return pd.DataFrame(rows).fillna("")
+
+
+def share_table(results: pd.DataFrame) -> pd.DataFrame:
+    """Return QD scores in per cent of the ceiling: a row per domain, and one for the paper's."""
+    if "ceiling" not in results:
+        return pd.DataFrame()
+    rows = []
+    for domain, cells in results.dropna(subset="ceiling").groupby("domain", sort=False):
+        first = cells.iloc[0]
+        is_exact = bool(first["ceiling_is_exact"])
+        at_most = "" if is_exact else "≤ "
+        ours = {"domain": title(str(domain)), "ceiling": f"{at_most}{first['ceiling']:,.1f}"}
+        theirs = {"domain": "the paper"}
+        for cell in cells.to_dict("records"):
+            name = title(cell["algorithm"])
+            ours[name] = _share_text(cell["qd_score_share"], is_exact)
+            if not pd.isna(cell.get("qd_score_paper_share", np.nan)):
+                theirs[name] = _share_text(cell["qd_score_paper_share"], is_exact)
+        rows += [ours, theirs] if len(theirs) > 1 else [ours]
+    return pd.DataFrame(rows).fillna("")
+
+
+def _share_text(share: float, is_exact: bool) -> str:
+    """Format a share of the ceiling; shares of an upper bound are rounded down."""
+    return f"{share:.1f}%" if is_exact else f"≥ {np.floor(10 * share) / 10:.1f}%"
 
 
 def wallclock(results: pd.DataFrame) -> pd.DataFrame:
@@ -207,7 +261,10 @@ def _groups(cells: pd.DataFrame, metric: str) -> dict[str, np.ndarray]:
 
 def as_latex(table: pd.DataFrame) -> str:
     """Return a table as LaTeX, with booktabs rules."""
-    escape = str.maketrans({"%": r"\%", "±": r"$\pm$", "<": "$<$", ">": "$>$", "_": r"\_"})
+    escape = str.maketrans(
+        {"%": r"\%", "±": r"$\pm$", "<": "$<$", ">": "$>$", "_": r"\_"}
+        | {"≤": r"$\le$", "≥": r"$\ge$"}
+    )
     head, *body = (
         " & ".join(str(cell).translate(escape) for cell in line) + r" \\"
         for line in (list(table.columns), *table.to_numpy().tolist())
