@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 
 from gloam.archives import Archive, CVTArchive, Elites, GridArchive
 from gloam.datasets import Dataset
+from gloam.datasets.matches import Metric
 from gloam.experiments.published import title
 from gloam.explorer.page import packed
 from gloam.explorer.summaries import RunSummary, elites_version, newest_checkpoint
@@ -320,7 +321,7 @@ class OpenedRun:
         return isinstance(self.archive, GridArchive) and self.archive.measure_dim == 2
 
     @property
-    def metric(self) -> str:
+    def metric(self) -> Metric:
         """The metric of distances between measures."""
         return self.archive.metric if isinstance(self.archive, CVTArchive) else "euclidean"
 
