@@ -21,7 +21,7 @@ from gloam.formats.run_folder import dataset_arrays, dataset_digest
 from gloam.formats.tables import MetricsFile
 from tests.explorer.conftest import HOSTILE, serving
 from tests.explorer.page import Page, chromium
-from tests.run_folders import small_dms, write_run
+from tests.run_folders import small_dms, write_grid_run, write_run
 
 SCREENS = {"desktop, light": (1280, 860, False), "phone, dark": (390, 844, True)}
 MANY = 10_000
@@ -312,6 +312,29 @@ def test_ten_thousand_pairs_are_few_elements(page, address):
 
 
 @pytest.mark.slow
+def test_runs_with_several_seeds_are_tested(page, runs):
+    write_grid_run(runs / "again", seeds=[5, 6, 7])
+    with serving(runs) as address:
+        page.open(address)
+        page.wait("rows().length === 4")
+        for name in ("again", "grid"):
+            page.row(name, "input")
+        page.press("c")
+        page.wait("document.querySelectorAll('.comparison .plain-table').length === 3")
+        expected = gloam.compare({name: runs / name for name in ("again", "grid")})
+        values = expected.tests().loc[0, ["difference", "p", "hedges_g"]]
+        shown = page.texts(".comparison > div:nth-child(4) td.number")
+        assert [float(text) for text in shown] == pytest.approx(list(values), rel=1e-3)
+        page.select(".comparison .toolbar select", "coverage")
+        values = expected.tests("coverage").loc[0, ["difference", "p", "hedges_g"]]
+        shown = page.texts(".comparison > div:nth-child(4) td.number")
+        assert [float(text) for text in shown] == pytest.approx(list(values), rel=1e-3)
+        # Tables that are too wide scroll; the page does not.
+        assert page.run("return document.documentElement.scrollWidth <= innerWidth")
+        assert page.run(UNNAMED) == []
+
+
+@pytest.mark.slow
 def test_two_runs_are_compared(page, address):
     page.open(address)
     page.wait("rows().length === 5")
@@ -322,6 +345,9 @@ def test_two_runs_are_compared(page, address):
     assert page.text("h1") == "2 runs"
     assert page.texts(".comparison table tbody th a") == ["grid", "others/map-elites"]
     assert "±" in page.text(".comparison tbody td:nth-child(4)")
+    # One of the runs has a single seed, so that there is nothing to test.
+    page.wait("document.body.textContent.includes('Tests need at least two seeds of each run.')")
+    assert "with one reference for all runs" in page.text(".comparison .note")
     settings = page.texts(".comparison > div:last-child tbody th")
     assert "algorithm" in settings
     assert "archive.shape" not in settings

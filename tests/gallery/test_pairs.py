@@ -172,7 +172,9 @@ def test_what_cannot_be_drawn_is_refused(matches, pictures):
     with refused("images: expected 40 uint8 images"):
         gallery(matches, lambda rows: np.zeros((len(rows), 6, 4)))
     plain = noisy(labels=False)
-    with refused("by: expected an order other than the label, got 'label' for a dataset without labels."):
+    with refused(
+        "by: expected an order other than the label, got 'label' for a dataset without labels."
+    ):
         gallery(plain, pictures, by="label")
     nothing = found(plain.dataset, np.zeros((0, 24)), np.zeros(0), [])
     for draw in (gallery, page):

@@ -202,9 +202,7 @@ def print_metrics(result: Result) -> None:
     print(f"Run folder: {result.run_dir}")
 
 
-def show_matches(
-    matches: Matches, run_dir: Path, *, domain: Any = None, title: str = ""
-) -> None:
+def show_matches(matches: Matches, run_dir: Path, *, domain: Any = None, title: str = "") -> None:
     """Print how well the elites match the items, also by label, and write the gallery."""
     from gloam.gallery import gallery_run  # matplotlib takes a second to import
 

@@ -100,10 +100,7 @@ class Matches:
         It is 1 if the nearest elite equals the item, 0 if it is as near as the mean of all items,
         and negative if it is farther. With the cosine metric, all rows are scaled to length one.
         """
-        error, spread = self._squares
-        ratio = np.where(error > 0, np.inf, 0.0)  # for an item that is the mean item
-        np.divide(error, spread, out=ratio, where=spread > 0)
-        return 1 - ratio
+        return _explained(*self._squares)
 
     @property
     def explained(self) -> float:
@@ -161,9 +158,7 @@ class Matches:
             }
         )
         columns = _SORTED_BY[by]
-        ordered = table.sort_values(
-            list(columns), ascending=list(columns.values()), kind="stable"
-        )
+        ordered = table.sort_values(list(columns), ascending=list(columns.values()), kind="stable")
         return ordered.reset_index(drop=True)
 
     def coverage(self, within: float | None = None) -> float:
@@ -178,21 +173,18 @@ class Matches:
         import pandas as pd
 
         checks.expect(self.dataset.labels is not None, "labels", "a dataset with labels", "none")
-        error, spread = self._squares
-        table = pd.DataFrame(
+        names, group = np.unique(np.array(self.dataset.labels, object), return_inverse=True)
+        by_item = (None, self._counted(within), *self._squares)
+        items, filled, error, spread = (np.bincount(group, weights) for weights in by_item)
+        return pd.DataFrame(
             {
-                "label": self.dataset.labels,
-                "filled": self._counted(within),
-                "error": error,
-                "spread": spread,
+                "label": names,
+                "items": items,
+                "filled": filled.astype(int),
+                "coverage": filled / items,
+                "explained": _explained(error, spread),
             }
         )
-        by_label = table.groupby("label")
-        found = by_label[["filled", "error", "spread"]].sum().reset_index()
-        found.insert(1, "items", by_label.size().to_numpy())
-        found["coverage"] = found["filled"] / found["items"]
-        found["explained"] = 1 - found["error"] / found["spread"]
-        return found.drop(columns=["error", "spread"])
 
     def _counted(self, within: float | None) -> Bool[np.ndarray, " items"]:
         return self.filled if within is None else self.distances <= within
@@ -223,6 +215,14 @@ class Matches:
                 "floor": distances(self.metric, others.items, items, own),
             }
         )
+
+
+def _explained(
+    error: Float[np.ndarray, " n"], spread: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " n"]:
+    """Return ``1 - error / spread``; for an item that is the mean item, 1 or minus infinity."""
+    ratio = np.where(error > 0, np.inf, 0.0)
+    return 1 - np.divide(error, spread, out=ratio, where=spread > 0)
 
 
 def distances(

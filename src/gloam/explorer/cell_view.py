@@ -167,9 +167,7 @@ def pairs(run: OpenedRun, seed: int) -> dict[str, Any]:
 
 def _nearest(
     run: OpenedRun, rows: EliteRows, matches: Matches
-) -> tuple[
-    Int[np.ndarray, " items"], Float[np.ndarray, " items"], Float[np.ndarray, " items"]
-]:
+) -> tuple[Int[np.ndarray, " items"], Float[np.ndarray, " items"], Float[np.ndarray, " items"]]:
     """Return row, distance and explained variance of the nearest elite of each item.
 
     In a large run they are those of the item's own elite, and missing where the cell is empty.

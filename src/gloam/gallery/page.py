@@ -117,9 +117,7 @@ class Thresholds:
         if len(names) <= _MAX_LABELS:
             for name in names:
                 own = distances[labels == name]
-                self.labels.append(
-                    {"label": name, "items": len(own), "within": self._count(own)}
-                )
+                self.labels.append({"label": name, "items": len(own), "within": self._count(own)})
 
     def _count(self, distances: Float[np.ndarray, " n"]) -> list[int]:
         return np.searchsorted(np.sort(distances), self.stops, side="right").tolist()

@@ -117,7 +117,7 @@ export class Gallery {
     this.order = cells;
     this.active = 0;
     this.scroller.scrollTop = 0;
-    this.count.textContent = `${number(cells.length)} of ${counted(names.length, "item")}, ${percent(this.pairs.coverage)} have an elite`;
+    this.count.textContent = `${number(cells.length)} of ${counted(names.length, "item")}, ${percent(this.pairs.coverage)} of the cells are filled`;
     announce(this.count.textContent);
     this.drawn = null;
     this.draw();
