@@ -82,12 +82,18 @@ def test_vectors_without_pictures_end_in_a_table_and_a_page(filled):
         assert table["item"].tolist() == matches.table()["item"].tolist()
         np.testing.assert_allclose(table["distance"], matches.table()["distance"], rtol=1e-5)
     page = (folder / "gallery.html").read_text()
-    assert page.count("<li>") == len(matches.elites)
+    assert page.count("<li") == len(matches.dataset) == 20
+    assert f"Explained variance of all items: {matches.explained:.1%}" in printed
+    assert f"not reached: {(~matches.reached).sum()} (no solution found is nearer" in printed
     assert "<img" not in page
     assert RunFolder(folder).read_metrics()["iteration"].tolist() == [1, 2]
     assert RunFolder(folder).read_config().plan["checkpoint_every"] == 1
     main(["gallery", "runs/x", "--by", "distance"])
     assert pd.read_csv(folder / "matches.csv")["distance"].is_monotonic_increasing
+    main(["gallery", "runs/x"])
+    by_default = pd.read_csv(folder / "matches.csv")
+    assert by_default["explained"].is_monotonic_decreasing
+    assert len(by_default) == 20
 
 
 def test_a_run_is_continued_by_the_same_command(filled, capsys):

@@ -1,6 +1,7 @@
 import http.client
 import json
 import logging
+import math
 import os
 import shutil
 import socket
@@ -8,12 +9,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
+import gloam
 from gloam.explorer.library import Library
 from gloam.formats import RunFolder
 from gloam.formats.ownership import locked
 from gloam.formats.tables import MetricsFile
 from tests.explorer.conftest import HOSTILE, serving
 from tests.explorer.unpacking import unpacked
+from tests.run_folders import write_grid_run
 
 pytest.importorskip("starlette", reason="the explorer needs gloam[explorer]")
 
@@ -82,6 +85,36 @@ def test_runs_are_listed_and_answer_for_themselves(address, ids, made_runs):
     assert images["archive"]["labels"] == ["a", "b", "c"]
 
 
+def test_the_comparison_is_that_of_gloam_compare(runs):
+    write_grid_run(runs / "again", seeds=[5, 6, 7])
+    folders = [runs / "grid", runs / "again"]
+    with serving(runs) as address:
+        ids = {run["name"]: run["id"] for run in answer(address, "api/folder")["runs"]}
+        found = answer(address, f"api/compare?groups={ids['grid']};{ids['again']}")
+        both = answer(address, f"api/compare?groups={ids['grid']},{ids['again']}")
+        one_seed = f"{ids['grid']};{ids['others/map-elites']}"
+        without_tests = answer(address, f"api/compare?groups={one_seed}")
+        sizes = asked(address, f"api/compare?groups={ids['grid']};{ids['pictures']}")
+    expected = gloam.compare({"0": folders[0], "1": folders[1]})
+    assert found["f_min"] == expected.f_min
+    table = expected.table()
+    assert [row["group"] for row in found["table"]] == [int(name) for name in table["algorithm"]]
+    for name in ("seeds", "qd_score", "qd_score_error", "coverage", "best_objective_error"):
+        assert [row[name] for row in found["table"]] == table[name].tolist()
+    assert found["tests"]["qd_score"][0]["difference"] != 0
+    for metric, tests in found["tests"].items():
+        (row,), (ours,) = tests, expected.tests(metric).to_dict("records")
+        assert (row["group"], row["other"], row["sign"]) == (0, 1, ours["sign"])
+        for name in ("difference", "p", "hedges_g"):
+            assert row[name] == (ours[name] if math.isfinite(ours[name]) else None)
+    assert list(found["tests"]) == ["qd_score", "coverage", "best_objective"]
+    # The runs of one group count as one algorithm.
+    assert [row["seeds"] for row in both["table"]] == [5]
+    assert both["tests"] == without_tests["tests"] == {}
+    assert sizes[0] == 422
+    assert "The archives differ in size" in json.loads(sizes[2])["error"]
+
+
 def test_an_answer_that_has_not_changed_is_not_sent_again(address, ids):
     path = f"api/runs/{ids['grid']}/elites?seed=3"
     _, headers, _ = asked(address, path)
@@ -108,6 +141,10 @@ REFUSED = [
     ("api/folder", {"Sec-Fetch-Site": "same-site"}, 403),
     ("static/main.js", {"Range": "bytes=0-99999999999999"}, 416),
     ("api/folder?x=1", {}, 400),
+    ("api/compare", {}, 404),
+    ("api/compare?groups=..;grid", {}, 404),
+    ("api/compare?groups=1,1", {}, 400),
+    ("api/compare?groups=1;1", {}, 400),
     ("api/folder?" + 3000 * "x", {}, 414),
 ]
 OF_A_RUN = [

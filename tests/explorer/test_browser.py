@@ -21,7 +21,7 @@ from gloam.formats.run_folder import dataset_arrays, dataset_digest
 from gloam.formats.tables import MetricsFile
 from tests.explorer.conftest import HOSTILE, serving
 from tests.explorer.page import Page, chromium
-from tests.run_folders import small_dms, write_run
+from tests.run_folders import small_dms, write_grid_run, write_run
 
 SCREENS = {"desktop, light": (1280, 860, False), "phone, dark": (390, 844, True)}
 MANY = 10_000
@@ -277,7 +277,8 @@ def test_the_gallery_is_sorted_and_searched(page, address, made_runs):
     page.wait("document.querySelectorAll('.pair').length > 0")
     folder = RunFolder(made_runs / "pictures")
     matches = gloam.datasets.Matches(folder.read_archive(), folder.read_dataset())
-    best = matches.table("objective")
+    best = matches.table("explained")
+    assert page.text("section.card .toolbar > .quiet").startswith("9 of 9 items")
     assert page.text(".pair-name") == f"{best['label'].iloc[0]} {best['name'].iloc[0]}"
     first = "document.querySelector('.pair-name').textContent"
     page.run("document.querySelector('section.card input[type=checkbox]').click()")
@@ -302,12 +303,35 @@ def test_ten_thousand_pairs_are_few_elements(page, address):
     page.open_run(address, "many")
     page.wait("document.querySelectorAll('.pair').length > 3")
     page.run("document.querySelector('.gallery').scrollTop = 1e7")
-    page.wait("Number([...document.querySelectorAll('.pair')].at(-1).dataset.place) === 8999")
+    page.wait("Number([...document.querySelectorAll('.pair')].at(-1).dataset.place) === 9999")
     assert page.run("return document.querySelectorAll('.pair').length") < 150
     page.select("section.card .toolbar select", "item")
     page.select("section.card .toolbar select", "empty", 1)
-    page.wait("document.querySelector('.pair-figures').textContent === 'no elite'")
+    page.wait("document.querySelector('.pair-figures').textContent.startsWith('empty · ')")
     assert page.text("section.card .toolbar > .quiet").startswith("1,000 of 10,000 items")
+
+
+@pytest.mark.slow
+def test_runs_with_several_seeds_are_tested(page, runs):
+    write_grid_run(runs / "again", seeds=[5, 6, 7])
+    with serving(runs) as address:
+        page.open(address)
+        page.wait("rows().length === 4")
+        for name in ("again", "grid"):
+            page.row(name, "input")
+        page.press("c")
+        page.wait("document.querySelectorAll('.comparison .plain-table').length === 3")
+        expected = gloam.compare({name: runs / name for name in ("again", "grid")})
+        values = expected.tests().loc[0, ["difference", "p", "hedges_g"]]
+        shown = page.texts(".comparison > div:nth-child(4) td.number")
+        assert [float(text) for text in shown] == pytest.approx(list(values), rel=1e-3)
+        page.select(".comparison .toolbar select", "coverage")
+        values = expected.tests("coverage").loc[0, ["difference", "p", "hedges_g"]]
+        shown = page.texts(".comparison > div:nth-child(4) td.number")
+        assert [float(text) for text in shown] == pytest.approx(list(values), rel=1e-3)
+        # Tables that are too wide scroll; the page does not.
+        assert page.run("return document.documentElement.scrollWidth <= innerWidth")
+        assert page.run(UNNAMED) == []
 
 
 @pytest.mark.slow
@@ -321,6 +345,9 @@ def test_two_runs_are_compared(page, address):
     assert page.text("h1") == "2 runs"
     assert page.texts(".comparison table tbody th a") == ["grid", "others/map-elites"]
     assert "±" in page.text(".comparison tbody td:nth-child(4)")
+    # One of the runs has a single seed, so that there is nothing to test.
+    page.wait("document.body.textContent.includes('Tests need at least two seeds of each run.')")
+    assert "with one reference for all runs" in page.text(".comparison .note")
     settings = page.texts(".comparison > div:last-child tbody th")
     assert "algorithm" in settings
     assert "archive.shape" not in settings

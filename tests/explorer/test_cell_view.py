@@ -46,28 +46,54 @@ def test_an_empty_cell_and_a_cell_that_does_not_exist(grid):
         cell_details(grid, 3, 48)
 
 
+def test_an_empty_cell_of_a_dataset_has_the_nearest_elites(pictures):
+    rows = pictures.elites(0)
+    empty = sorted(set(range(9)) - set(rows.cells.tolist()))[0]
+    found = cell_details(pictures, 0, empty)
+    assert not found["filled"]
+    apart = np.linalg.norm(rows.measures - pictures.dataset.items[empty], axis=1)
+    distances = [one["distance"] for one in found["neighbours"]]
+    np.testing.assert_allclose(distances, np.sort(apart)[:8], rtol=1e-5)
+
+
+def test_items_of_a_large_run_are_shown_with_their_own_elites(made_runs, monkeypatch):
+    monkeypatch.setattr("gloam.explorer.cell_view._MAX_PRODUCTS", 1)
+    run = OpenedRun(made_runs / "pictures")
+    rows, found = run.elites(0), pairs(run, 0)
+    expected = np.full(9, -1)
+    expected[rows.cells] = np.arange(len(rows.cells))
+    np.testing.assert_array_equal(found["row"], expected)
+    np.testing.assert_array_equal(np.isnan(found["distance"]), expected < 0)
+    pixels = png(sheet(run, 0, np.flatnonzero(expected < 0).tolist()))
+    assert not pixels[:, :THUMB].any()
+
+
 def test_pairs_have_the_distances_of_matches(pictures, made_runs):
     folder = RunFolder(made_runs / "pictures")
     matches = Matches(folder.read_archive(), folder.read_dataset())
     found = pairs(pictures, 0)
     np.testing.assert_array_equal(found["cells"], matches.elites.cells)
+    np.testing.assert_array_equal(found["row"], matches.nearest)
     np.testing.assert_allclose(found["distance"], matches.distances, rtol=1e-5)
+    np.testing.assert_allclose(found["explained"], matches.explained_by_item, rtol=1e-5)
+    assert len(found["names"]) == len(found["distance"]) == 9
     assert found["labels"] == list("abcabcabc")
 
 
 def test_a_sheet_shows_solution_and_item_of_each_cell(pictures):
     rows = pictures.elites(0)
     filled = int(rows.cells[0])
-    empty = sorted(set(range(9)) - set(rows.cells.tolist()))
-    cells = [filled, *empty[:1]]
+    empty = sorted(set(range(9)) - set(rows.cells.tolist()))[0]
+    cells = [filled, empty]
     pixels = png(sheet(pictures, 0, cells))
     assert pixels.shape == (THUMB * len(cells), 2 * THUMB + 4, 4)
     item = pictures.dataset.image(filled)
     scale = THUMB // 4
     shown = pixels[:THUMB:scale, THUMB + 4 :: scale]
     np.testing.assert_array_equal(shown[..., 0], item)
-    drawn = pictures.pictures(rows)(np.array([0]))[0]
-    np.testing.assert_allclose(pixels[:THUMB:scale, :THUMB:scale][..., 0], drawn, atol=1)
-    if empty:
-        assert not pixels[THUMB:, :THUMB].any()
+    # On the left the nearest elite of each item, also where its own cell is empty.
+    nearest = Matches(rows.elites, pictures.dataset).nearest[cells]
+    for place, drawn in enumerate(pictures.pictures(rows)(nearest)):
+        left = pixels[place * THUMB : (place + 1) * THUMB : scale, :THUMB:scale]
+        np.testing.assert_allclose(left[..., 0], drawn, atol=1)
     assert png(picture(pictures, 0, filled, "item")).shape == (256, 256)

@@ -101,12 +101,13 @@ def test_only_the_scripts_own_hash_may_run(read):
     assert read.all("script") == [{"type": "application/json", "id": "data"}, {}]
 
 
-def test_every_pair_is_there(read, matches):
+def test_every_item_is_there(read, matches):
     data, table = read.data, matches.table()
-    assert len(read.all("li")) == len(table) == 35
+    assert len(read.all("li")) == len(table) == 40
     assert data["distance"] == [float(distance) for distance in table["distance"]]
     assert [data["labels"][code]["label"] for code in data["label"]] == table["label"].tolist()
-    for by in ("objective", "distance", "label", "item"):
+    assert list(data["orders"]) == ["explained", "distance", "objective", "label", "item"]
+    for by in data["orders"]:
         order = np.argsort(data["orders"][by])
         assert table["item"].to_numpy()[order].tolist() == matches.table(by)["item"].tolist()
     names = [found["title"] for found in read.all("div", **{"class": "name"})]
@@ -117,9 +118,29 @@ def test_every_pair_is_there(read, matches):
     ]
 
 
+def test_items_with_empty_cells_and_items_that_are_not_reached_are_marked(read, matches):
+    table = matches.table()
+    marks = [found.get("class") for found in read.all("li")]
+    assert marks == [None if reached else "unreached" for reached in table["reached"]]
+    # The page begins with the best and ends with those that are not reached.
+    assert marks.count("unreached") > 0
+    assert marks == sorted(marks, key=lambda mark: mark is not None)
+    # Of the five with empty cells, the elite of another cell is near enough to one.
+    assert (~table["filled"]).sum() == 5
+    assert table["reached"][~table["filled"]].sum() == 1
+    assert sum(text.startswith("empty · ") for text in read.texts) == 5
+    assert read.texts.count("not reached") == marks.count("unreached")
+    explained = [text for text in read.texts if text.startswith("explains ")]
+    assert explained == [f"explains {one:.0%}" for one in table["explained"] if one > 0]
+    rule = "Not reached: no solution found is nearer to the item than the mean of all items is."
+    assert rule in read.texts
+
+
 def test_the_figures_are_those_of_the_matches(read, matches):
     data, elites = read.data, matches.elites
     for figure in (
+        f"{matches.explained:.1%}",
+        f"{(~matches.reached).sum()} / 40",
         f"{elites.qd_score:,.1f}",
         f"{matches.coverage():.1%}",
         "35 / 40",
@@ -132,12 +153,19 @@ def test_the_figures_are_those_of_the_matches(read, matches):
     assert len(data["texts"]) == len(data["within"]) == len(data["stops"]) > 100
     for stop, within in zip(data["stops"], data["within"], strict=True):
         assert within / 40 == matches.coverage(stop)
-    assert data["within"][-1] == 35
+    assert data["within"][-1] == 40
     for at in (0, 57, 120, -1):
         by_label = matches.coverage_by_label(data["stops"][at])
         assert [row["label"] for row in data["labels"]] == by_label["label"].tolist()
         assert [row["items"] for row in data["labels"]] == by_label["items"].tolist()
         assert [row["within"][at] for row in data["labels"]] == by_label["filled"].tolist()
+    for row in matches.coverage_by_label().itertuples():
+        start = read.texts.index(row.label)
+        assert read.texts[start + 1 : start + 4] == [
+            str(row.items),
+            f"{row.coverage:.1%}",
+            f"{row.explained:.1%}",
+        ]
     # Each bar of the histogram counts distances; the highest is as high as the box.
     bars = read.all("rect")
     heights = np.array([float(bar["height"]) for bar in bars])
@@ -164,11 +192,11 @@ def test_hostile_names_stay_text(read):
 
 def test_more_pairs_than_the_limit_are_spread(matches, pictures):
     few = Reader(page(matches, pictures, limit=4))
-    table = matches.table().iloc[evenly_spaced(35, 4)]
+    table = matches.table().iloc[evenly_spaced(40, 4)]
     assert few.data["distance"] == [float(distance) for distance in table["distance"]]
     assert len(few.all("img")) == 8
-    assert few.data["within"][-1] == 35
-    assert any(text.startswith("4 of 35 pairs, spread evenly") for text in few.texts)
+    assert few.data["within"][-1] == 40
+    assert any(text.startswith("4 of 40 items, spread evenly") for text in few.texts)
     with refused("limit: expected a whole number >= 1, got 0."):
         page(matches, pictures, limit=0)
 
@@ -194,11 +222,12 @@ def test_without_labels_nothing_speaks_of_them(pictures):
     matches = noisy(labels=False)
     plain = Reader(page(matches, pictures))
     assert plain.data["labels"] == []
-    assert list(plain.data["orders"]) == ["objective", "distance", "item"]
+    assert list(plain.data["orders"]) == ["explained", "distance", "objective", "item"]
     assert plain.all("select") == plain.all("table") == []
     assert [found["value"] for found in plain.all("input", name="order")] == [
-        "objective",
+        "explained",
         "distance",
+        "objective",
         "item",
     ]
 

@@ -30,12 +30,12 @@ def test_the_examples_hold():
 # Gallery
 
 
-@pytest.mark.parametrize("by", ["objective", "distance", "label", "item"])
+@pytest.mark.parametrize("by", ["explained", "objective", "distance", "label", "item"])
 @pytest.mark.parametrize("count", [1, 7, 60])
 def test_pairs_are_drawn_in_order(matches, pictures, by, count):
     figure = gallery(matches, pictures, by=by, count=count)
-    table = matches.table(by).iloc[evenly_spaced(35, count)]
-    assert len(table) == min(count, 35)
+    table = matches.table(by).iloc[evenly_spaced(40, count)]
+    assert len(table) == min(count, 40)
     drawn = [image.get_array() for image in figure.axes[0].images]
     for ours, theirs in zip(drawn, expected(matches, pictures, table), strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -78,7 +78,7 @@ def test_the_sheet_is_used_well(count, shape):
     layout = layout_for(count, 2, shape[:2])
     width, height = layout.size
     boxes = [
-        (*layout.corner(i), layout.tile, layout.height + 2 * layout.line) for i in range(count)
+        (*layout.corner(i), layout.tile, layout.height + 3 * layout.line) for i in range(count)
     ]
     assert len({box[:2] for box in boxes}) == count
     for left, top, wide, high in boxes:
@@ -104,21 +104,39 @@ def test_colours_and_other_sizes_are_drawn():
 
 
 def test_the_heading_has_the_figures(matches, pictures):
-    median = float(np.median(matches.distances))
     figure = gallery(matches, pictures, by="distance", count=10, title="Mine")
-    heading = texts(figure)[-4:]
+    heading = texts(figure)[30:]
     assert heading[0] == "Mine"
+    assert f"explained variance {matches.explained:.1%}" in heading[1]
+    assert f"not reached {(~matches.reached).sum()} of 40 items" in heading[1]
     assert f"coverage {matches.coverage():.1%}" in heading[1]
-    assert heading[1].endswith(f"{matches.coverage(median):.1%}")
-    assert "35 elites for 40 items" in heading[1]
     assert heading[2] == (
-        "10 of 35 pairs, spread evenly over all of them, from the nearest to the farthest."
+        "10 of 40 items, spread evenly over all of them, from the nearest to the farthest."
     )
+    assert heading[4].startswith("Not reached: no solution found is nearer to the item than the")
+    assert heading[5].startswith("Empty: no solution found was nearest to the item")
     whole = gallery(matches, pictures, by="item")
-    assert texts(whole)[-2] == "All 35 pairs, in the order of the items."
+    assert texts(whole)[122] == "All 40 items, in the order of the items."
+    full = noisy(empty=0)
+    without = gallery(full, elite_pictures(full.elites, full.dataset), count=1)
+    assert not any(text.startswith(("Not reached:", "Empty:")) for text in texts(without))
     nearest = matches.table("distance").iloc[0]
     assert texts(figure)[0] == f"{nearest['label']} · {nearest['name']}"
     assert texts(figure)[1] == f"{nearest['objective']:.3f} · {nearest['distance']:.2f}"
+    assert texts(figure)[2] == f"explains {nearest['explained']:.0%}"
+
+
+def test_items_with_empty_cells_and_items_that_are_not_reached_are_marked(matches, pictures):
+    figure = gallery(matches, pictures, by="item")
+    numbers, explained = texts(figure)[1:120:3], texts(figure)[2:120:3]
+    table = matches.table("item")
+    assert [text.startswith("empty · ") for text in numbers] == (~table["filled"]).tolist()
+    missed = (~table["reached"]).tolist()
+    assert [text == "not reached" for text in explained] == missed
+    assert sum(missed) == 4
+    mats, frames = figure.axes[0].collections
+    assert len(mats.get_paths()) == 40
+    assert len(frames.get_paths()) == sum(missed)
 
 
 def test_any_name_can_be_drawn(tmp_path):
@@ -137,6 +155,9 @@ def test_without_pictures_of_items_solutions_are_drawn():
     matches = found(data, np.eye(5), np.arange(5), image=images)
     figure = gallery(matches, elite_pictures(matches.elites, data))
     drawn = [image.get_array() for image in figure.axes[0].images]
+    np.testing.assert_array_equal(drawn, images)  # all explained, in the order of the items
+    by_objective = gallery(matches, elite_pictures(matches.elites, data), by="objective")
+    drawn = [image.get_array() for image in by_objective.axes[0].images]
     np.testing.assert_array_equal(drawn, images[::-1])
     assert page(matches, elite_pictures(matches.elites, data)).count("<img") == 5
 
@@ -144,14 +165,16 @@ def test_without_pictures_of_items_solutions_are_drawn():
 def test_what_cannot_be_drawn_is_refused(matches, pictures):
     with refused("count: expected a whole number >= 1, got 0."):
         gallery(matches, pictures, count=0)
-    with refused("by: expected one of objective, distance, label, item, got 'size'."):
+    with refused("by: expected one of explained, distance, objective, label, item, got 'size'."):
         gallery(matches, pictures, by="size")
     with refused("matches: expected Matches, got Elites"):
         gallery(matches.elites, pictures)
-    with refused("images: expected 35 uint8 images"):
+    with refused("images: expected 40 uint8 images"):
         gallery(matches, lambda rows: np.zeros((len(rows), 6, 4)))
     plain = noisy(labels=False)
-    with refused("by: expected 'objective', 'distance' or 'item', got 'label'"):
+    with refused(
+        "by: expected an order other than the label, got 'label' for a dataset without labels."
+    ):
         gallery(plain, pictures, by="label")
     nothing = found(plain.dataset, np.zeros((0, 24)), np.zeros(0), [])
     for draw in (gallery, page):

@@ -13,8 +13,7 @@ from gloam.algorithms import DMS
 from gloam.archives.faiss_index import IndexName
 from gloam.cli import user_code
 from gloam.cli.choices import restart_rule
-from gloam.cli.look import Gallery
-from gloam.cli.run import FollowOptions, SavingOptions, print_matches
+from gloam.cli.run import FollowOptions, SavingOptions, show_matches
 from gloam.datasets import Dataset, Matches
 from gloam.datasets.images import SUFFIXES
 from gloam.evaluators import Processes
@@ -171,8 +170,7 @@ class Fill:
         )
         if result.stopped:
             print(f"Stopped early: {result.stopped}")
-        print_matches(Matches(RunFolder(self.out).read_archive(), data))
-        Gallery(self.out)()
+        show_matches(Matches(RunFolder(self.out).read_archive(), data), self.out)
 
     def _evaluator(self) -> Processes | None:
         checks.integer("workers", self.workers, minimum=0)

@@ -68,7 +68,7 @@ class Compare:
 
 @dataclasses.dataclass(frozen=True)
 class Gallery:
-    """Show the solutions of a run beside their items, as an image, an HTML page and a table.
+    """Show every item of a dataset beside its nearest solution: an image, a page and a table.
 
     A dataset without images gets the page and the table only.
 
@@ -77,7 +77,7 @@ class Gallery:
 
     run: Annotated[Path, tyro.conf.Positional]
     """Run folder of a run with a dataset."""
-    by: Literal["objective", "distance", "label", "item"] = "objective"
+    by: Literal["explained", "distance", "objective", "label", "item"] = "explained"
     """Order of the pairs in the image. The page can be sorted."""
     count: int = 60
     """Number of pairs in the image."""

@@ -10,7 +10,7 @@ import numpy as np
 import tyro
 
 from gloam import checks
-from gloam.cli.run import FollowOptions, SavingOptions, print_matches, print_metrics
+from gloam.cli.run import FollowOptions, SavingOptions, print_metrics, show_matches
 from gloam.datasets import Dataset, Matches
 from gloam.devices import default_device
 from gloam.domains.latent_illumination import PAPER_PROMPT
@@ -235,11 +235,8 @@ class LsiRun:
                 **self.follow.arguments(),
             )
         print_metrics(result)
-        print_matches(Matches(result.elites, data))
-        from gloam.gallery import gallery_run  # matplotlib takes a second to import
-
-        for path in gallery_run(self.out, domain=domain, title=self.prompt):
-            print(path)
+        matches = Matches(result.elites, data)
+        show_matches(matches, self.out, domain=domain, title=self.prompt)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,13 +4,12 @@ import dataclasses
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import tyro
 
 from gloam.algorithms import DMS
 from gloam.callbacks import Callback, CsvLogger, StopAt, StopOnPlateau
 from gloam.cli.choices import AlgorithmChoice, build_algorithm
-from gloam.cli.look import Gallery, Plot
+from gloam.cli.look import Plot
 from gloam.datasets import Matches, digits
 from gloam.domains import LinearProjection, Triangles
 from gloam.experiments import preset_algorithm
@@ -108,8 +107,7 @@ class Run:
         print_metrics(result)
         print(f"To draw figures: gloam plot {self.out}")
         if data is not None:
-            print_matches(Matches(result.elites, data))
-            Gallery(self.out)()
+            show_matches(Matches(result.elites, data), self.out)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,8 +173,7 @@ class Demo:
         result = run(
             domain, algorithm, iterations, seeds=[self.seed], run_dir=self.out, dataset=data
         )
-        print_matches(Matches(result.elites, data))
-        Gallery(self.out)()
+        show_matches(Matches(result.elites, data), self.out)
 
     def _sphere(self) -> None:
         domain = LinearProjection(measure_dim=2)
@@ -205,17 +202,28 @@ def print_metrics(result: Result) -> None:
     print(f"Run folder: {result.run_dir}")
 
 
-def print_matches(matches: Matches) -> None:
-    """Print how many items have an elite and how close the elites are, also by label."""
+def show_matches(matches: Matches, run_dir: Path, *, domain: Any = None, title: str = "") -> None:
+    """Print how well the elites match the items, also by label, and write the gallery."""
+    from gloam.gallery import gallery_run  # matplotlib takes a second to import
+
     elites, data = matches.elites, matches.dataset
     print(
         f"{len(elites):,} of {len(data):,} items have an elite ({matches.coverage():.1%}), "
         f"QD score {elites.qd_score:,.2f}, best {elites.best_objective:.4f}"
     )
     if len(elites):
-        median = float(np.median(matches.distances))
-        print(f"Median distance between elite and item: {median:.3g}")
+        missed = int((~matches.reached).sum())
+        print(
+            f"Explained variance of all items: {matches.explained:.1%}; not reached: {missed:,} "
+            "(no solution found is nearer to them than the mean of all items is)"
+        )
     if data.labels is not None and 1 < len(set(data.labels)) <= 30:
         rows: Any = matches.coverage_by_label().itertuples()
+        print(f"{'label':>12} {'filled':>6}    {'items':<6} {'coverage':>8} {'explained':>9}")
         for row in rows:
-            print(f"{row.label:>12} {row.filled:>6} of {row.items:<6} {row.coverage:>7.1%}")
+            print(
+                f"{row.label:>12} {row.filled:>6} of {row.items:<6} {row.coverage:>8.1%} "
+                f"{row.explained:>9.1%}"
+            )
+    for path in gallery_run(run_dir, matches=matches, domain=domain, title=title):
+        print(path)

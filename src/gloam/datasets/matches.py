@@ -1,31 +1,41 @@
 """`Matches`: the elites of a filled archive compared with the items of a dataset.
 
-Coverage alone counts a cell as filled however far its elite is from the item; matches have the
-distance from each elite to its item.
+Coverage alone counts a cell as filled however far its elite is from the item. Matches have the
+nearest elite to every item, its distance, and the variance of the items that it explains.
 """
 
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from gloam import checks
 from gloam.archives import CVTArchive, Elites
+from gloam.datasets import rows
 from gloam.datasets.dataset import Dataset
 
 if TYPE_CHECKING:
     import pandas as pd  # imported where it is used: it takes half a second
 
-Order = Literal["objective", "distance", "label", "item"]
+Metric = Literal["euclidean", "cosine"]
+Order = Literal["explained", "distance", "objective", "label", "item"]
 
-_IS_ASCENDING = {"objective": False, "distance": True, "label": True, "item": True}
-_QUERIES = 4096  # items whose nearest points are found at a time
+# Columns that each order sorts by, and whether they ascend.
+_SORTED_BY: dict[Order, dict[str, bool]] = {
+    "explained": {"explained": False},
+    "distance": {"distance": True},
+    "objective": {"filled": False, "objective": False},
+    "label": {"label": True, "distance": True},
+    "item": {"item": True},
+}
+_QUERIES, _POINTS = 2048, 4096  # rows that are compared at a time
 
 
 class Matches:
-    """The elites of a filled archive, each with the item of its cell.
+    """The items of a dataset, each with the elite that is nearest to it.
+
+    The nearest elite may be that of another cell, also for an item whose own cell is filled.
 
     Args:
         elites: Elites of a search, for instance ``result.elites``.
@@ -38,10 +48,12 @@ class Matches:
         >>> _ = search.ask()
         >>> search.tell(objectives=[1.0, 2.0], measures=[[0.0, 0.5], [1.0, 1.0]])
         >>> matches = Matches(search.elites(), data)
-        >>> matches.table()[["item", "label", "distance"]].values.tolist()
-        [[1, 'a', 0.0], [0, 'a', 0.5]]
-        >>> matches.coverage(within=0.1), matches.coverage()
-        (0.3333333333333333, 0.6666666666666666)
+        >>> matches.table()[["item", "filled", "explained"]].round(2).values.tolist()
+        [[1, True, 1.0], [0, True, 0.97], [2, False, -0.78]]
+        >>> round(matches.explained, 3), matches.reached.tolist()
+        (-0.152, [True, True, False])
+        >>> matches.coverage(), matches.coverage(within=0.1)
+        (0.6666666666666666, 0.3333333333333333)
     """
 
     def __init__(self, elites: Elites, dataset: Dataset):
@@ -58,56 +70,124 @@ class Matches:
         )
         self.elites = elites
         self.dataset = dataset
-        self.metric: Literal["euclidean", "cosine"] = archive.metric
+        self.metric: Metric = archive.metric
 
     @cached_property
-    def distances(self) -> Float[np.ndarray, " n"]:
-        """Distance from the measures of each elite to its item, by the archive's metric."""
-        items = self.dataset.items[self.elites.cells]
-        return _distances(self.metric, self.elites.flat_measures, items)
+    def filled(self) -> Bool[np.ndarray, " items"]:
+        """Whether the cell of each item has an elite."""
+        filled = np.zeros(len(self.dataset), bool)
+        filled[self.elites.cells] = True
+        return filled
 
-    def table(self, by: Order = "objective") -> "pd.DataFrame":
-        """Return a table with item, name, label, objective and distance of each elite, best first.
+    @cached_property
+    def nearest(self) -> Int[np.ndarray, " items"]:
+        """Index of the nearest elite to each item in ``elites.solutions``; -1 without elites."""
+        if len(self.elites) == 0:
+            return np.full(len(self.dataset), -1)
+        return _nearest(self.elites.flat_measures, self.dataset.items, self.metric)
 
-        The column ``row`` is the index of the elite in ``elites.solutions``.
+    @cached_property
+    def distances(self) -> Float[np.ndarray, " items"]:
+        """Distance from each item to the nearest elite, by the archive's metric."""
+        if len(self.elites) == 0:
+            return np.full(len(self.dataset), np.inf, np.float32)
+        return distances(self.metric, self.dataset.items, self.elites.flat_measures, self.nearest)
+
+    @cached_property
+    def explained_by_item(self) -> Float[np.ndarray, " items"]:
+        """Explained variance of each item: ``1 - |item - elite|^2 / |item - mean item|^2``.
+
+        It is 1 if the nearest elite equals the item, 0 if it is as near as the mean of all items,
+        and negative if it is farther. With the cosine metric, all rows are scaled to length one.
+        """
+        return _explained(*self._squares)
+
+    @property
+    def explained(self) -> float:
+        """Explained variance of all items: 1 minus the sum of their errors over that of the mean.
+
+        Items whose cells are empty count, too. A search that found only the mean item scores 0.
+        """
+        error, spread = self._squares
+        return float(1 - error.sum() / spread.sum())
+
+    @property
+    def reached(self) -> Bool[np.ndarray, " items"]:
+        """Whether an elite is nearer to each item than the mean item is.
+
+        The other items lie outside of what the function can make, as far as the search saw.
+        """
+        return self.explained_by_item > 0
+
+    @cached_property
+    def _squares(self) -> tuple[Float[np.ndarray, " items"], Float[np.ndarray, " items"]]:
+        """Squared distances from each item to the nearest elite and to the mean item."""
+        items = self.dataset.items
+        mean = _mean_row(items, self.metric)
+        both = self.distances, distances(self.metric, items, mean[None], np.zeros(len(items), int))
+        # The squared distance of unit vectors is twice the cosine distance.
+        power = 2 if self.metric == "euclidean" else 1
+        error, spread = (one.astype(np.float64) ** power for one in both)
+        return error, spread
+
+    def table(self, by: Order = "explained") -> "pd.DataFrame":
+        """Return a table with a row for each item, best first.
+
+        Its columns are ``item``, ``name``, ``label``, ``filled`` (whether the item's own cell has
+        an elite), ``row`` (the index of the nearest elite in ``elites.solutions``), ``objective``
+        of that elite, its ``distance``, the variance ``explained`` and ``reached``.
+
+        Args:
+            by: Column to sort by. By objective, items whose cells are empty come last.
         """
         import pandas as pd
 
-        orders = ", ".join(_IS_ASCENDING)
-        checks.expect(by in _IS_ASCENDING, "by", f"one of {orders}", repr(by))
-        cells, labels = self.elites.cells, self.dataset.labels
+        checks.expect(by in _SORTED_BY, "by", f"one of {', '.join(_SORTED_BY)}", repr(by))
+        count, objectives = len(self.dataset), self.elites.objectives
         table = pd.DataFrame(
             {
-                "row": np.arange(len(cells)),
-                "item": cells,
-                "name": [self.dataset.names[cell] for cell in cells],
-                "label": [None if labels is None else labels[cell] for cell in cells],
-                "objective": self.elites.objectives,
+                "item": np.arange(count),
+                "name": self.dataset.names,
+                "label": self.dataset.labels or [None] * count,
+                "filled": self.filled,
+                "row": self.nearest,
+                "objective": objectives[self.nearest] if len(objectives) else np.nan,
                 "distance": self.distances,
+                "explained": self.explained_by_item,
+                "reached": self.reached,
             }
         )
-        columns = ["label", "distance"] if by == "label" else [by]
-        ordered = table.sort_values(columns, ascending=_IS_ASCENDING[by], kind="stable")
+        columns = _SORTED_BY[by]
+        ordered = table.sort_values(list(columns), ascending=list(columns.values()), kind="stable")
         return ordered.reset_index(drop=True)
 
     def coverage(self, within: float | None = None) -> float:
-        """Return the share of items that have an elite, or an elite ``within`` a distance."""
-        if within is None:
-            return len(self.elites) / len(self.dataset)
-        return float((self.distances <= within).sum()) / len(self.dataset)
+        """Return the share of filled cells, or of items with an elite ``within`` a distance."""
+        return float(self._counted(within).sum()) / len(self.dataset)
 
     def coverage_by_label(self, within: float | None = None) -> "pd.DataFrame":
-        """Return the number of items and of filled items and the coverage of each label."""
+        """Return items, filled items, coverage and explained variance of each label.
+
+        With ``within``, an item counts as filled if an elite is that near.
+        """
         import pandas as pd
 
         checks.expect(self.dataset.labels is not None, "labels", "a dataset with labels", "none")
-        near = np.ones(len(self.elites), bool) if within is None else self.distances <= within
-        filled = np.zeros(len(self.dataset), bool)
-        filled[self.elites.cells[near]] = True
-        table = pd.DataFrame({"label": self.dataset.labels, "filled": filled})
-        by_label = table.groupby("label")["filled"]
-        found = pd.DataFrame({"items": by_label.size(), "filled": by_label.sum()}).reset_index()
-        return found.assign(coverage=found["filled"] / found["items"])
+        names, group = np.unique(np.array(self.dataset.labels, object), return_inverse=True)
+        by_item = (None, self._counted(within), *self._squares)
+        items, filled, error, spread = (np.bincount(group, weights) for weights in by_item)
+        return pd.DataFrame(
+            {
+                "label": names,
+                "items": items,
+                "filled": filled.astype(int),
+                "coverage": filled / items,
+                "explained": _explained(error, spread),
+            }
+        )
+
+    def _counted(self, within: float | None) -> Bool[np.ndarray, " items"]:
+        return self.filled if within is None else self.distances <= within
 
     def held_out(self, others: Dataset) -> "pd.DataFrame":
         """Return how close the elites come to items that were held out of the search.
@@ -131,35 +211,82 @@ class Matches:
                 "name": others.names,
                 "label": others.labels or [None] * len(others),
                 "row": row,
-                "distance": _distances(self.metric, others.items, measures[row]),
-                "floor": _distances(self.metric, others.items, items[own]),
+                "distance": distances(self.metric, others.items, measures, row),
+                "floor": distances(self.metric, others.items, items, own),
             }
         )
 
 
-def _nearest(
+def _explained(
+    error: Float[np.ndarray, " n"], spread: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " n"]:
+    """Return ``1 - error / spread``; for an item that is the mean item, 1 or minus infinity."""
+    ratio = np.where(error > 0, np.inf, 0.0)
+    return 1 - np.divide(error, spread, out=ratio, where=spread > 0)
+
+
+def distances(
+    metric: Metric,
     points: Float[np.ndarray, "n meas"],
-    queries: Float[np.ndarray, "m meas"],
-    metric: Literal["euclidean", "cosine"],
+    others: Float[np.ndarray, "m meas"],
+    chosen: Int[np.ndarray, " n"],
+) -> Float[np.ndarray, " n"]:
+    """Return the distance from each point to its ``chosen`` row of the others, as float32."""
+    found = np.empty(len(points), np.float32)
+    for block in rows.blocks(points):
+        point, other = (part.astype(np.float64) for part in (points[block], others[chosen[block]]))
+        if metric == "euclidean":
+            found[block] = np.linalg.norm(point - other, axis=1)
+        else:
+            # A row of zeros (a black image) has no direction; its distance to every row is 1.
+            cosine = (_unit(point) * _unit(other)).sum(axis=1)
+            found[block] = np.clip(1 - cosine, 0.0, 2.0)
+    return found
+
+
+def _nearest(
+    points: Float[np.ndarray, "n meas"], queries: Float[np.ndarray, "m meas"], metric: Metric
 ) -> Int[np.ndarray, " m"]:
-    """Return the index of the nearest point to each query."""
-    # Rows of zeros have no direction, so they are near to nothing.
-    usable = np.arange(len(points))
-    if metric == "cosine":
-        usable = np.flatnonzero(np.linalg.norm(points, axis=1) > 0)
-    if len(usable) < 2:
-        return np.full(len(queries), usable[0] if len(usable) else 0)
-    archive = CVTArchive(points[usable], metric=metric, index="exact")
-    parts = [queries[start : start + _QUERIES] for start in range(0, len(queries), _QUERIES)]
-    found = [np.asarray(archive.index_of(jnp.asarray(part))) for part in parts]
-    return usable[np.concatenate(found)]
+    """Return the index of the nearest point to each query, the lowest of equals.
+
+    The nearest point has the largest score ``(q - c).(p - c) - |p - c|^2 / 2`` for any ``c``; with
+    the cosine metric, the largest product of unit vectors. Scores are computed in float64, which
+    tells close points apart, and block by block: all of them would not fit into memory.
+    """
+    is_cosine = metric == "cosine"
+    centre = 0.0 if is_cosine else _mean_row(queries, metric)
+
+    def prepared(some: Float[np.ndarray, "b meas"]) -> Float[np.ndarray, "b meas"]:
+        wide = some.astype(np.float64)
+        return _unit(wide) if is_cosine else wide - centre
+
+    best, found = np.full(len(queries), -np.inf), np.zeros(len(queries), int)
+    for start in range(0, len(points), _POINTS):
+        some = prepared(points[start : start + _POINTS])
+        squares = np.square(some).sum(axis=1)
+        # Rows of zeros have no direction, so they are near to nothing.
+        offsets = np.where(squares > 0, 0.0, np.inf) if is_cosine else squares / 2
+        for first in range(0, len(queries), _QUERIES):
+            block = slice(first, first + _QUERIES)
+            scores = prepared(queries[block]) @ some.T - offsets
+            place = scores.argmax(axis=1)
+            score = np.take_along_axis(scores, place[:, None], axis=1)[:, 0]
+            is_better = score > best[block]
+            best[block] = np.where(is_better, score, best[block])
+            found[block] = np.where(is_better, start + place, found[block])
+    return found
 
 
-def _distances(metric: str, points: np.ndarray, others: np.ndarray) -> np.ndarray:
-    if metric == "euclidean":
-        return np.linalg.norm(points - others, axis=1)
-    product = (points * others).sum(axis=1)
-    lengths = np.linalg.norm(points, axis=1) * np.linalg.norm(others, axis=1)
-    # A row of zeros (a black image) has no direction; its distance to every row is 1.
-    cosine = np.divide(product, lengths, out=np.zeros_like(product), where=lengths > 0)
-    return np.clip(1 - cosine, 0.0, 2.0)
+def _mean_row(items: Float[np.ndarray, "n meas"], metric: Metric) -> Float[np.ndarray, " meas"]:
+    """Return the mean of rows; with the cosine metric, of rows scaled to length one."""
+    total = np.zeros(items.shape[1])
+    for block in rows.blocks(items):
+        wide = items[block].astype(np.float64)
+        total += (_unit(wide) if metric == "cosine" else wide).sum(axis=0)
+    return total / len(items)
+
+
+def _unit(wide: Float[np.ndarray, "n meas"]) -> Float[np.ndarray, "n meas"]:
+    """Return rows of float64 scaled to length one; rows of zeros stay zero."""
+    norms = np.linalg.norm(wide, axis=1, keepdims=True)
+    return np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0)

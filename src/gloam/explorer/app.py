@@ -46,6 +46,7 @@ def explorer_app(library: Library, hosts: tuple[str, ...] = ()) -> ASGIApp:
         "/": lambda request: (page, "text/html; charset=utf-8"),
         "/static/{name:path}": answers.static,
         "/api/folder": answers.folder,
+        "/api/compare": answers.compare,
         run: answers.run,
         f"{run}/parts": answers.parts,
         f"{run}/metrics": answers.metrics,
@@ -119,6 +120,11 @@ class _Answers:
         Query(request)
         return json_bytes(self._library.folder()), _JSON
 
+    def compare(self, request: Request) -> Answer:
+        groups = Query(request, "groups").groups("groups")
+        found = [[self._known(run_id) for run_id in ids] for ids in groups]
+        return json_bytes(self._library.comparison(found)), _JSON
+
     def run(self, request: Request) -> Answer:
         Query(request)
         return json_bytes(self._library.summary(self._entry(request))), _JSON
@@ -180,7 +186,10 @@ class _Answers:
         return content, _PNG
 
     def _entry(self, request: Request) -> Entry:
-        found = self._library.run(request.path_params["run"])
+        return self._known(request.path_params["run"])
+
+    def _known(self, run_id: str) -> Entry:
+        found = self._library.run(run_id)
         if found is None:
             raise RefusedError(404, "There is no such run.")
         return found
@@ -234,6 +243,14 @@ class Query:
         if len(parts) > count:
             raise RefusedError(400, f"'{name}' has more than {count} numbers.")
         return [_integer(part, name) for part in parts]
+
+    def groups(self, name: str) -> list[list[str]]:
+        """Return groups, separated by semicolons, of different names, separated by commas."""
+        found = [part.split(",") for part in self._given.get(name, "").split(";")]
+        names = [one for part in found for one in part]
+        if len(set(names)) < len(names):
+            raise RefusedError(400, f"'{name}' has repeated names.")
+        return found
 
     def choice(self, name: str, among: Iterable[str]) -> str:
         """Return one of several texts, by default the first."""

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from gloam.algorithms import Algorithm
 from gloam.archives import CVTArchive, GridArchive
 from gloam.archives.archive import measure_labels
-from gloam.datasets import Matches
+from gloam.datasets.matches import distances
 from gloam.discounts import DiscountModel
 from gloam.explorer.library import EliteRows, OpenedRun
 from gloam.explorer.page import packed
@@ -128,7 +128,7 @@ def distances_of(run: OpenedRun, rows: EliteRows) -> Float[np.ndarray, " n"] | N
 
     def measured() -> np.ndarray:
         if dataset is not None:
-            return Matches(rows.elites, dataset).distances.astype(np.float32)
+            return distances(run.metric, rows.measures, dataset.items, rows.cells)
         offset = rows.measures - run.plane.centers[rows.cells]
         return np.linalg.norm(offset, axis=1).astype(np.float32)
 

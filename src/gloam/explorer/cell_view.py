@@ -6,10 +6,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int, UInt8
 from PIL import Image
 
 from gloam.datasets import Matches
+from gloam.datasets.matches import distances
 from gloam.explorer.archive_view import distances_of, found_at, model_algorithm
 from gloam.explorer.library import EliteRows, OpenedRun
 from gloam.gallery.pairs import item_pictures, made_pictures
@@ -25,10 +26,15 @@ _LARGE = 512
 _NEIGHBOURS = 8
 # Numbers of a solution that are sent to the page.
 _MAX_NUMBERS = 4096
+# Products of items, elites and measures, above which items are shown with the elites of their own
+# cells only: to find the nearest elites of a live run would take too long.
+_MAX_PRODUCTS = 10**11
 
 
 def cell_details(run: OpenedRun, seed: int, cell: int) -> dict[str, Any]:
-    """Return the elite of a cell with its neighbours, or the fact that the cell is empty.
+    """Return the elite of a cell with its neighbours.
+
+    An empty cell of a dataset has the nearest elites to its item as neighbours.
 
     Raises:
         ValueError: The archive has no such cell.
@@ -42,8 +48,10 @@ def cell_details(run: OpenedRun, seed: int, cell: int) -> dict[str, Any]:
         found["name"] = dataset.names[cell]
         found["label"] = None if dataset.labels is None else dataset.labels[cell]
     if row is None:
+        if dataset is not None:
+            found["neighbours"] = _neighbours(run, rows, dataset.items[cell])
         return found
-    distances = distances_of(run, rows)
+    own_distances = distances_of(run, rows)
     measures, solution = rows.measures[row], rows.solutions[row]
     return found | {
         "objective": rows.objectives[row],
@@ -51,9 +59,9 @@ def cell_details(run: OpenedRun, seed: int, cell: int) -> dict[str, Any]:
         "solution": solution[:_MAX_NUMBERS],
         "measure_dim": len(measures),
         "solution_dim": len(solution),
-        "distance": None if distances is None else distances[row],
+        "distance": None if own_distances is None else own_distances[row],
         "found": _found_between(run, seed, rows, row),
-        "neighbours": _neighbours(run, rows, row),
+        "neighbours": _neighbours(run, rows, rows.measures[row], row),
         "python": python_lines(str(run.folder.path)).format(seed=seed, cell=cell),
     }
 
@@ -97,58 +105,82 @@ def _found_between(
     return {"after": earlier[-1] if earlier else 0, "until": until}
 
 
-def _neighbours(run: OpenedRun, rows: EliteRows, row: int) -> list[dict[str, Any]]:
-    """Return the nearest other elites in measure space."""
-    ranks = _ranks(run, rows, row)
-    ranks[row] = np.inf
+def _neighbours(
+    run: OpenedRun, rows: EliteRows, point: Float[np.ndarray, " meas"], row: int | None = None
+) -> list[dict[str, Any]]:
+    """Return the elites that are nearest to a point of measure space, without that of a row."""
+    ranks = _ranks(run, rows, point)
+    others = len(ranks)
+    if row is not None:
+        ranks[row] = np.inf
+        others -= 1
     # More than are shown: products of float32 are too coarse to order the nearest.
-    count = min(4 * _NEIGHBOURS, len(ranks) - 1)
+    count = min(4 * _NEIGHBOURS, others)
     if count < 1:
         return []
     near = np.argpartition(ranks, count - 1)[:count]
-    distances = _distances(run.metric, rows.measures[near], rows.measures[row])
-    order = np.argsort(distances, kind="stable")[:_NEIGHBOURS]
-    columns = rows.cells[near][order], rows.objectives[near][order], distances[order]
+    apart = distances(run.metric, rows.measures[near], point[None], np.zeros(count, int))
+    order = np.argsort(apart, kind="stable")[:_NEIGHBOURS]
+    columns = rows.cells[near][order], rows.objectives[near][order], apart[order]
     names = ("cell", "objective", "distance")
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-def _ranks(run: OpenedRun, rows: EliteRows, row: int) -> Float[np.ndarray, " n"]:
-    """Return a number for each elite that increases with its distance."""
+def _ranks(
+    run: OpenedRun, rows: EliteRows, point: Float[np.ndarray, " meas"]
+) -> Float[np.ndarray, " n"]:
+    """Return a number for each elite that increases with its distance from a point."""
     measures = rows.measures
     squares = partial(np.einsum, "ij,ij->i", measures, measures)
     lengths = run.cached("lengths", rows.version, squares)
-    products = measures @ measures[row]
+    products = measures @ point
     if run.metric == "cosine":
         return -products / np.sqrt(np.maximum(lengths, 1e-30))
     return lengths - 2 * products
 
 
-def _distances(
-    metric: str, measures: Float[np.ndarray, "n meas"], point: Float[np.ndarray, " meas"]
-) -> Float[np.ndarray, " n"]:
-    if metric == "euclidean":
-        return np.linalg.norm(measures - point, axis=1)
-    scale = np.linalg.norm(measures, axis=1) * np.linalg.norm(point)
-    return 1 - np.divide(measures @ point, scale, out=np.zeros_like(scale), where=scale > 0)
-
-
 def pairs(run: OpenedRun, seed: int) -> dict[str, Any]:
-    """Return the items of the dataset, with objectives and distances of their elites."""
+    """Return the items of the dataset with their nearest elites.
+
+    Returns:
+        ``cells`` and ``objective`` have a value for each elite. ``names``, ``labels``, ``row`` (of
+        the nearest elite; -1 if it is not known), ``distance`` and ``explained`` have one for each
+        item.
+    """
     dataset = run.dataset
     if dataset is None:
         raise ValueError("The run has no dataset.")
     rows = run.elites(seed)
-    distances = distances_of(run, rows)
-    assert distances is not None, "archives of datasets have centroids"
+    matches = Matches(rows.elites, dataset)
+    row, distance, explained = _nearest(run, rows, matches)
     return {
         "names": list(dataset.names),
         "labels": None if dataset.labels is None else list(dataset.labels),
         "cells": rows.cells,
         "objective": _rounded(rows.objectives),
-        "distance": _rounded(distances),
-        "coverage": Matches(rows.elites, dataset).coverage(),
+        "row": row,
+        "distance": _rounded(distance),
+        "explained": _rounded(explained),
+        "coverage": matches.coverage(),
     }
+
+
+def _nearest(
+    run: OpenedRun, rows: EliteRows, matches: Matches
+) -> tuple[Int[np.ndarray, " items"], Float[np.ndarray, " items"], Float[np.ndarray, " items"]]:
+    """Return row, distance and explained variance of the nearest elite of each item.
+
+    In a large run they are those of the item's own elite, and missing where the cell is empty.
+    """
+
+    def found() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        if matches.dataset.items.size * len(rows.cells) <= _MAX_PRODUCTS:
+            return matches.nearest, matches.distances, matches.explained_by_item
+        row, distance = np.full(len(matches.dataset), -1), np.full(len(matches.dataset), np.nan)
+        row[rows.cells], distance[rows.cells] = np.arange(len(rows.cells)), distances_of(run, rows)
+        return row, distance, np.full(len(row), np.nan)
+
+    return run.cached("nearest", rows.version, found)
 
 
 def _rounded(values: Float[np.ndarray, " n"]) -> list[float]:
@@ -173,16 +205,18 @@ def picture(run: OpenedRun, seed: int, cell: int, side: str) -> bytes | None:
 
 
 def sheet(run: OpenedRun, seed: int, cells: Sequence[int]) -> bytes:
-    """Return pairs one below the other: the solution on the left, the item on the right.
+    """Return pairs one below the other: the nearest solution on the left, the item on the right.
 
-    The left side of a cell without an elite, and the right side without pictures of items, are
-    empty.
+    The sides that have no pictures are empty.
     """
     tiles = np.zeros((MAX_TILES, THUMB, 2 * THUMB + _GAP, 4), np.uint8)
     rows, dataset = run.elites(seed), run.dataset
     pictures = run.pictures(rows)
-    places = [(place, rows.row_of(cell)) for place, cell in enumerate(cells)]
-    filled = [(place, row) for place, row in places if row is not None]
+    filled: list[tuple[int, int]] = []
+    if pictures is not None and dataset is not None:
+        nearest, _, _ = _nearest(run, rows, Matches(rows.elites, dataset))
+        filled = [(place, int(nearest[cell])) for place, cell in enumerate(cells)]
+        filled = [(place, row) for place, row in filled if row >= 0]
     if pictures is not None and filled:
         # Always the same number of rows, so that a domain's function is compiled once.
         chosen = np.array([row for _, row in filled])

@@ -217,12 +217,11 @@ def _add_rows(parts: Parts, run: OpenedRun, address: str, seed: int) -> None:
 
 def _add_sheets(parts: Parts, run: OpenedRun, address: str, seed: int) -> None:
     """Add small pictures of pairs while there is room."""
-    rows = run.elites(seed)
-    ordered = rows.cells[np.argsort(-rows.objectives, kind="stable")]
+    ordered = np.argsort(pairs(run, seed)["distance"], kind="stable")
     sheets: list[list[int]] = []
     count = -(-len(ordered) // MAX_TILES)
     for start in range(count):
-        # Each sheet has pairs of all objectives, whatever the number of sheets.
+        # Each sheet has good and bad pairs, whatever the number of sheets.
         cells = [int(cell) for cell in ordered[start::count]]
         name = f"{address}/sheet?seed={seed}&number={start}"
         if parts.left < 300_000 or not parts.add_picture(name, sheet(run, seed, cells)):

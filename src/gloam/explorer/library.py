@@ -10,13 +10,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from gloam.archives import Archive, CVTArchive, Elites, GridArchive
 from gloam.datasets import Dataset
+from gloam.datasets.matches import Metric
+from gloam.experiments import compare
 from gloam.experiments.published import title
 from gloam.explorer.page import packed
 from gloam.explorer.summaries import RunSummary, elites_version, newest_checkpoint
@@ -27,6 +29,9 @@ from gloam.formats.config import RunConfig
 from gloam.formats.documents import is_document, read_document
 from gloam.gallery.pairs import Pictures, elite_pictures, has_pictures
 from gloam.plots.plane import Plane
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 READ_ERRORS = (ValueError, OSError, MemoryError)
 """Errors of reading a run folder: damaged files, parts of the user's own, no permission."""
@@ -40,6 +45,7 @@ _SKIPPED = {"checkpoint", "snapshots", "figures", "report", "__pycache__"}
 # Runs, and seeds of each, whose elites stay in memory.
 _MAX_OPEN = 4
 _MAX_SEEDS = 3
+_TESTED = ("qd_score", "coverage", "best_objective")
 _T = TypeVar("_T")
 
 
@@ -75,6 +81,7 @@ class Library:
         self._contents = Contents({}, {}, True)
         self._summaries: dict[Path, RunSummary] = {}
         self._opened: OrderedDict[str, OpenedRun] = OrderedDict()
+        self._compared: tuple[Any, dict[str, Any]] = ((), {})
         self._lock = threading.Lock()
 
     def look(self) -> Contents:
@@ -124,6 +131,36 @@ class Library:
                 self._opened.popitem(last=False)
             return found
 
+    def comparison(self, groups: list[list[Entry]]) -> dict[str, Any]:
+        """Return the comparison of groups of runs by `gloam.compare`; groups are numbered.
+
+        Returns:
+            ``f_min``, the reference of all QD scores; ``table``, mean and standard error of each
+            group; ``tests``, the Games-Howell tests of all pairs of groups by metric. There are no
+            tests if a group has a single seed.
+
+        Raises:
+            ValueError: A run cannot be read, or the archives differ in size.
+        """
+        runs = [self.opened(entry) for entries in groups for entry in entries]
+        version = (
+            [[entry.id for entry in entries] for entries in groups],
+            [elites_version(run.folder.path, run.config.seeds) for run in runs],
+        )
+        if self._compared[0] != version:
+            if len({run.archive.num_cells for run in runs}) > 1:
+                raise ValueError("The archives differ in size: QD scores cannot be compared.")
+            paths = {str(n): [one.path for one in entries] for n, entries in enumerate(groups)}
+            found = compare(paths)
+            table = found.table().rename(columns={"algorithm": "group"})
+            content: dict[str, Any] = {"f_min": found.f_min, "table": _records(table), "tests": {}}
+            if len(groups) > 1 and min(table["seeds"].tolist()) > 1:
+                names = {"algorithm": "group"}
+                tests = {name: found.tests(name).rename(columns=names) for name in _TESTED}
+                content["tests"] = {name: _records(test) for name, test in tests.items()}
+            self._compared = version, content
+        return self._compared[1]
+
     def _summary(self, entry: Entry) -> RunSummary:
         with self._lock:
             return self._summaries.setdefault(entry.path, RunSummary(entry.path))
@@ -145,6 +182,12 @@ class Library:
                     cells.append({"domain": domain, "algorithm": algorithm, "runs": own})
         titles = {name: title(name) for name in (*study["domains"], *study["algorithms"])}
         return about | study | {"cells": cells, "titles": titles}
+
+
+def _records(table: "pd.DataFrame") -> list[dict[str, Any]]:
+    """Return the rows of a table, with the numbers of groups as integers."""
+    groups = [name for name in ("group", "other") if name in table]
+    return table.astype(dict.fromkeys(groups, int)).to_dict("records")
 
 
 def _is_part(name: str, place: str) -> bool:
@@ -320,7 +363,7 @@ class OpenedRun:
         return isinstance(self.archive, GridArchive) and self.archive.measure_dim == 2
 
     @property
-    def metric(self) -> str:
+    def metric(self) -> Metric:
         """The metric of distances between measures."""
         return self.archive.metric if isinstance(self.archive, CVTArchive) else "euclidean"
 

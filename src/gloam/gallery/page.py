@@ -1,4 +1,4 @@
-"""Galleries as one self-contained HTML page: key figures, coverage, and pairs to browse.
+"""Galleries as one self-contained HTML page: key figures, coverage, and all items to browse.
 
 ``page.html`` beside this file has the style and the script. Titles, labels and names are escaped,
 because pages are published and file names come from anywhere.
@@ -22,7 +22,15 @@ from gloam import checks
 from gloam.datasets import Matches
 from gloam.datasets.matches import Order
 from gloam.datasets.rows import evenly_spaced
-from gloam.gallery.pairs import Pictures, item_pictures, made_pictures, ordered, rounded
+from gloam.gallery.pairs import (
+    Pictures,
+    captions,
+    item_pictures,
+    made_pictures,
+    ordered,
+    rounded,
+    rules,
+)
 
 _BINS, _STOPS = 40, 200
 _MAX_LABELS = 500  # more labels are not listed
@@ -43,15 +51,16 @@ def page(
 ) -> str:
     """Return a self-contained HTML page with the results of a search on a dataset.
 
-    It has the key figures, the distances with an adjustable threshold, the coverage of each label,
-    and the pairs, which can be sorted and filtered. It loads nothing and runs only its own script.
+    It has the key figures, the distances with an adjustable threshold, coverage and explained
+    variance of each label, and all items beside their nearest elites, which can be sorted and
+    filtered. It loads nothing and runs only its own script.
 
     Args:
         matches: The elites and the items.
         pictures: As for `gallery`, or ``None`` if elites cannot be shown. Images of up to 64 pixels
             a side are embedded unchanged; larger ones are shrunk to 112.
         title: Heading of the page.
-        limit: Largest number of pairs to show, evenly spaced from the best objective to the worst;
+        limit: Largest number of items to show, evenly spaced from the best explained to the worst;
             the figures count all. 2,000 pairs of 28 x 28 pixels make a page of 3 to 6 MB in gray,
             and of at most 14 MB in colour.
         held_out: Table of items that were held out of the search, from `Matches.held_out`.
@@ -60,7 +69,7 @@ def page(
         The text of the page, to be written as UTF-8.
     """
     limit = checks.integer("limit", limit, minimum=1)
-    table = ordered(matches, "objective")
+    table = ordered(matches, "explained")
     shown = table.iloc[evenly_spaced(len(table), limit)]
     thresholds = Thresholds(matches)
     template = resources.files("gloam.gallery").joinpath("page.html").read_text("utf-8")
@@ -72,7 +81,7 @@ def page(
         "title": html.escape(title or "Solutions beside their items"),
         "figures": _figures(matches),
         "distances": _distances(matches, thresholds),
-        "labels": _labels(thresholds),
+        "labels": _labels(matches, thresholds),
         "held-out": "" if held_out is None else _held_out(held_out),
         "notes": _notes(matches, pictures, len(shown)),
         "orders": "\n".join(_choice(by) for by in orders),
@@ -86,7 +95,7 @@ def page(
 
 
 class Thresholds:
-    """Distances to choose from, and the number of items with an elite within each.
+    """Distances to choose from, and the number of items that have an elite within each.
 
     They are counted here and not on the page, so that it stays small and agrees with `Matches`.
 
@@ -106,10 +115,9 @@ class Thresholds:
         labels = np.array(matches.dataset.labels or [], dtype=object)
         names = sorted(set(labels))
         if len(names) <= _MAX_LABELS:
-            own = labels[matches.elites.cells] if names else labels
             for name in names:
-                items, within = int((labels == name).sum()), self._count(distances[own == name])
-                self.labels.append({"label": name, "items": items, "within": within})
+                own = distances[labels == name]
+                self.labels.append({"label": name, "items": len(own), "within": self._count(own)})
 
     def _count(self, distances: Float[np.ndarray, " n"]) -> list[int]:
         return np.searchsorted(np.sort(distances), self.stops, side="right").tolist()
@@ -122,9 +130,11 @@ def _figures(matches: Matches) -> str:
     elites = matches.elites
     return _list(
         {
-            "QD score": f"{elites.qd_score:,.1f}",
+            "explained variance": f"{matches.explained:.1%}",
+            "not reached / items": f"{int((~matches.reached).sum()):,} / {len(matches.dataset):,}",
             "coverage": f"{matches.coverage():.1%}",
             "elites / items": f"{len(elites):,} / {len(matches.dataset):,}",
+            "QD score": f"{elites.qd_score:,.1f}",
             "best objective": f"{elites.best_objective:.4g}",
             "median distance": _one(np.median(matches.distances)),
         }
@@ -132,39 +142,41 @@ def _figures(matches: Matches) -> str:
 
 
 def _distances(matches: Matches, thresholds: Thresholds) -> str:
-    """Return the histogram of distances, the slider and the coverage within the threshold."""
+    """Return the histogram of distances, the slider and the number of items within it."""
     last, top, values = len(thresholds.stops) - 1, thresholds.top, matches.distances
     bars, distance = _bars(_counts(values, top), top), _one(thresholds.stops[-1])
     return f"""<section id="distances" aria-labelledby="distances-title">
-<h2 id="distances-title">Distances from solution to item</h2>
-{_chart("the distances from elites to their items", bars, top, values)}
-<div class="js"><label for="threshold">Count an item only if its elite is this near:</label>
+<h2 id="distances-title">Distances from items to their nearest solutions</h2>
+{_chart("the distances from items to their nearest elites", bars, top, values)}
+<div class="js"><label for="threshold">Count an item only if a solution is this near:</label>
 <input type="range" id="threshold" min="0" max="{last}" value="{last}" autocomplete="off"></div>
-<p><output for="threshold">Coverage within distance <b id="distance">{distance}</b>:
-<b id="coverage">{matches.coverage():.1%}</b>,
-<span id="filled">{len(values):,}</span> of {len(matches.dataset):,} items</output></p>
+<p class="js"><output for="threshold">With a solution within distance
+<b id="distance">{distance}</b>: <b id="coverage">100.0%</b>,
+<span id="filled">{len(values):,}</span> of {len(values):,} items</output></p>
 </section>"""
 
 
-def _labels(thresholds: Thresholds) -> str:
-    """Return the coverage of each label, in total and within the threshold."""
+def _labels(matches: Matches, thresholds: Thresholds) -> str:
+    """Return coverage and explained variance of each label, and its items within the threshold."""
     if not thresholds.labels:
         return ""
     rows = []
-    for row in thresholds.labels:
-        name, share = _named(row["label"]), f"{row['within'][-1] / row['items']:.1%}"
+    table: Any = matches.coverage_by_label().itertuples()
+    for row in table:
+        name = _named(row.label)
         rows.append(
-            f'<tr data-label><th scope="row" title="{name}">{name}</th>'
-            f'<td>{row["items"]:,}</td><td>{share}</td><td class="js" data-share>{share}</td>'
-            f'<td class="wide"><div class="meter" aria-hidden="true"><i style="width:{share}"></i>'
-            f'<i style="width:{share}" data-bar></i></div></td></tr>'
+            f'<tr data-label><th scope="row" title="{name}">{name}</th><td>{row.items:,}</td>'
+            f"<td>{row.coverage:.1%}</td><td>{row.explained:.1%}</td>"
+            '<td class="js" data-share>100.0%</td><td class="wide js">'
+            '<div class="meter" aria-hidden="true"><i style="width:100%" data-bar></i></div></td>'
+            "</tr>"
         )
     return f"""<section aria-labelledby="labels-title">
-<h2 id="labels-title">Coverage by label</h2>
+<h2 id="labels-title">Labels</h2>
 <div class="scroll" tabindex="0" role="region" aria-labelledby="labels-title"><table>
 <thead><tr><th scope="col">label</th><th scope="col">items</th>
-<th scope="col"><span class="key soft"></span>coverage</th>
-<th scope="col" class="js"><span class="key"></span>near enough</th><td></td></tr></thead>
+<th scope="col">coverage</th><th scope="col">explained</th>
+<th scope="col" class="js">near enough</th><td class="js"></td></tr></thead>
 <tbody>
 {chr(10).join(rows)}
 </tbody></table></div>
@@ -256,30 +268,29 @@ def _chart(what: str, drawn: str, top: float, values: Float[np.ndarray, " n"]) -
 
 
 def _notes(matches: Matches, pictures: Pictures | None, shown: int) -> str:
-    elites = len(matches.elites)
-    which = f"All {elites:,} pairs."
-    if shown < elites:
-        which = (
-            f"{shown:,} of {elites:,} pairs, spread evenly from the best objective to the worst."
-        )
+    items = len(matches.dataset)
+    which = f"All {items:,} items."
+    if shown < items:
+        which = f"{shown:,} of {items:,} items, spread evenly from the best explained to the worst."
     both = matches.dataset.has_images and pictures is not None
-    sides = " Left the solution, right the item." if both else ""
+    sides = " Left the nearest solution, right the item." if both else ""
     what = "item" if matches.dataset.labels is None else "label and item"
     below = "Below" if matches.dataset.has_images or pictures is not None else "Shown"
-    return f"{which}{sides} {below}: {what}, objective · distance."
+    shows = f"{which}{sides} {below}: {what}, objective · distance, explained variance."
+    return "\n".join(f'<p class="quiet">{line}</p>' for line in [shows, *rules(matches)])
 
 
 def _orders(matches: Matches, shown: pd.DataFrame) -> dict[str, list[int]]:
     """Return the rank of each pair shown in every order."""
-    every: list[Order] = ["objective", "distance", "label", "item"]
+    every: list[Order] = ["explained", "distance", "objective", "label", "item"]
     if matches.dataset.labels is None:
         every.remove("label")
-    rows = shown["row"].to_numpy()
-    return {by: np.argsort(ordered(matches, by)["row"].to_numpy())[rows].tolist() for by in every}
+    items = shown["item"].to_numpy()
+    return {by: np.argsort(ordered(matches, by)["item"].to_numpy())[items].tolist() for by in every}
 
 
 def _choice(by: str) -> str:
-    checked = " checked" if by == "objective" else ""
+    checked = " checked" if by == "explained" else ""
     return f'<label><input type="radio" name="order" value="{by}"{checked}> {by}</label>'
 
 
@@ -320,8 +331,8 @@ def _pairs(matches: Matches, pictures: Pictures | None, shown: pd.DataFrame) -> 
     columns = (
         shown["label"],
         shown["name"],
-        rounded(shown["objective"].to_numpy()),
-        rounded(shown["distance"].to_numpy()),
+        shown["reached"],
+        captions(shown),
         images,
     )
     entries = "\n".join(_entry(*row) for row in zip(*columns, strict=True))
@@ -330,15 +341,20 @@ def _pairs(matches: Matches, pictures: Pictures | None, shown: pd.DataFrame) -> 
 
 
 def _entry(
-    label: str | None, name: str, objective: str, distance: str, images: list[tuple[str, str]]
+    label: str | None,
+    name: str,
+    is_reached: bool,
+    caption: tuple[str, str],
+    images: list[tuple[str, str]],
 ) -> str:
     name = html.escape(name)
     drawn = "".join(f'<span><img alt="{shows} {name}" {image}></span>' for shows, image in images)
     drawn = f'<div class="pictures">{drawn}</div>' if drawn else ""
     known = "" if label is None else f"<b>{_named(label)}</b> "
+    mark = "" if is_reached else ' class="unreached"'
     return (
-        f'<li>{drawn}<div class="name" title="{name}">{known}{name}</div>'
-        f'<div class="numbers">{objective} · {distance}</div></li>'
+        f'<li{mark}>{drawn}<div class="name" title="{name}">{known}{name}</div>'
+        f'<div class="numbers">{caption[0]}</div><div class="numbers">{caption[1]}</div></li>'
     )
 
 

@@ -1,4 +1,4 @@
-"""Galleries: pictures of elites beside the items of a dataset that they match, as one figure."""
+"""Galleries: the items of a dataset, each beside its nearest elite, as one figure."""
 
 import math
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Pictures = Callable[[np.ndarray], np.ndarray]
 
 # Lengths are in pixels of the figure: a small picture is crisp only if each of its pixels covers a
 # whole number of them.
-_MARGIN, _TOP, _GAP, _SPACE = 54, 180, 3, 24
+_MARGIN, _TOP, _GAP, _SPACE = 54, 228, 3, 24
 _SMALLEST, _LARGEST = 56, 168
 _MIN_WIDTH = 1100  # room for the heading
 _ASPECT = 1.45
@@ -34,26 +34,30 @@ _IMAGE: Any = {"cmap": "gray", "vmin": 0, "vmax": 255, "aspect": "auto", "zorder
 _BATCH = 256  # solutions that are rendered at a time
 
 _ORDERS = {
-    "objective": "from the best objective to the worst",
+    "explained": "from the most explained variance to the least",
     "distance": "from the nearest to the farthest",
+    "objective": "from the best objective to the worst, then those with empty cells",
     "label": "label by label, the nearest first",
     "item": "in the order of the items",
 }
+_NOT_REACHED = "Not reached: no solution found is nearer to the item than the mean of all items is."
+_EMPTY = "Empty: no solution found was nearest to the item; an elite of another cell is shown."
 
 
 def gallery(
     matches: Matches,
     pictures: Pictures,
     *,
-    by: Order = "objective",
+    by: Order = "explained",
     count: int = 60,
     title: str = "",
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw pairs of a solution (left) and its item (right).
+    """Draw pairs of the nearest solution (left) and its item (right).
 
-    If there are more than ``count`` pairs, the ones drawn are evenly spaced in the order, with the
-    first and the last, so that they show good and bad matches.
+    All items count, also those whose cells are empty. Items that no solution reached have a dashed
+    frame (see `Matches.reached`). If there are more than ``count`` pairs, the ones drawn are evenly
+    spaced in the order, with the first and the last, so that they show good and bad matches.
 
     Args:
         matches: The elites and the items.
@@ -88,6 +92,14 @@ def gallery(
         Rectangle((left - 1, top - 1), layout.pair + 2, layout.height + 2) for left, top in corners
     ]
     axes.add_collection(PatchCollection(mats, facecolor=style.FAINT, linewidth=0))
+    reached = drawn["reached"].to_numpy()
+    frames = [
+        Rectangle((left - 4, top - 4), layout.pair + 8, layout.height + 8)
+        for (left, top), is_reached in zip(corners, reached, strict=True)
+        if not is_reached
+    ]
+    dashed = {"facecolor": "none", "edgecolor": style.QUIET, "linestyle": "--", "linewidth": zoom}
+    axes.add_collection(PatchCollection(frames, **dashed))
     for place, (left, top) in enumerate(corners):
         for side, shown in enumerate(sides):
             x = left + side * (layout.width + _GAP)
@@ -178,13 +190,36 @@ def _bytes(name: str, values: Shaped[np.ndarray, "n *image"]) -> np.ndarray:
 
 
 def ordered(matches: Matches, by: Order) -> pd.DataFrame:
-    """Return the table of ``matches``, after checking that there are some."""
+    """Return the table of ``matches``, after checking that there are elites."""
     checks.instance("matches", matches, Matches, "Build gloam.datasets.Matches(elites, dataset).")
     checks.expect(len(matches.elites) > 0, "elites", "at least one elite", "none")
     fits = by != "label" or matches.dataset.labels is not None
     got = "'label' for a dataset without labels"
-    checks.expect(fits, "by", "'objective', 'distance' or 'item'", got)
+    checks.expect(fits, "by", "an order other than the label", got)
     return matches.table(by)
+
+
+def rules(matches: Matches) -> list[str]:
+    """Return what the marks of items mean, for those that some item has."""
+    marked = {_NOT_REACHED: ~matches.reached, _EMPTY: ~matches.filled}
+    return [rule for rule, has_mark in marked.items() if has_mark.any()]
+
+
+def captions(table: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return two lines for each item: objective and distance of the elite, and what it explains.
+
+    The objective of an item whose cell is empty is left out: it is that of another cell.
+    """
+    objectives = rounded(table["objective"].to_numpy())
+    distances = rounded(table["distance"].to_numpy())
+    lines = []
+    for place, (is_filled, explained) in enumerate(
+        zip(table["filled"], table["explained"], strict=True)
+    ):
+        first = objectives[place] if is_filled else "empty"
+        second = f"explains {explained:.0%}" if explained > 0 else "not reached"
+        lines.append((f"{first} · {distances[place]}", second))
+    return lines
 
 
 def rounded(values: Float[np.ndarray, " n"]) -> list[str]:
@@ -238,7 +273,7 @@ def layout_for(count: int, sides: int, shape: tuple[int, int]) -> Layout:
     tile = max(pair, 2 * _SMALLEST)
     font = min(max(_POINT * tile / 7.4, 6), 8)
     line = 1.35 * font / _POINT
-    across, down = tile + _SPACE, math.ceil(height + 2 * line) + _SPACE
+    across, down = tile + _SPACE, math.ceil(height + 3 * line) + _SPACE
 
     def size(columns: int) -> tuple[int, int]:
         rows = math.ceil(count / columns)
@@ -266,39 +301,38 @@ def _draw(axes: Axes, picture: np.ndarray, box: tuple[int, int, int, int]) -> No
 
 
 def _captions(axes: Axes, drawn: pd.DataFrame, layout: Layout, zoom: float) -> None:
-    """Write label, name, objective and distance below each pair."""
+    """Write label, name, objective, distance and explained variance below each pair."""
     letters = int(_POINT * layout.tile / (0.6 * layout.font))
-    objectives = rounded(drawn["objective"].to_numpy())
-    distances = rounded(drawn["distance"].to_numpy())
-    for place in range(len(drawn)):
+    for place, (numbers, explained) in enumerate(captions(drawn)):
         left, top = layout.corner(place)
         name = _shortened(drawn["label"].iloc[place], drawn["name"].iloc[place], letters)
         y, size = top + layout.height + 6, zoom * layout.font
-        numbers = f"{objectives[place]} · {distances[place]}"
         _write(axes, left, y, name, size, style.INK)
         _write(axes, left, y + layout.line, numbers, size, style.QUIET)
+        _write(axes, left, y + 2 * layout.line, explained, size, style.QUIET)
 
 
 def _heading(axes: Axes, matches: Matches, title: str, drawn: int, by: str, zoom: float) -> None:
-    elites, median = len(matches.elites), float(np.median(matches.distances))
-    (near,) = rounded(np.array([median]))
+    items, missed = len(matches.dataset), int((~matches.reached).sum())
     figures = [
-        f"{elites:,} elites for {len(matches.dataset):,} items",
+        f"explained variance {matches.explained:.1%}",
+        f"not reached {missed:,} of {items:,} items",
         f"coverage {matches.coverage():.1%}",
-        f"within the median distance of {near}: {matches.coverage(median):.1%}",
     ]
-    which = f"All {drawn:,} pairs"
-    if drawn < elites:
-        which = f"{drawn:,} of {elites:,} pairs, spread evenly over all of them"
-    sides = "Left the solution, right the item. " if matches.dataset.has_images else ""
+    which = f"All {drawn:,} items"
+    if drawn < items:
+        which = f"{drawn:,} of {items:,} items, spread evenly over all of them"
+    sides = "Left the nearest solution, right the item. " if matches.dataset.has_images else ""
     what = "item" if matches.dataset.labels is None else "label · item"
     title = title or "Solutions beside their items"
-    below = f"{sides}Below: {what}, objective · distance."
+    below = f"{sides}Below: {what}, objective · distance, explained variance."
     small = zoom * style.SMALL
     _write(axes, _MARGIN, 36, title, zoom * (style.TITLE + 2), style.INK, weight="bold")
     _write(axes, _MARGIN, 76, "     ".join(figures), zoom * style.LABEL, style.INK)
     _write(axes, _MARGIN, 106, f"{which}, {_ORDERS[by]}.", small, style.QUIET)
     _write(axes, _MARGIN, 130, below, small, style.QUIET)
+    for line, rule in enumerate(rules(matches)):
+        _write(axes, _MARGIN, 154 + 24 * line, rule, small, style.QUIET)
 
 
 def _write(

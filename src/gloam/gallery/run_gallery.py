@@ -18,15 +18,16 @@ from gloam.plots.run_figures import domain_name
 def gallery_run(
     run_dir: str | os.PathLike,
     *,
-    by: Order = "objective",
+    by: Order = "explained",
     count: int = 60,
+    matches: Matches | None = None,
     held_out: Dataset | None = None,
     domain: Any = None,
     title: str = "",
 ) -> list[Path]:
     """Write the page ``gallery.html`` and the table of matches of a run on a dataset.
 
-    The table has item, name, label, objective and distance of each elite, as ``matches.csv`` and
+    The table has a row for each item (see `Matches.table`), as ``matches.csv`` and
     ``matches.parquet``. If elites can be shown as images (see `gloam.gallery.elite_pictures`), the
     page has them, and the figure ``figures/gallery.png`` is written too.
 
@@ -34,6 +35,8 @@ def gallery_run(
         run_dir: A folder that `gloam.run` or `gloam.optimize` wrote with ``dataset=...``.
         by: Order of the pairs in the figure and the table.
         count: Largest number of pairs in the figure.
+        matches: The matches of the run, if they are known: finding the nearest elites of many items
+            takes time. Default: they are read from the run folder.
         held_out: Items that were held out of the search; the page shows their distances.
         domain: The domain that was searched, if it is not in the run folder, such as an image
             generator.
@@ -43,7 +46,8 @@ def gallery_run(
         The files written.
     """
     folder = RunFolder(run_dir).must_hold_run()
-    matches = Matches(folder.read_archive(), folder.read_dataset())
+    if matches is None:
+        matches = Matches(folder.read_archive(), folder.read_dataset())
     elites, dataset = matches.elites, matches.dataset
     if domain is None:
         with contextlib.suppress(ForeignError):

@@ -41,7 +41,7 @@ export class CellPanel {
   draw(details, pictures) {
     const named = details.name !== undefined && h("p", { class: "item-name" }, details.label && h("b", {}, details.label), ` ${details.name}`);
     const head = [h("h2", {}, `Cell ${number(details.cell)}`), named, pictures];
-    if (!details.filled) return fill(this.content, head, note("This cell is empty."));
+    if (!details.filled) return fill(this.content, head, note("This cell is empty."), this.neighbours(details.neighbours, "Nearest elites"));
     this.discount = h("dd", {}, "–");
     fill(
       this.content,
@@ -110,7 +110,7 @@ export class CellPanel {
     return h("div", { class: "toolbar small" }, asJson, details.python && python);
   }
 
-  neighbours(found) {
+  neighbours(found, title = "Neighbours in measure space") {
     if (!found?.length) return null;
     const rows = found.map(({ cell, objective, distance }) =>
       h(
@@ -120,7 +120,7 @@ export class CellPanel {
         h("span", { class: "quiet" }, `objective ${number(objective)}, ${number(distance)} away`),
       ),
     );
-    return h("div", {}, h("h3", {}, "Neighbours in measure space"), h("ul", { class: "neighbours" }, rows));
+    return h("div", {}, h("h3", {}, title), h("ul", { class: "neighbours" }, rows));
   }
 }
 

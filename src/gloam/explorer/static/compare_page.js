@@ -1,4 +1,4 @@
-// A comparison of several runs: curves with standard errors, results, and settings that differ.
+// A comparison of several runs: curves with standard errors, results, tests, and settings that differ.
 
 import { choice, fill, h } from "gloam/dom";
 import { Chart, meanCurve } from "gloam/curves";
@@ -7,11 +7,12 @@ import { lineColor } from "gloam/colors";
 import { setPageKeys } from "gloam/keys";
 import { poll } from "gloam/live";
 import { note, stateMark, withError } from "gloam/parts";
-import { arrays, json } from "gloam/source";
+import { arrays, has, json, Turns } from "gloam/source";
 import { onThemeChange } from "gloam/theme";
 
 const FIRST = ["qd_score", "coverage", "best_objective"];
 const HIDDEN = new Set(["seed", "iteration"]);
+const RESULTS = { ">": "higher", "<": "lower", "-": "no significant difference" };
 
 /** The page that compares the runs with these ids. */
 export function comparePage(ids) {
@@ -37,12 +38,15 @@ export class Comparison {
     this.withSettings = settings;
     this.tag = null;
     this.tables = [];
+    this.statistics = null;
+    this.turns = new Turns();
     this.control = h("div", { class: "toolbar" });
     this.charts = h("div", { class: "charts" });
     this.results = h("div", {});
+    this.tests = h("div", {});
     this.settings = h("div", {});
     this.problem = h("div", {});
-    this.element = h("div", { class: "comparison" }, this.problem, this.charts, this.results, this.settings);
+    this.element = h("div", { class: "comparison" }, this.problem, this.charts, this.results, this.tests, this.settings);
     this.close = poll(() => this.load(), () => 2);
     onThemeChange(this.element, () => this.drawTables());
   }
@@ -60,9 +64,27 @@ export class Comparison {
       fill(this.problem, this.summaries.length ? null : note("None of these runs can be read."));
       this.drawCharts();
       this.drawTables();
+      await this.loadStatistics();
     } catch (error) {
       fill(this.problem, note(error.message, "bad"));
     }
+  }
+
+  /** Load the scores with one reference for all runs, and the tests. */
+  async loadStatistics() {
+    const groups = this.summaries.map(({ runs }) => runs.map(({ id }) => id).join(",")).join(";");
+    const path = `compare?groups=${groups}`;
+    if (this.summaries.length < 2 || !has(path)) return;
+    const isLast = this.turns.begin();
+    let found;
+    try {
+      found = (await json(path)).content;
+    } catch (error) {
+      found = { problem: error.message };
+    }
+    if (!isLast()) return;
+    this.statistics = found;
+    this.drawTables();
   }
 
   label(place, runs) {
@@ -96,14 +118,22 @@ export class Comparison {
 
   drawTables() {
     if (!this.summaries) return;
-    fill(this.results, h("h2", {}, "Results"), this.resultsTable());
+    const { f_min } = this.statistics ?? {};
+    const reference = f_min !== undefined && note(`QD scores are sums of objective − (${number(f_min)}), with one reference for all runs.`);
+    fill(this.results, h("h2", {}, "Results"), this.resultsTable(), reference);
+    if (this.statistics) fill(this.tests, h("h2", {}, "Tests"), this.testsPart());
     if (this.withSettings) fill(this.settings, h("h2", {}, "Settings that differ"), this.settingsTable());
   }
 
   resultsTable() {
     const rows = this.summaries.map(({ label, runs }, i) => {
       const final = finalRows(this.tables[i]);
-      const of = (metric, format = number) => withError(...meanAndError(final.map((row) => row[metric])), format);
+      const known = this.statistics?.table?.find(({ group }) => group === i);
+      const of = (metric, format = number) => {
+        const ofAll = known && `${metric}_error` in known;
+        const found = ofAll ? [known[metric], known[`${metric}_error`]] : meanAndError(final.map((row) => row[metric]));
+        return withError(...found, format);
+      };
       return h(
         "tr",
         {},
@@ -119,6 +149,37 @@ export class Comparison {
     });
     const head = ["Run", "State", "Seeds", "QD score", "Coverage", "Best objective", "Evaluations", "Seconds"];
     return sortableTable(head, rows, "Results, mean and standard error over seeds");
+  }
+
+  /** The tests of one metric, which is chosen above them. */
+  testsPart() {
+    const { problem, tests } = this.statistics;
+    if (problem) return note(problem);
+    if (!Object.keys(tests).length) return note("Tests need at least two seeds of each run.");
+    const options = Object.keys(tests).map((value) => ({ value, title: metricTitle(value) }));
+    const place = h("div", {}, this.testsTable(tests[this.metric]));
+    const pick = choice("Metric", options, this.metric, (value) => {
+      this.metric = value;
+      fill(place, this.testsTable(tests[value]));
+    });
+    const about = "Games-Howell tests of each pair, which do not assume equal variances. Significant: p < 0.05.";
+    return [h("div", { class: "toolbar" }, pick, h("span", { class: "quiet" }, about)), place];
+  }
+
+  testsTable(tests) {
+    const named = (group) => [swatch(group), this.summaries[group].label];
+    const rows = tests.map(({ group, other, difference, p, hedges_g, sign }) =>
+      h(
+        "tr",
+        {},
+        h("th", { scope: "row" }, named(group)),
+        h("td", {}, RESULTS[sign]),
+        h("td", {}, named(other)),
+        [difference, p, hedges_g].map((value) => h("td", { class: "number" }, number(value))),
+      ),
+    );
+    const head = ["Run", "Result", "Other run", "Difference", "p", "Hedges' g"];
+    return sortableTable(head, rows, "Games-Howell tests");
   }
 
   settingsTable() {

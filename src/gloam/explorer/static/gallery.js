@@ -1,4 +1,4 @@
-// The gallery of a run on a dataset: all pairs of solution and item.
+// The gallery of a run on a dataset: every item beside the elite that is nearest to it.
 
 import { announce, choice, fill, h } from "gloam/dom";
 import { counted, number, percent } from "gloam/format";
@@ -7,19 +7,24 @@ import { isReport, json, Turns } from "gloam/source";
 import { Thumbs } from "gloam/thumbs";
 
 const WIDE = 156;
-const HIGH = 116;
-const HIGH_WITHOUT_PICTURES = 56;
+const HIGH = 134;
+const HIGH_WITHOUT_PICTURES = 74;
 const ORDERS = [
+  { value: "explained", title: "explained variance" },
   { value: "objective", title: "objective" },
   { value: "distance", title: "distance" },
   { value: "label", title: "label" },
   { value: "item", title: "item" },
 ];
 const SHOWN = [
-  { value: "filled", title: "items with an elite" },
-  { value: "empty", title: "items without an elite" },
   { value: "all", title: "all items" },
+  { value: "missed", title: "items not reached" },
+  { value: "empty", title: "items with empty cells" },
+  { value: "filled", title: "items with filled cells" },
 ];
+const RULES =
+  "Not reached: no solution found is nearer to the item than the mean of all items is. " +
+  "Empty: no solution found was nearest to the item; an elite of another cell is shown.";
 
 export class Gallery {
   /**
@@ -30,9 +35,9 @@ export class Gallery {
     this.run = run;
     this.onselect = onselect;
     this.turns = new Turns();
-    this.by = "objective";
+    this.by = "explained";
     this.worst = false;
-    this.which = "filled";
+    this.which = "all";
     this.order = [];
     this.active = 0;
     this.withPictures = run.pictures.solution || run.pictures.item;
@@ -65,6 +70,7 @@ export class Gallery {
         choice("Show", SHOWN, this.which, (value) => this.sort({ which: value })),
         this.count,
       ),
+      h("p", { class: "quiet" }, RULES),
       this.problem,
       this.scroller,
     );
@@ -82,8 +88,7 @@ export class Gallery {
       await thumbs.load();
       if (!isLast()) return;
       this.pairs = content;
-      this.rows = new Map();
-      content.cells.forEach((cell, row) => this.rows.set(cell, row));
+      this.filled = new Set(content.cells);
       this.thumbs = thumbs;
       fill(this.problem);
       this.sort();
@@ -99,7 +104,8 @@ export class Gallery {
     const wanted = this.search.value.trim().toLowerCase();
     const cells = [];
     for (let cell = 0; cell < names.length; cell++) {
-      if (which !== "all" && this.rows.has(cell) !== (which === "filled")) continue;
+      if (which === "missed" && !this.isMissed(cell)) continue;
+      if ((which === "empty" || which === "filled") && this.filled.has(cell) !== (which === "filled")) continue;
       const label = labels ? labels[cell].toLowerCase() : "";
       if (wanted && label !== wanted && !`${names[cell]} ${label}`.toLowerCase().includes(wanted)) continue;
       cells.push(cell);
@@ -111,20 +117,25 @@ export class Gallery {
     this.order = cells;
     this.active = 0;
     this.scroller.scrollTop = 0;
-    this.count.textContent = `${number(cells.length)} of ${counted(names.length, "item")}, ${percent(this.pairs.coverage)} have an elite`;
+    this.count.textContent = `${number(cells.length)} of ${counted(names.length, "item")}, ${percent(this.pairs.coverage)} of the cells are filled`;
     announce(this.count.textContent);
     this.drawn = null;
     this.draw();
   }
 
-  /** The sort key of pairs, lowest for the best; items without an elite come last. */
+  /** Whether no elite is nearer to an item than the mean item is; unknown in large runs. */
+  isMissed(cell) {
+    return this.pairs.explained[cell] !== null && this.pairs.explained[cell] <= 0;
+  }
+
+  /** The sort key of pairs, lowest for the best; by objective, items with empty cells come last. */
   sortKey(by) {
-    const { objective, distance, labels } = this.pairs;
-    const last = this.worst ? -Infinity : Infinity;
+    const { objective, row, distance, explained, labels } = this.pairs;
     if (by === "item") return (cell) => cell;
     if (by === "label") return (cell) => (labels ? labels[cell] : cell);
-    const values = by === "objective" ? objective.map((value) => -value) : distance;
-    return (cell) => (this.rows.has(cell) ? values[this.rows.get(cell)] : last);
+    if (by === "objective") return (cell) => (this.filled.has(cell) ? -objective[row[cell]] : Infinity);
+    if (by === "explained") return (cell) => -(explained[cell] ?? -Infinity);
+    return (cell) => distance[cell] ?? Infinity;
   }
 
   get columns() {
@@ -153,19 +164,21 @@ export class Gallery {
 
   tile(place, columns) {
     const cell = this.order[place];
-    const { names, labels, objective, distance } = this.pairs;
-    const row = this.rows.get(cell);
-    const figures = row === undefined ? "no elite" : `${number(objective[row])} · ${number(distance[row])}`;
+    const { names, labels, objective, row, distance, explained } = this.pairs;
+    const first = this.filled.has(cell) ? number(objective[row[cell]]) : "empty";
+    const apart = number(distance[cell]);
+    const known = explained[cell] === null ? "" : `explains ${Math.round(100 * explained[cell])}%`;
+    const quality = this.isMissed(cell) ? "not reached" : known;
     const label = labels ? `${labels[cell]} ` : "";
     const tile = h(
       "button",
       {
-        class: "pair",
+        class: this.isMissed(cell) ? "pair missed" : "pair",
         role: "option",
         "data-place": place,
         tabindex: place === this.active ? 0 : -1,
         "aria-selected": "false",
-        "aria-label": `${label}${names[cell]}: ${row === undefined ? "no elite" : `objective ${number(objective[row])}, distance ${number(distance[row])}`}`,
+        "aria-label": `${label}${names[cell]}: ${this.filled.has(cell) ? `objective ${first}` : "empty cell"}, distance ${apart}, ${quality}`,
         onclick: () => {
           this.active = place;
           this.onselect(cell);
@@ -173,7 +186,8 @@ export class Gallery {
       },
       this.withPictures && this.picture(place),
       h("span", { class: "pair-name" }, labels && h("b", {}, labels[cell]), ` ${names[cell]}`),
-      h("span", { class: "pair-figures" }, figures),
+      h("span", { class: "pair-figures" }, `${first} · ${apart}`),
+      h("span", { class: "pair-figures" }, quality),
     );
     tile.style.transform = `translate(${(place % columns) * WIDE}px, ${Math.floor(place / columns) * this.high}px)`;
     return tile;
