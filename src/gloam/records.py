@@ -116,6 +116,9 @@ class Feedback(eqx.Module):
     """Number of finished iterations, including this one."""
     climb: Climb | None = None
     """Gradients, if the emitter needs some."""
+    objectives: Float[Array, " batch"] | None = None
+    before: Float[Array, " batch"] | None = None
+    """Objectives of the elites of their cells before the batch; minus infinity in empty cells."""
 
 
 class Fit(eqx.Module):

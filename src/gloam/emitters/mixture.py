@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from gloam import checks
-from gloam.emitters.emitter import Divisible, ElitesWanted, Emitter
+from gloam.emitters.emitter import Branching, Divisible, ElitesWanted, Emitter
 from gloam.records import Feedback, Proposal
 
 
@@ -51,6 +51,9 @@ class Mixture(Emitter):
         checks.expect(is_list, "emitters", "a list of emitters", emitters, fix)
         for emitter in emitters:
             checks.instance("emitters", emitter, Emitter, fix)
+            is_branching = isinstance(emitter, Branching)
+            expected, got = "emitters that ask without gradients", type(emitter).__name__
+            checks.expect(not is_branching, "emitters", expected, got, "Use it alone.")
         sizes = [emitter.x0.shape[0] for emitter in emitters]
         expected = "emitters for solutions of one size"
         checks.expect(len(set(sizes)) == 1, "emitters", expected, f"sizes {sizes}")

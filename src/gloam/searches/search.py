@@ -15,6 +15,7 @@ from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.archives.elites import archive_figures, thumbnail
 from gloam.draws import root_key
+from gloam.emitters import Branching
 from gloam.evaluators import ResultSpec
 from gloam.evaluators.results import Results, valid_rows
 from gloam.formats import objects
@@ -58,6 +59,10 @@ class Search:
 
     def __init__(self, algorithm: Algorithm, seed: int = 0, *, x0: ArrayLike | None = None):
         checks.instance("algorithm", algorithm, Algorithm, "Build one, for instance gloam.DMS.")
+        is_branching = isinstance(algorithm.emitter, Branching)
+        fix = "Use gloam.run with an evaluation that JAX can trace, or gloam.DMS."
+        expected, got = "one that asks without gradients", algorithm.name
+        checks.expect(not is_branching, "algorithm", expected, got, fix)
         keep_compiled_programs()
         self.algorithm = algorithm
         self.seed = checks.seed("seed", seed)
