@@ -41,10 +41,10 @@ from gloam.archives.store import (
 )
 from gloam.archives.store import add as add_to_store
 from gloam.discounts.discount import DiscountMetrics, discount_metrics
-from gloam.emitters import Branching
 from gloam.records import (
     Added,
     Batch,
+    Branching,
     Climb,
     Feedback,
     Fit,
@@ -334,15 +334,12 @@ def adapt(
     )
     iteration = state.iteration + 1
     feedback = Feedback(
-        scored.improvements,
-        added.accepted,
-        added.filled,
-        batch.valid,
-        iteration,
-        climb,
-        batch.objectives,
-        before,
+        scored.improvements, added.accepted, added.filled, batch.valid, iteration, climb
     )
+    if before is not None:
+        was_empty = before == -jnp.inf
+        over_elites = batch.objectives - jnp.where(was_empty, 0.0, before)
+        feedback = dataclasses.replace(feedback, was_empty=was_empty, over_elites=over_elites)
     return emitter.adapt(state.emitter, proposal, feedback, elites)
 
 

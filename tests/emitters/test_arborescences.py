@@ -194,9 +194,10 @@ def test_a_resumed_run_gives_the_same_bits(cls, tmp_path):
     assert resumed.metrics["evaluations"].tolist()[-1] == 6 * 30
 
 
-@pytest.mark.parametrize(("cls", "least"), [(gloam.CMAMEGA, 7485), (gloam.CMAMAEGA, 6000)])
+@pytest.mark.parametrize(("cls", "least"), [(gloam.CMAMEGA, 7500), (gloam.CMAMAEGA, 5800)])
 def test_two_measures_of_linear_projection(cls, least):
-    # After 300 iterations seeds 0 to 5 have 7,514 to 7,520 and 6,235 to 6,345.
+    # After 300 iterations seeds 0 to 11 have 7,510 to 7,519 and 6,022 to 6,360, with standard
+    # deviations of 3 and 101.
     domain = gloam.domains.LinearProjection(2)
     algorithm = cls(domain.archive(), domain.x0, 10.0)
     result = gloam.run(domain, algorithm, iterations=300, seeds=2, progress=False)

@@ -279,11 +279,10 @@ class Arborescences(Emitter):
         """Return branches from best to worst, which of them improve, and who ranks all equal."""
         valid = self._of_branches(feedback.valid)
         if self.two_stage:
-            assert feedback.objectives is not None
-            assert feedback.before is not None
-            before = self._of_branches(feedback.before)
-            is_new = before == -jnp.inf
-            values = self._of_branches(feedback.objectives) - jnp.where(is_new, 0.0, before)
+            assert feedback.was_empty is not None
+            assert feedback.over_elites is not None
+            is_new = self._of_branches(feedback.was_empty)
+            values = self._of_branches(feedback.over_elites)
             improves = valid & (is_new | (values > 0))
             stages = improves.astype(jnp.int32) + (improves & is_new)
         else:

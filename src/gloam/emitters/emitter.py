@@ -129,22 +129,6 @@ class Emitter(eqx.Module):
 
 
 @runtime_checkable
-class Branching(Protocol):
-    """An emitter that needs gradients at points of its own before it proposes solutions.
-
-    Its proposals begin with these points.
-    """
-
-    def points(self, state: Any) -> Float[Array, "points sol"]:
-        """Return the points."""
-        ...
-
-    def with_jacobians(self, state: Any, jacobians: Float[Array, "points outputs sol"]) -> Any:
-        """Return the state for `ask` and `adapt`, with the gradients of objective and measures."""
-        ...
-
-
-@runtime_checkable
 class Divisible(Protocol):
     """An emitter that consists of equal parts, for asynchronous search.
 

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from gloam import checks
-from gloam.emitters.emitter import Branching, Divisible, ElitesWanted, Emitter
-from gloam.records import Feedback, Proposal
+from gloam.emitters.emitter import Divisible, ElitesWanted, Emitter
+from gloam.records import Branching, Feedback, Proposal
 
 
 class MixtureState(eqx.Module):

@@ -15,7 +15,6 @@ from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.archives.elites import archive_figures, thumbnail
 from gloam.draws import root_key
-from gloam.emitters import Branching
 from gloam.evaluators import ResultSpec
 from gloam.evaluators.results import Results, valid_rows
 from gloam.formats import objects
@@ -24,7 +23,7 @@ from gloam.formats.checkpoints import state_arrays, state_from
 from gloam.formats.documents import content_of
 from gloam.programs.cache import keep_compiled_programs
 from gloam.programs.sharing import compiled, for_programs, partition
-from gloam.records import Proposal, SearchState, StepInfo
+from gloam.records import Branching, Proposal, SearchState, StepInfo
 from gloam.searches.metrics import (
     LowObjectiveWarning,
     metric_columns,
