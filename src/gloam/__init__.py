@@ -10,6 +10,7 @@ Searches:
 Algorithms:
     DMS                 Discount Model Search, the default
     CMAMAE, DDS, MAPElites, MAPElitesLine
+    CMAMEGA, CMAMAEGA   by gradients, for few measures
     Algorithm           any emitter, archive and discount
     emitters, discounts their parts
 
@@ -52,6 +53,8 @@ from gloam import emitters as emitters
 from gloam import generators as generators
 from gloam._version import __version__ as __version__
 from gloam.algorithms import CMAMAE as CMAMAE
+from gloam.algorithms import CMAMAEGA as CMAMAEGA
+from gloam.algorithms import CMAMEGA as CMAMEGA
 from gloam.algorithms import DDS as DDS
 from gloam.algorithms import DMS as DMS
 from gloam.algorithms import Algorithm as Algorithm

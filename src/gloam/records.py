@@ -40,6 +40,22 @@ class Cells(Protocol):
         ...
 
 
+@runtime_checkable
+class Branching(Protocol):
+    """An emitter that needs gradients at points of its own before it proposes solutions.
+
+    Its proposals begin with these points.
+    """
+
+    def points(self, state: Any) -> Float[Array, "points sol"]:
+        """Return the points."""
+        ...
+
+    def with_jacobians(self, state: Any, jacobians: Float[Array, "points outputs sol"]) -> Any:
+        """Return the state for `ask` and `adapt`, with the gradients of objective and measures."""
+        ...
+
+
 class Proposal(eqx.Module):
     """ASK: solutions to evaluate."""
 
@@ -124,6 +140,10 @@ class Feedback(eqx.Module):
     """Number of finished iterations, including this one."""
     climb: Climb | None = None
     """Gradients, if the emitter needs some."""
+    was_empty: Bool[Array, " batch"] | None = None
+    """True if the cell of the solution was empty before the batch."""
+    over_elites: Float[Array, " batch"] | None = None
+    """Objective minus that of the elite that its cell had; the objective itself in empty cells."""
 
 
 class Fit(eqx.Module):

@@ -44,6 +44,7 @@ from gloam.discounts.discount import DiscountMetrics, discount_metrics
 from gloam.records import (
     Added,
     Batch,
+    Branching,
     Climb,
     Feedback,
     Fit,
@@ -93,6 +94,8 @@ def step(
     algorithm: Algorithm, evaluate: Callable[[Array], Any], state: SearchState
 ) -> tuple[SearchState, StepInfo]:
     """Run one iteration, with an ``evaluate`` that JAX can trace."""
+    if isinstance(algorithm.emitter, Branching):
+        return _branching_step(algorithm, algorithm.emitter, evaluate, state)
     proposal = ask(algorithm, state)
     rows = algorithm.emitter.gradient_rows
     if not len(rows):
@@ -143,6 +146,45 @@ def _evaluated_with_gradients(
         return pull((of_objectives, weights.measures))[0]
 
     return found, pullback
+
+
+def _branching_step(
+    algorithm: Algorithm,
+    emitter: Branching,
+    evaluate: Callable[[Array], Any],
+    state: SearchState,
+) -> tuple[SearchState, StepInfo]:
+    """Run one iteration of an emitter that branches by the gradients at points of its own."""
+    points = emitter.points(state.emitter)
+    of_points, jacobians = _evaluated_with_jacobians(algorithm, evaluate, points)
+    own = emitter.with_jacobians(state.emitter, jacobians)
+    state = dataclasses.replace(state, emitter=own)
+    proposal = ask(algorithm, state)
+    of_branches = evaluation(evaluate(proposal.solutions[len(points) :]))
+    found = jax.tree.map(lambda *parts: jnp.concatenate(parts), of_points, of_branches)
+    return tell(algorithm, state, proposal, found)
+
+
+def _evaluated_with_jacobians(
+    algorithm: Algorithm, evaluate: Callable[[Array], Any], points: Float[Array, "points sol"]
+) -> tuple[Evaluation, Float[Array, "points outputs sol"]]:
+    """EVALUATE: evaluate points, with the gradients of objective and measures."""
+
+    def differentiable(points: Array) -> tuple[Any, Any]:
+        objectives, measures, fields = evaluation(evaluate(points))
+        climbed = objectives
+        if climbed is None:
+            with _float32():
+                cells = algorithm.archive.index_of(jax.lax.stop_gradient(measures))
+                climbed = algorithm.archive.closeness(measures, cells)
+        outputs = jnp.concatenate([climbed[:, None], measures], axis=1)
+        return outputs, (objectives, measures, fields)
+
+    outputs, pull, found = jax.vjp(differentiable, points, has_aux=True)
+    # Row by row of the Jacobian, of all points at once: solutions do not depend on each other.
+    one_output = jnp.eye(outputs.shape[1], dtype=outputs.dtype)
+    gradients = jax.vmap(lambda row: pull(jnp.broadcast_to(row, outputs.shape))[0])(one_output)
+    return found, jnp.moveaxis(gradients, 0, 1)
 
 
 @_float32()
@@ -232,7 +274,7 @@ def tell(
     if pullback is not None:
         gradients = pullback(_weights(algorithm, state, proposal, evaluation, batch))
         climb = _climb(algorithm, state, gradients, batch, added, before)
-    adapted = adapt(algorithm, state, proposal, batch, scored, added, climb)
+    adapted = adapt(algorithm, state, proposal, batch, scored, added, climb, before)
     learned, fit = train(algorithm, state, seen, scored)
 
     info, low = diagnostics(algorithm, state, adapted, batch, seen, fit, added.unique_cells)
@@ -289,6 +331,7 @@ def adapt(
     scored: Scored,
     added: Added,
     climb: Climb | None = None,
+    before: Float[Array, " batch"] | None = None,
 ) -> Any:
     """ADAPT: return the emitter's state after a proposal whose results are in the store."""
     emitter = algorithm.emitter
@@ -299,6 +342,10 @@ def adapt(
     feedback = Feedback(
         scored.improvements, added.accepted, added.filled, batch.valid, iteration, climb
     )
+    if before is not None:
+        was_empty = before == -jnp.inf
+        over_elites = batch.objectives - jnp.where(was_empty, 0.0, before)
+        feedback = dataclasses.replace(feedback, was_empty=was_empty, over_elites=over_elites)
     return emitter.adapt(state.emitter, proposal, feedback, elites)
 
 

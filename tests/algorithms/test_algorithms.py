@@ -9,7 +9,15 @@ import pytest
 
 import gloam
 from gloam.discounts import DiscountModel, KernelDensity, NoDiscount, Thresholds
-from gloam.emitters import BasicRestart, CmaEmitters, Mixture, Recombination, Variation
+from gloam.emitters import (
+    Arborescences,
+    BasicRestart,
+    CmaEmitters,
+    Mixture,
+    Recombination,
+    RestartWithoutImprovement,
+    Variation,
+)
 from gloam.formats import objects
 from tests.helpers import paper_model
 
@@ -19,6 +27,8 @@ X0 = np.zeros(3)
 PRESETS = {
     gloam.DMS: {CmaEmitters: set(), DiscountModel: {"space"}},
     gloam.CMAMAE: {CmaEmitters: set(), Thresholds: {"num_cells"}},
+    gloam.CMAMEGA: {Arborescences: {"measure_dim", "two_stage"}},
+    gloam.CMAMAEGA: {Arborescences: {"measure_dim", "two_stage"}, Thresholds: {"num_cells"}},
     gloam.DDS: {CmaEmitters: set(), KernelDensity: set()},
     gloam.MAPElites: {Variation: {"line_sigma"}},
     gloam.MAPElitesLine: {Variation: set()},
@@ -85,6 +95,10 @@ def direct_and_preset():
     mixture = Mixture([CmaEmitters(X0, 0.2), Recombination(X0, 0.2)])
     yield DiscountModel(), mixture, gloam.DMS(ARCHIVE, X0, 0.2)
     yield Thresholds(alpha=0.2), emitter, gloam.CMAMAE(ARCHIVE, X0, 0.2, alpha=0.2, **sizes)
+    points = Arborescences(X0, 0.2, 2, two_stage=True, restart=RestartWithoutImprovement(), **sizes)
+    yield NoDiscount(), points, gloam.CMAMEGA(ARCHIVE, X0, 0.2, **sizes)
+    points = Arborescences(X0, 0.2, 2, **sizes)
+    yield Thresholds(alpha=0.2), points, gloam.CMAMAEGA(ARCHIVE, X0, 0.2, alpha=0.2, **sizes)
     density = KernelDensity(bandwidth=0.1, buffer_size=9)
     yield density, emitter, gloam.DDS(ARCHIVE, X0, 0.2, bandwidth=0.1, buffer_size=9, **sizes)
     line = Variation(X0, 0.2, line_sigma=0.3, batch_size=8)
@@ -101,7 +115,8 @@ def test_pieces_put_together_are_the_preset(discount, emitter, preset):
 def test_presets_have_names_of_their_own():
     presets = [preset for _, _, preset in direct_and_preset()]
     names = [preset.name for preset in presets]
-    assert names == ["DMS (paper)", "DMS", "CMA-MAE", "DDS", "MAP-Elites (line)"]
+    gradients = ["CMA-MEGA", "CMA-MAEGA"]
+    assert names == ["DMS (paper)", "DMS", "CMA-MAE", *gradients, "DDS", "MAP-Elites (line)"]
     assert gloam.DMS(ARCHIVE, X0, 0.2, name="mine").name == "mine"
 
 

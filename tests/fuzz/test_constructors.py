@@ -46,6 +46,21 @@ DMS = {
 ALGORITHMS = {
     "DMS": (gloam.DMS, {"archive": ARCHIVE, "x0": X0, "sigma0": 0.5, **CMA, **DMS}),
     "CMAMAE": (gloam.CMAMAE, {"archive": ARCHIVE, "x0": X0, "sigma0": 0.5, "alpha": 0.1, **CMA}),
+    "CMAMEGA": (
+        gloam.CMAMEGA,
+        {
+            "archive": ARCHIVE,
+            "x0": X0,
+            "sigma0": 0.5,
+            "num_emitters": 2,
+            "batch_size": 4,
+            "learning_rate": 1.0,
+            "adam": True,
+            "restart": None,
+            "selection": None,
+            "strategy": None,
+        },
+    ),
     "DDS": (
         gloam.DDS,
         {

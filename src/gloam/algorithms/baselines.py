@@ -1,4 +1,4 @@
-"""The baselines: CMA-MAE, Density Descent Search, MAP-Elites and MAP-Elites (line)."""
+"""The baselines: CMA-MAE, CMA-MEGA, CMA-MAEGA, Density Descent Search and MAP-Elites."""
 
 from typing import Any
 
@@ -8,9 +8,18 @@ from gloam import checks
 from gloam.algorithms.algorithm import Algorithm, Piece, checked_archive, composed_of, split_options
 from gloam.archives import Archive
 from gloam.discounts import KernelDensity, NoDiscount, Thresholds
-from gloam.emitters import BasicRestart, CmaEmitters, RestartRule, Variation
+from gloam.emitters import (
+    Arborescences,
+    BasicRestart,
+    CmaEmitters,
+    RestartRule,
+    RestartWithoutImprovement,
+    Variation,
+)
 
 _CMA_MAE = Piece(CmaEmitters), Piece(Thresholds, without=("num_cells",))
+_MEGA = Piece(Arborescences, without=("measure_dim", "two_stage"))
+_MAEGA = _MEGA, Piece(Thresholds, without=("num_cells",))
 _DDS = Piece(CmaEmitters), Piece(KernelDensity)
 _VARIATION = Piece(Variation, without=("line_sigma",))
 
@@ -48,6 +57,69 @@ class CMAMAE(Algorithm):
         self.emitter = CmaEmitters(
             x0, sigma0, num_emitters=num_emitters, restart=restart, **emitter
         )
+        self.discount = Thresholds(**discount).for_archive(archive)
+
+
+@composed_of(_MEGA)
+class CMAMEGA(Algorithm):
+    """CMA-MEGA (Fontaine and Nikolaidis, 2021), for few measures and an evaluation in JAX.
+
+    Points branch along the gradients of objective and measures. Solutions in empty cells rank
+    first. Only `gloam.run` can use it.
+
+    Args:
+        archive: The cells to fill.
+        restart: Decides when emitters restart from a random elite;
+            `gloam.emitters.RestartWithoutImprovement` by default.
+
+    Example:
+        >>> import gloam
+        >>> domain = gloam.domains.LinearProjection(measure_dim=2)
+        >>> algorithm = gloam.CMAMEGA(domain.archive(), domain.x0, sigma0=10.0)
+        >>> result = gloam.run(domain, algorithm, iterations=3, progress=False)
+        >>> result.metrics["evaluations"].tolist()
+        [1620]
+    """
+
+    def __init__(
+        self,
+        archive: Archive,
+        x0: Any,
+        sigma0: float,
+        *,
+        restart: RestartRule | None = None,
+        **options: Any,
+    ):
+        (emitter,) = split_options(CMAMEGA, options, _MEGA)
+        restart = RestartWithoutImprovement() if restart is None else restart
+        self.archive, self.name = checked_archive(archive), "CMA-MEGA"
+        self.emitter = Arborescences(
+            x0, sigma0, archive.measure_dim, two_stage=True, restart=restart, **emitter
+        )
+        self.discount = NoDiscount()
+
+
+@composed_of(*_MAEGA)
+class CMAMAEGA(Algorithm):
+    """CMA-MAEGA (Fontaine and Nikolaidis, 2023), for few measures and an evaluation in JAX.
+
+    Points branch along the gradients of objective and measures. Solutions rank by their
+    improvement over the thresholds of CMA-MAE. Only `gloam.run` can use it.
+
+    Args:
+        archive: The cells to fill.
+
+    Example:
+        >>> import gloam, numpy as np
+        >>> archive = gloam.GridArchive(shape=(20, 20), lower=-1, upper=1)
+        >>> gloam.CMAMAEGA(archive, x0=np.zeros(4), sigma0=0.2).discount.alpha
+        0.01
+    """
+
+    def __init__(self, archive: Archive, x0: Any, sigma0: float, **options: Any):
+        emitter, discount = split_options(CMAMAEGA, options, *_MAEGA)
+        self.archive, self.name = checked_archive(archive), "CMA-MAEGA"
+        self.emitter = Arborescences(x0, sigma0, archive.measure_dim, **emitter)
         self.discount = Thresholds(**discount).for_archive(archive)
 
 

@@ -144,6 +144,39 @@ class DdsChoice(_CmaOptions):
 
 
 @dataclasses.dataclass(frozen=True)
+class CmaMegaChoice:
+    """CMA-MEGA: points branch along the gradients of objective and measures. Not for images."""
+
+    domain: DomainChoice
+    sigma0: float | None = None
+    """Standard deviation of the first steps along the gradients, and after restarts."""
+    learning_rate: float | None = None
+    """Share of the step to the mean of the best branches; with --adam, its step size."""
+    adam: bool | None = None
+    """Move points by Adam instead of plain gradient ascent."""
+    restart: str | None = None
+    """When emitters restart: idle, basic, no-improvement, or a number of iterations."""
+    emitters: int | None = None
+    """Number of points."""
+    batch_size: int | None = None
+    """Number of solutions per point and iteration."""
+    strategy: Literal["full", "separable", "limited-memory", "pyribs"] | None = None
+    """Evolution strategy of the coefficients; the papers used pyribs' variant."""
+
+    name = "cma-mega"
+
+
+@dataclasses.dataclass(frozen=True)
+class CmaMaegaChoice(CmaMegaChoice):
+    """CMA-MAEGA: as CMA-MEGA, with the thresholds of CMA-MAE. Not for images."""
+
+    alpha: float | None = None
+    """Archive learning rate: 0 optimises only, 1 explores only."""
+
+    name = "cma-maega"
+
+
+@dataclasses.dataclass(frozen=True)
 class MapElitesChoice:
     """MAP-Elites, with the paper's settings for the domain."""
 
@@ -173,6 +206,8 @@ AlgorithmChoice = (
     | Annotated[DdsChoice, subcommand("dds")]
     | Annotated[MapElitesChoice, subcommand("map-elites")]
     | Annotated[MapElitesLineChoice, subcommand("map-elites-line")]
+    | Annotated[CmaMegaChoice, subcommand("cma-mega")]
+    | Annotated[CmaMaegaChoice, subcommand("cma-maega")]
 )
 
 

@@ -10,7 +10,7 @@ from gloam import checks
 from gloam.cli.look import Report
 from gloam.experiments.contenders import COMPARED_ALGORITHMS, Problem
 from gloam.experiments.lsi import LsiFiles, check_files
-from gloam.experiments.presets import ALGORITHMS
+from gloam.experiments.presets import STUDY_ALGORITHMS
 from gloam.experiments.published import title
 from gloam.experiments.report import needs_files
 from gloam.experiments.speed import BackgroundLoad, SpeedComparison, compare_speed, environment
@@ -37,9 +37,9 @@ class Paper:
     """Study folder."""
     domains: tuple[str, ...] = (*DOMAINS, LSI)
     """Domains to run, for example 10d-lp-sphere. ta-mnist, ta-fashion-mnist and lsi need files."""
-    algorithms: tuple[str, ...] = tuple(ALGORITHMS)
+    algorithms: tuple[str, ...] = STUDY_ALGORITHMS
     """Algorithms to run. dms is gloam's default, the others have the paper's settings;
-    -pyribs selects pyribs' CMA-ES."""
+    -pyribs selects pyribs' CMA-ES. cma-mega and cma-maega, which need gradients, run by name."""
     ablation: Literal["alpha", "empty", "restart"] | None = None
     """Ablation of DMS to run instead of the algorithms."""
     seeds: int = 20

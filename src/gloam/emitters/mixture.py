@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.emitters.emitter import Divisible, ElitesWanted, Emitter
-from gloam.records import Feedback, Proposal
+from gloam.records import Branching, Feedback, Proposal
 
 
 class MixtureState(eqx.Module):
@@ -51,6 +51,9 @@ class Mixture(Emitter):
         checks.expect(is_list, "emitters", "a list of emitters", emitters, fix)
         for emitter in emitters:
             checks.instance("emitters", emitter, Emitter, fix)
+            is_branching = isinstance(emitter, Branching)
+            expected, got = "emitters that ask without gradients", type(emitter).__name__
+            checks.expect(not is_branching, "emitters", expected, got, "Use it alone.")
         sizes = [emitter.x0.shape[0] for emitter in emitters]
         expected = "emitters for solutions of one size"
         checks.expect(len(set(sizes)) == 1, "emitters", expected, f"sizes {sizes}")

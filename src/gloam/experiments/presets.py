@@ -8,16 +8,27 @@ the published figures, so its values are used:
 * DDS: restart rule *basic*, printed *no improvement*.
 * DDS: selection *mu*, printed *filter*.
 
-`DEFAULT_SETTINGS` and `LATENT_DIGITS_SETTINGS` are not from the paper.
+`DEFAULT_SETTINGS` and `LATENT_DIGITS_SETTINGS` are not from the paper. `ARBORESCENCE_SETTINGS` are
+those of the experiments of CMA-MEGA and CMA-MAEGA.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 from gloam import checks
-from gloam.algorithms import CMAMAE, DDS, DMS, Algorithm, MAPElites, MAPElitesLine
+from gloam.algorithms import (
+    CMAMAE,
+    CMAMAEGA,
+    CMAMEGA,
+    DDS,
+    DMS,
+    Algorithm,
+    MAPElites,
+    MAPElitesLine,
+)
 from gloam.domains import Arm, Domain, LatentDigits, LatentIllumination, LinearProjection, Triangles
 from gloam.emitters import RestartEvery
+from gloam.emitters.arborescences import check_jacobians
 
 Settings = dict[str, Any]
 """Arguments of a constructor besides the archive and ``x0``."""
@@ -73,6 +84,16 @@ DEFAULT_SETTINGS: dict[str, Settings] = {
 """Settings of ``dms`` by column: the paper's step size and number of evaluations per
 iteration, otherwise the defaults of `gloam.DMS`."""
 
+ARBORESCENCE_SETTINGS: dict[str, dict[type[Domain], Settings]] = {
+    "cma-mega": {LinearProjection: {"sigma0": 10.0}, Arm: {"sigma0": 0.05}},
+    "cma-maega": {
+        LinearProjection: {"sigma0": 10.0, "alpha": 0.01},
+        Arm: {"sigma0": 0.05, "alpha": 0.01},
+    },
+}
+"""Settings of the algorithms that need Jacobians, by algorithm and domain: the step sizes of their
+papers' experiments, the archive learning rate of pyribs' example, otherwise the defaults."""
+
 _CMA = {"num_emitters": 5, "restart": RestartEvery(25)}
 LATENT_DIGITS_SETTINGS: dict[str, Settings] = {
     "dms": {"sigma0": 0.5, "batch_size": 12},
@@ -91,8 +112,13 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "dds": DDS,
     "map-elites-line": MAPElitesLine,
     "map-elites": MAPElites,
+    "cma-mega": CMAMEGA,
+    "cma-maega": CMAMAEGA,
 }
-"""Constructors by name: ``dms`` is gloam's default, the others are the paper's."""
+"""Constructors by name: ``dms`` is gloam's default, ``cma-mega`` and ``cma-maega`` need Jacobians,
+the others are the paper's."""
+STUDY_ALGORITHMS = tuple(name for name in ALGORITHMS if name not in ARBORESCENCE_SETTINGS)
+"""Algorithms of a study unless others are named."""
 
 
 def preset_algorithm(name: str, domain: Domain, **changes: Any) -> Algorithm:
@@ -107,7 +133,9 @@ def preset_algorithm(name: str, domain: Domain, **changes: Any) -> Algorithm:
         >>> preset_algorithm("map-elites", LatentDigits(), batch_size=36).emitter.batch_size
         36
     """
-    if isinstance(domain, LatentDigits):
+    if name in ARBORESCENCE_SETTINGS:
+        settings = _arborescence_settings(name, domain)
+    elif isinstance(domain, LatentDigits):
         expected = f"one of {', '.join(LATENT_DIGITS_SETTINGS)} for {domain.name}"
         fix = "Build the algorithm yourself."
         checks.expect(name in LATENT_DIGITS_SETTINGS, "algorithm", expected, repr(name), fix)
@@ -117,6 +145,17 @@ def preset_algorithm(name: str, domain: Domain, **changes: Any) -> Algorithm:
     else:
         return paper_algorithm(name, domain, **changes)
     return ALGORITHMS[name](domain.archive(), domain.x0, **settings | changes)
+
+
+def _arborescence_settings(name: str, domain: Domain) -> Settings:
+    settings = ARBORESCENCE_SETTINGS[name].get(type(domain))
+    if settings is None:
+        # Says why there are none on images.
+        check_jacobians(1, domain.archive().measure_dim, domain.x0.size)
+        expected = f"one with settings for {domain.name}"
+        checks.expect(False, "algorithm", expected, repr(name), "Build the algorithm yourself.")
+    assert settings is not None
+    return settings
 
 
 def paper_algorithm(name: str, domain: Domain, **changes: Any) -> Algorithm:

@@ -85,6 +85,8 @@ TITLES = {
     "dds": "DDS",
     "map-elites-line": "MAP-Elites (line)",
     "map-elites": "MAP-Elites",
+    "cma-mega": "CMA-MEGA",
+    "cma-maega": "CMA-MAEGA",
     "2d-lp-sphere": "2D LP (Sphere)",
     "10d-lp-sphere": "10D LP (Sphere)",
     "20d-lp-sphere": "20D LP (Sphere)",

@@ -26,7 +26,12 @@ from gloam.experiments.lsi import (
     read_landscapes,
     stored_start,
 )
-from gloam.experiments.presets import ALGORITHMS, preset_algorithm
+from gloam.experiments.presets import (
+    ALGORITHMS,
+    ARBORESCENCE_SETTINGS,
+    STUDY_ALGORITHMS,
+    preset_algorithm,
+)
 from gloam.formats import DamagedFileError, RunFolder
 from gloam.formats.documents import is_document, read_document, write_document
 from gloam.progress import Display
@@ -64,7 +69,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = (
     # The paper's results were computed with pyribs' CMA-ES; see `gloam.emitters.CMAES`.
     | {
         f"{name}-pyribs": (name, {"strategy": CMAES(pyribs_covariance=True)})
-        for name in ("dms-paper", "cma-mae", "dds")
+        for name in ("dms-paper", "cma-mae", "dds", *ARBORESCENCE_SETTINGS)
     }
     | {
         name: ("dms-paper", changes)
@@ -117,7 +122,7 @@ class Study:
 
     path: Path
     domains: tuple[str, ...] = DOMAINS
-    algorithms: tuple[str, ...] = tuple(ALGORITHMS)
+    algorithms: tuple[str, ...] = STUDY_ALGORITHMS
     num_seeds: int = 20
     iterations: int = 10_000
     centroids_dir: str | None = None
@@ -128,6 +133,16 @@ class Study:
         for name, known in (("domains", _KNOWN_DOMAINS), ("algorithms", tuple(VARIANTS))):
             for given in getattr(self, name):
                 checks.expect(given in known, name, f"some of {', '.join(known)}", repr(given))
+        runs = [name for name in self.domains if name not in self.domains_without_files]
+        on_images = [name for name in runs if name in (*IMAGE_DOMAINS, LSI)]
+        needs = [name for name in self.algorithms if VARIANTS[name][0] in ARBORESCENCE_SETTINGS]
+        checks.expect(
+            not (on_images and needs),
+            "algorithms",
+            f"some that need no Jacobian, which has hundreds of rows on {', '.join(on_images)}",
+            ", ".join(needs),
+            "Leave them out, or these domains.",
+        )
         if self.centroids_dir is not None:
             checks.instance("centroids_dir", self.centroids_dir, str)
         if self.lsi is not None:

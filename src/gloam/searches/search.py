@@ -23,7 +23,7 @@ from gloam.formats.checkpoints import state_arrays, state_from
 from gloam.formats.documents import content_of
 from gloam.programs.cache import keep_compiled_programs
 from gloam.programs.sharing import compiled, for_programs, partition
-from gloam.records import Proposal, SearchState, StepInfo
+from gloam.records import Branching, Proposal, SearchState, StepInfo
 from gloam.searches.gradients import VJP, check_vjp, gradients_by
 from gloam.searches.metrics import (
     LowObjectiveWarning,
@@ -74,6 +74,10 @@ class Search:
 
     def __init__(self, algorithm: Algorithm, seed: int = 0, *, x0: ArrayLike | None = None):
         checks.instance("algorithm", algorithm, Algorithm, "Build one, for instance gloam.DMS.")
+        is_branching = isinstance(algorithm.emitter, Branching)
+        fix = "Use gloam.run with an evaluation that JAX can trace, or gloam.DMS."
+        expected, got = "one that asks without gradients", algorithm.name
+        checks.expect(not is_branching, "algorithm", expected, got, fix)
         keep_compiled_programs()
         self.algorithm = algorithm
         self.seed = checks.seed("seed", seed)
