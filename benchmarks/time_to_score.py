@@ -9,8 +9,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
-
 import gloam
 from gloam.experiments.contenders import PEERS, Problem
 from gloam.experiments.speed import BackgroundLoad
