@@ -90,6 +90,7 @@ _CONSTRUCTED = (
     emitters.CmaEmitters,
     emitters.Variation,
     emitters.Recombination,
+    emitters.GradientAscent,
     emitters.Mixture,
     emitters.MuSelection,
     emitters.FilterSelection,
