@@ -56,8 +56,11 @@ def main(
         by = vjp if gradients else None
         result = gloam.optimize(evaluate, algorithm, iterations, dataset=data, vjp=by)
         matches = gloam.datasets.Matches(result.elites, data)
-        print(f"{'with' if gradients else 'without'} gradients: {matches.explained:.1%} explained,")
-        print(result.metrics[["evaluations", "gradients", "coverage"]].tail(1).to_string(index=False))
+        last = result.metrics.iloc[-1]
+        print(
+            f"{last['evaluations']:,.0f} evaluations and {last['gradients']:,.0f} gradients: "
+            f"coverage {last['coverage']:.1%}, explained variance {matches.explained:.1%}"
+        )
     pictures = gloam.gallery.elite_pictures(result.elites, data)
     figure = gloam.gallery.gallery(matches, pictures, count=40, title="Digits by gradients")
     gloam.plots.save(figure, out)
