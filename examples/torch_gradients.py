@@ -1,6 +1,6 @@
 """Gradients of a PyTorch decoder: the search climbs to images that its archive lacks.
 
-    python examples/torch_gradients.py --iterations 200 --out torch_gradients.png
+    python examples/torch_gradients.py --iterations 100 --out torch_gradients.png
 
 Each cell of the archive is a handwritten digit, and the measures of a solution are the pixels of
 the decoder's image. `vjp` has the gradients of all pixels in one backward pass. Replace `Decoder`
@@ -42,21 +42,8 @@ class Decoder(torch.nn.Module):
         return 1 - (1 - ink).prod(dim=2).reshape(-1, SIDE, SIDE)
 
 
-def search(archive: gloam.archives.Archive, climbing: int) -> gloam.Algorithm:
-    """Discount Model Search with 180 solutions per iteration, ``climbing`` of them by gradients."""
-    x0, sigma0, rest = np.zeros(LATENT), 0.5, 180 - climbing
-    emitters: list[gloam.emitters.Emitter] = [
-        gloam.emitters.CmaEmitters(x0, sigma0, num_emitters=3, batch_size=rest // 5),
-        gloam.emitters.Recombination(x0, sigma0, batch_size=2 * rest // 5),
-    ]
-    if climbing:
-        emitters.append(gloam.emitters.GradientAscent(x0, sigma0, batch_size=climbing))
-    discount = gloam.discounts.DiscountModel()
-    return gloam.Algorithm(gloam.emitters.Mixture(emitters), archive, discount)
-
-
 def main(
-    iterations: int = 200,
+    iterations: int = 100,
     out: Path = Path("torch_gradients.png"),
     items: int = 1797,
     device: str = "cpu",
@@ -64,16 +51,15 @@ def main(
     torch.manual_seed(0)
     data = gloam.datasets.digits().subsample(items)
     evaluate, vjp = gloam.interop.torch_evaluation(Decoder().to(device))
-    for climbing in (0, 90):
-        algorithm = search(data.archive(), climbing)
-        gradients = vjp if climbing else None
-        result = gloam.optimize(evaluate, algorithm, iterations, dataset=data, vjp=gradients)
+    for gradients in (False, True):
+        algorithm = gloam.DMS(data.archive(), np.zeros(LATENT), sigma0=0.5, gradients=gradients)
+        by = vjp if gradients else None
+        result = gloam.optimize(evaluate, algorithm, iterations, dataset=data, vjp=by)
         matches = gloam.datasets.Matches(result.elites, data)
         last = result.metrics.iloc[-1]
         print(
-            f"{'with' if climbing else 'without'} gradients: coverage {last['coverage']:.1%}, "
-            f"explained variance {matches.explained:.1%}, after {last['evaluations']:,.0f} "
-            f"evaluations and {last['gradients']:,.0f} gradients"
+            f"{last['evaluations']:,.0f} evaluations and {last['gradients']:,.0f} gradients: "
+            f"coverage {last['coverage']:.1%}, explained variance {matches.explained:.1%}"
         )
     pictures = gloam.gallery.elite_pictures(result.elites, data)
     figure = gloam.gallery.gallery(matches, pictures, count=40, title="Digits by gradients")

@@ -1,5 +1,6 @@
 """Runs with gradients from Python: seeds, resumes, errors, and what is refused before the run."""
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -50,10 +51,10 @@ def test_a_resumed_run_gives_the_same_bits(whole, algorithm, tmp_path):
 def test_a_resumed_run_on_the_device_gives_the_same_bits(algorithm, tmp_path):
     def run(iterations, **options):
         settings = {"seeds": [7, 3], "log_every": 2, "progress": False}
-        return gloam.run(evaluate, algorithm, iterations, **(settings | options))
+        return gloam.run(ARM, algorithm, iterations, **(settings | options))
 
     run(2, run_dir=tmp_path)
-    assert_same_run(run(4, run_dir=tmp_path, resume=True), run(4))
+    assert_same_run(gloam.resume(tmp_path, iterations=4, progress=False), run(4))
 
 
 def test_an_error_of_the_function_leaves_all_seeds_at_the_iteration_before(
@@ -117,5 +118,18 @@ def test_a_folder_alone_does_not_have_the_function(algorithm, tmp_path):
 
     options = {"progress": False, "run_dir": tmp_path, "vjp": zeros}
     gloam.optimize(ARM, algorithm, 1, **options)
-    with pytest.raises((ValueError, gloam.ForeignError), match="resume=True"):
+    with refused("run_dir: expected a run without gradients of a function of your own"):
         gloam.resume(tmp_path, iterations=2)
+
+
+@pytest.mark.slow  # it compiles a program of its own
+def test_gradients_that_are_not_finite_are_counted_on_the_device(algorithm):
+    def has_edge(solutions):
+        objectives, measures = evaluate(solutions)
+        # To the left of the edge, the chain rule multiplies infinity by zero.
+        return objectives + jnp.sqrt(jnp.maximum(solutions[:, 0], 0)), measures
+
+    result = gloam.run(has_edge, algorithm, 3, log_every=1, progress=False)
+    failed = result.metrics["ascent_gradients_failed"].to_numpy()
+    assert 0 < failed[0] <= failed[1] <= failed[2] < 3 * GRADIENTS
+    assert np.isfinite(result.elites.solutions).all()

@@ -103,7 +103,7 @@ def test_a_function_is_not_asked_for_gradients_of_solutions_that_failed(algorith
 def test_a_search_continues_after_a_file_to_the_same_bits(algorithm, tmp_path):
     whole = advanced(gloam.Search(algorithm, 5), 6)
     advanced(gloam.Search(algorithm, 5), 3).save(tmp_path / "search.gloam")
-    loaded = gloam.Search.load(tmp_path / "search.gloam", algorithm)
+    loaded = gloam.Search.load(tmp_path / "search.gloam")
     assert_same_bits(advanced(loaded, 3).state, whole.state)
 
 

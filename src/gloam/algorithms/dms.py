@@ -35,7 +35,8 @@ class DMS(Algorithm):
             (`gloam.emitters.Recombination`); by default two thirds of those of the emitters.
         gradients: Whether half of each batch climbs by gradients through the discount model
             (`gloam.emitters.GradientAscent`). The evaluation has to be differentiable: by JAX for
-            `gloam.run`. There are 3 emitters by default, and one and a half times as many moves.
+            `gloam.run`, by ``vjp`` for `gloam.optimize` and `gloam.Search`. There are 3 emitters by
+            default, and one and a half times as many moves.
         name: Name in tables and figures.
 
     Example:

@@ -187,8 +187,8 @@ def _check_gradients(
     """
     number = len(algorithm.emitter.gradient_rows)
     fix = (
-        "Use operations that JAX can differentiate, gloam.optimize with vjp=..., or leave emitters "
-        "with gradients out of the algorithm."
+        "Use operations that JAX can differentiate, gloam.optimize with vjp=..., or an algorithm "
+        "without gradients."
     )
     for name, found in (("objectives", objectives), ("measures", measures)):
         is_float = found is None or jnp.issubdtype(found.dtype, jnp.floating)

@@ -164,7 +164,7 @@ def optimize(
     with ExitStack() as stack:
         if asynchronous:
             settings = asynchronous if isinstance(asynchronous, Asynchronous) else Asynchronous()
-            fix = "Leave out asynchronous=True, or the gradients."
+            fix = "Leave out asynchronous=True, or use an algorithm without gradients."
             got = type(vjp).__name__
             checks.expect(vjp is None, "vjp", "None for an asynchronous run", got, fix)
             executor: Any = evaluator or stack.enter_context(ThreadPoolExecutor(1))

@@ -13,14 +13,14 @@ VJP = Callable[[np.ndarray, np.ndarray, np.ndarray], Any]
 """Maps solutions ``(n, sol)``, weights of their objectives ``(n,)`` and weights of their measures
 ``(n, *shape)`` to the gradients ``(n, sol)`` of the weighted sums."""
 
-_WITHOUT = "or leave emitters with gradients out of the algorithm"
+_WITHOUT = "or an algorithm without gradients"
 
 
 def check_vjp(vjp: Any, emitter: Emitter) -> None:
     """Check that ``vjp`` is a function if the emitter needs gradients, and ``None`` otherwise."""
     number, total = len(emitter.gradient_rows), emitter.num_solutions
     if not number:
-        fix = "Leave it out, or add gloam.emitters.GradientAscent to the emitter."
+        fix = "Leave it out, or use gloam.DMS(..., gradients=True)."
         checks.expect(vjp is None, "vjp", "None for an emitter without gradients", _kind(vjp), fix)
         return
     checks.expect(

@@ -124,7 +124,7 @@ class Search:
                 have a shape, such as images.
             cells: ``(batch,)`` archive cells, if you have found them yourself.
             vjp: The vector-Jacobian product of your evaluation, for emitters that need gradients
-                (`gloam.emitters.GradientAscent`). ``vjp(solutions, objective_weights,
+                (``gloam.DMS(..., gradients=True)``). ``vjp(solutions, objective_weights,
                 measure_weights)`` returns the gradient of ``objective_weights * objectives +
                 sum(measure_weights * measures)`` at each of ``n`` solutions, as ``(n, sol)``
                 numbers. Weights are ``(n,)``, and ``(n, meas)`` or in the archive's shape; those of
