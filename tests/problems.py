@@ -8,11 +8,13 @@ import gloam
 
 BATCH = 30
 """Solutions per iteration of all algorithms."""
+GRADIENTS = 6
+"""Solutions per iteration of ``climbing`` that have gradients."""
 
 
 @cache
 def small(name: str) -> gloam.Algorithm:
-    """A small algorithm: ``dms``, ``dms-paper``, ``cma-mae``, ``dds`` or ``map-elites-line``."""
+    """A small algorithm by its name in ``builders``."""
     grid = gloam.GridArchive((8, 8), -2.0, 2.0)
     cvt = gloam.CVTArchive(np.random.default_rng(0).uniform(-2, 2, (50, 2)), -2.0, 2.0)
     x0, few = np.zeros(5), {"num_init_points": 30, "num_empty_points": 10}
@@ -24,8 +26,21 @@ def small(name: str) -> gloam.Algorithm:
         "cma-mae": lambda: gloam.CMAMAE(grid, x0, 0.3, **cma),
         "dds": lambda: gloam.DDS(cvt, x0, 0.3, bandwidth=0.5, buffer_size=100, **cma),
         "map-elites-line": lambda: gloam.MAPElitesLine(cvt, x0, 0.3, 0.2, batch_size=BATCH),
+        "climbing": lambda: climbing(grid),
     }
     return builders[name]()
+
+
+def climbing(archive: gloam.archives.Archive) -> gloam.Algorithm:
+    """18 solutions by CMA-ES, 6 by gradients and 6 by moves between elites."""
+    x0 = np.zeros(5)
+    emitters = [
+        gloam.emitters.CmaEmitters(x0, 0.3, num_emitters=3, batch_size=6),
+        gloam.emitters.GradientAscent(x0, 0.3, batch_size=GRADIENTS),
+        gloam.emitters.Recombination(x0, 0.3, batch_size=6),
+    ]
+    discount = gloam.discounts.DiscountModel(num_init_points=30)
+    return gloam.Algorithm(gloam.emitters.Mixture(emitters), archive, discount)
 
 
 ARM = gloam.domains.Arm(num_joints=5)
@@ -35,6 +50,13 @@ ARM = gloam.domains.Arm(num_joints=5)
 def evaluate(solutions):
     """Work on NumPy and JAX arrays alike."""
     return 1.0 - (solutions**2).sum(axis=1) / 100.0, solutions[:, :2] * 1.5
+
+
+def vjp(solutions, objective_weights, measure_weights):
+    """The vector-Jacobian product of `evaluate`, in NumPy."""
+    gradients = -objective_weights[:, None] * solutions / 50.0
+    gradients[:, :2] += 1.5 * measure_weights
+    return gradients
 
 
 def advanced(search, iterations: int):

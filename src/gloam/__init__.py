@@ -27,7 +27,7 @@ Results:
     compare             algorithms by their results: a table, tests and a figure
     plots, gallery      figures, and elites beside the items of a dataset
     experiments         the paper's study
-    interop             pyribs, gymnasium and Brax
+    interop             PyTorch, pyribs, gymnasium and Brax
 
 Evaluation in Python:
     InProcess, Processes, Executors, Dask, PerSolution

@@ -62,9 +62,8 @@ class Proposal(eqx.Module):
     solutions: Float[Array, "batch sol"]
     aux: Any
     """Data that the emitter needs to adapt to the solutions, such as the noise they came from."""
-    refines: Bool[Array, " rows"] | None = None
-    """For each of the emitter's ``gradient_rows``: true if it climbs the objective, false if it
-    climbs the improvement."""
+    aims: "Aims | None" = None
+    """What the solutions climb of which the emitter needs gradients."""
 
 
 class Batch(eqx.Module):
@@ -98,6 +97,15 @@ class Added(eqx.Module):
     """True if it became the elite of a cell that was empty."""
     unique_cells: Int[Array, ""]
     """Number of different cells of the valid solutions."""
+
+
+class Aims(eqx.Module):
+    """What solutions climb, for each of the emitter's ``gradient_rows``."""
+
+    refines: Bool[Array, " rows"]
+    """False: the improvement over the discount. True: the objective, within the cell."""
+    pulls: Float[Array, " rows"]
+    """Weight of the squared distance from the centre of the cell, for those that refine."""
 
 
 class Weights(eqx.Module):

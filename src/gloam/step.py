@@ -208,15 +208,21 @@ def _weights(
     evaluation: Evaluation,
     batch: Batch,
 ) -> Weights:
-    rows, refines = algorithm.emitter.gradient_rows, proposal.refines
-    batch = jax.tree.map(lambda leaf: leaf[rows], batch)
+    archive, aims = algorithm.archive, proposal.aims
+    assert aims is not None, "the emitter has gradient_rows, and its proposals no aims"
+    batch = jax.tree.map(lambda leaf: leaf[algorithm.emitter.gradient_rows], batch)
+    centers, width = archive.centers_of(batch.cells), archive.upper - archive.lower
 
     def climbed(objectives: Array, measures: Array) -> Array:
         if evaluation[0] is None:
-            objectives = algorithm.archive.closeness(measures, batch.cells)
-        at = eqx.tree_at(lambda b: (b.objectives, b.measures), batch, (objectives, measures))
+            objectives = archive.closeness(measures, batch.cells)
+        # In units of the improvement. The discount does not count for those that refine.
+        still = jnp.where(aims.refines[:, None], jax.lax.stop_gradient(measures), measures)
+        at = eqx.tree_at(lambda b: (b.objectives, b.measures), batch, (objectives, still))
         improvements = score(algorithm, state, at)[1].improvements
-        return jnp.sum(jnp.where(refines, objectives, improvements))
+        distance = (archive.discount_space(measures) - centers) / width
+        pulled = aims.pulls * jnp.mean(jnp.square(distance), axis=1)
+        return jnp.sum(improvements - jnp.where(aims.refines, pulled, 0.0))
 
     found = jax.grad(climbed, (0, 1))(batch.objectives, batch.measures)
     return Weights(*(jnp.where(_by_row(batch.valid, part), part, 0.0) for part in found))

@@ -47,7 +47,7 @@ def parameters(cls) -> dict[str, inspect.Parameter]:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_takes_the_arguments_of_its_pieces(preset):
     shown, own = parameters(preset), OWN_DEFAULTS.get(preset, {})
-    expected = {"archive"} | ({"num_moves", "name"} if preset is gloam.DMS else set())
+    expected = {"archive"} | ({"num_moves", "gradients", "name"} if preset is gloam.DMS else set())
     for piece, chosen in PRESETS[preset].items():
         passed_on = {n: one for n, one in parameters(piece).items() if n not in chosen}
         expected |= set(passed_on)

@@ -12,6 +12,8 @@ import pytest
 from PIL import Image
 from scipy.special import iv
 
+import gloam
+
 from .conftest import EXAMPLES
 
 SMALL = {
@@ -21,10 +23,12 @@ SMALL = {
     "objectives": {},
     "pictures": {"items": 30},
     "texts": {},
+    "torch_gradients": {"items": 30},
     "torch_model": {},
     "truss": {},
 }
-PACKAGES = {"control": "gymnasium", "texts": "sklearn", "torch_model": "torch"}
+PACKAGES = {"control": "gymnasium", "texts": "sklearn"}
+PACKAGES |= {"torch_gradients": "torch", "torch_model": "torch"}
 NOTEBOOK = EXAMPLES / "first_steps.ipynb"
 SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py"))
 
@@ -125,6 +129,18 @@ def test_drawings_and_images_have_the_measures_of_the_archive():
     symmetry, measures = model.Evaluation("cpu")(np.zeros((2, model.LATENT), np.float32))
     assert (symmetry <= 1).all()
     assert measures.shape == (2, 2)
+
+
+def test_the_gradients_of_the_decoder_are_those_of_small_steps():
+    gradients, torch = example("torch_gradients"), pytest.importorskip("torch")
+    torch.manual_seed(1)
+    decoder = gradients.Decoder().double()
+    evaluate, vjp = gloam.interop.torch_evaluation(decoder)
+    solution, direction = np.random.default_rng(0).normal(0, 1, (2, 1, gradients.LATENT))
+    weights = np.random.default_rng(1).normal(0, 1, (1, 8, 8))
+    sums = [(weights * evaluate(solution + h * direction)[0]).sum() for h in (-1e-6, 1e-6)]
+    found = vjp(solution, np.zeros(1), weights)
+    np.testing.assert_allclose((sums[1] - sums[0]) / 2e-6, (found * direction).sum(), rtol=1e-5)
 
 
 @pytest.mark.slow

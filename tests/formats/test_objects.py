@@ -46,6 +46,7 @@ EXAMPLES = [
     gloam.GridArchive((2, 3), 0, 1, measure_names=("speed", "height (m)")),
     gloam.CVTArchive(IMAGES[:, 0], measure_names=("a", "b", "c", "d")),
     gloam.DMS(GRID, np.zeros(3), 0.5, **CMA),
+    gloam.DMS(GRID, np.zeros(3), 0.5, gradients=True, **CMA),
     gloam.Algorithm(
         emitters.Variation(np.zeros(3), 0.1, batch_size=4), GRID, discounts.NoDiscount()
     ),

@@ -23,6 +23,7 @@ COLUMNS = [
     "seed",
     "iteration",
     "evaluations",
+    "gradients",
     "qd_score",
     "f_min",
     "num_elites",
@@ -71,6 +72,7 @@ def test_metrics_hold_a_row_for_each_seed_and_logged_iteration(whole):
     rows = metrics[["iteration", "seed"]].to_numpy().tolist()
     assert rows == [[at, seed] for at in (7, 14, 21, 28, 35, 40) for seed in SEEDS]
     assert (metrics["evaluations"] == metrics["iteration"] * BATCH).all()
+    assert (metrics["gradients"] == 0).all()
     assert metrics["coverage"].between(0, 1).all()
     filled = metrics[["cma_es_filled", "moves_filled"]].sum(axis=1)
     np.testing.assert_allclose(filled, metrics["coverage"] * 64, rtol=1e-5)

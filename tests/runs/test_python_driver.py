@@ -81,7 +81,7 @@ def test_run_and_optimize_take_the_same_arguments():
     second, *optimize = inspect.signature(gloam.optimize).parameters.values()
     assert (first.name, second.name) == ("domain", "evaluate")
     # A compiled program is evaluated on the device.
-    of_python = ["evaluator", "per_solution", "max_failure_rate", "asynchronous"]
+    of_python = ["evaluator", "per_solution", "max_failure_rate", "asynchronous", "vjp"]
     assert [one.name for one in optimize if one not in run] == of_python
     assert [one for one in optimize if one.name not in of_python] == run
     assert [one.name for one in run[:3]] == ["algorithm", "iterations", "seeds"]

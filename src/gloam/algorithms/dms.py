@@ -8,7 +8,14 @@ from gloam import checks
 from gloam.algorithms.algorithm import Algorithm, Piece, checked_archive, composed_of, split_options
 from gloam.archives import Archive
 from gloam.discounts import DiscountModel
-from gloam.emitters import BasicRestart, CmaEmitters, Mixture, Recombination
+from gloam.emitters import (
+    BasicRestart,
+    CmaEmitters,
+    Emitter,
+    GradientAscent,
+    Mixture,
+    Recombination,
+)
 
 _PIECES = Piece(CmaEmitters), Piece(DiscountModel, without=("space",))
 
@@ -26,6 +33,9 @@ class DMS(Algorithm):
         archive: The cells to fill.
         num_moves: Number of solutions per iteration by moves between elites
             (`gloam.emitters.Recombination`); by default two thirds of those of the emitters.
+        gradients: Whether half of each batch climbs by gradients through the discount model
+            (`gloam.emitters.GradientAscent`). The evaluation has to be differentiable: by JAX for
+            `gloam.run`. There are 3 emitters by default, and one and a half times as many moves.
         name: Name in tables and figures.
 
     Example:
@@ -45,21 +55,29 @@ class DMS(Algorithm):
         sigma0: float | ArrayLike | None = None,
         *,
         num_moves: int | None = None,
+        gradients: bool = False,
         name: str = "DMS",
         **options: Any,
     ):
         emitter, discount = split_options(DMS, options, *_PIECES)
         checks.instance("name", name, str)
         self.archive, self.name = checked_archive(archive), name
+        checks.instance("gradients", gradients, bool)
+        if gradients:
+            emitter.setdefault("num_emitters", 3)
         cma = CmaEmitters(x0, sigma0, **emitter)
         if num_moves is None:  # a multiple of the number of emitters, for asynchronous search
-            num_moves = cma.num_emitters * (2 * cma.batch_size // 3)
+            share = 3 * cma.batch_size // 2 if gradients else 2 * cma.batch_size // 3
+            num_moves = cma.num_emitters * share
         number = checks.count("num_moves", num_moves, minimum=0)
-        self.emitter = cma
+        bounds: Any = cma.bounds
+        parts: list[Emitter] = [cma]
         if number:
-            bounds: Any = cma.bounds
-            moves = Recombination(cma.x0, cma.sigma0, batch_size=number, bounds=bounds)
-            self.emitter = Mixture([cma, moves])
+            parts.append(Recombination(cma.x0, cma.sigma0, batch_size=number, bounds=bounds))
+        if gradients:
+            half = cma.num_solutions + number
+            parts.append(GradientAscent(cma.x0, cma.sigma0, batch_size=half, bounds=bounds))
+        self.emitter = Mixture(parts) if len(parts) > 1 else cma
         self.discount = DiscountModel(**discount).for_archive(archive)
 
     @classmethod
@@ -76,6 +94,8 @@ class DMS(Algorithm):
             >>> algorithm.emitter.num_emitters, algorithm.discount.floor
             (15, -4.0)
         """
+        expected, fix = "False: the paper has none", "Use gloam.DMS(..., gradients=True)."
+        checks.expect(not options.get("gradients"), "gradients", expected, True, fix)
         paper = {
             "name": "DMS (paper)",
             "num_moves": 0,

@@ -18,7 +18,7 @@ from gloam import checks
 from gloam.records import MeasureSpace
 
 FieldSpecs = Mapping[str, Any]
-_ARGUMENTS = {"self", "solutions", "objectives", "measures", "cells"}
+_ARGUMENTS = {"self", "solutions", "objectives", "measures", "cells", "vjp"}
 _COLUMNS = {"solution", "objective", "cell", "seed", "iteration"}
 RESERVED_NAMES = _ARGUMENTS | _COLUMNS
 """Arguments of `tell` and columns of tables, which fields and measures cannot be named after."""

@@ -6,7 +6,7 @@ from gloam import checks
 from gloam.callbacks.callback import Callback, Row, RunStart
 
 _GROWING = ("coverage", "qd_score", "best_objective")
-_COUNTED = ("evaluations", "seconds", "failed_total")
+_COUNTED = ("evaluations", "gradients", "seconds", "failed_total")
 
 
 class StopAt(Callback):
@@ -15,8 +15,8 @@ class StopAt(Callback):
     A run that is resumed with the same callback stops again at its next logged iteration.
 
     Args:
-        metric: ``coverage``, ``qd_score`` or ``best_objective``; or ``evaluations``, ``seconds`` or
-            ``failed_total`` as a budget.
+        metric: ``coverage``, ``qd_score`` or ``best_objective``; or ``evaluations``, ``gradients``,
+            ``seconds`` or ``failed_total`` as a budget.
         value: Value at or above which the run stops.
 
     Example:

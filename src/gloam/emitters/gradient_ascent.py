@@ -18,16 +18,19 @@ from gloam.emitters.emitter import (
     checked_step,
     coordinates_of,
 )
-from gloam.records import Feedback, Proposal
+from gloam.records import Aims, Feedback, Proposal
 
 # Decay rates of the moments of gradients, as in Adam.
-# Standard deviation of the noise, in units of sigma0.
-
-# Standard deviation of the logarithm of step lengths, and its first mean, in units of sigma0.
-
+_DECAY, _DECAY_OF_SQUARES = 0.9, 0.999
+# Standard deviation of the noise at a start, in units of sigma0.
+_NOISE = 0.01
+# First means of steps (in units of sigma0) and of pulls, and the spread of their logarithms.
+_FIRST = (0.3, 10.0)
+_SPREADS = (0.7, 1.0)
+_LARGEST_LOG = 15.0
 # Number of iterations over which gains are averaged.
-
-# Limits of the share of points that climb the objective.
+_WINDOW = 100.0
+# Limits of the share of points that refine, so that both kinds are always tried.
 _FEWEST, _MOST = 0.05, 0.95
 
 
@@ -42,7 +45,8 @@ class Points(eqx.Module):
     """Number of steps since the start; 0 for a point that starts anew."""
     idle: Int[Array, " points"]
     """Number of steps without an improvement of the archive."""
-    log_step: Float[Array, " points"]
+    logs: Float[Array, "points 2"]
+    """Logarithms of its step and of its pull."""
     refines: Bool[Array, " points"]
     """True if the point climbs the objective instead of the improvement."""
 
@@ -54,8 +58,8 @@ class GradientAscentState(eqx.Module):
     """
 
     points: Points
-    log_step: Float[Array, "2"]
-    """Mean logarithm of new steps."""
+    logs: Float[Array, "2 2"]
+    """Mean logarithms of new steps and pulls, by kind."""
     gain: Float[Array, "2"]
     number: Float[Array, "2"]
     """Number of points that the gain is from."""
@@ -63,71 +67,81 @@ class GradientAscentState(eqx.Module):
     failed: Int[Array, ""]
     """Number of gradients that were not finite."""
 
-    def refining(self, fewest) -> Float[Array, ""]:
-        """Share of new points that climb the objective."""
+    @property
+    def refining(self) -> Float[Array, ""]:
+        """Share of new points that refine."""
         worth = self.gain / self.number
         total = jnp.sum(worth)
         share = jnp.where(total > 0, worth[1] / jnp.where(total > 0, total, 1.0), 0.5)
-        return jnp.clip(share, fewest, 1 - fewest)
+        return jnp.clip(share, _FEWEST, _MOST)
 
 
 class GradientAscent(Emitter):
     """Points that climb by the gradient of the evaluation, one step in each iteration.
 
-    A point starts at an elite. It climbs either the improvement ``f(x) - fhat(m(x))`` over the
-    discount, which leads to solutions that the archive lacks, or the objective ``f(x)`` alone. Both
-    gradients cost one vector-Jacobian product, whatever the number of measures. Steps follow a
-    running mean of gradients of one length for all variables, so that the search does not depend
-    on rotations. A point that has not improved the archive for ``patience`` steps starts again.
+    A point starts at an elite, and is of one of two kinds:
 
-    The length of steps and the share of points that climb the objective follow what they bring to
-    the QD score. Discounts without a gradient, such as `gloam.discounts.Thresholds`, leave the
-    gradient of the objective for both.
+    * It climbs the improvement ``f(x) - fhat(m(x))`` over the discount, which leads to solutions
+      that the archive lacks.
+    * It refines: it climbs the objective, less ``pull`` times the squared distance between the
+      measures and the centre of their cell, so that it stays there.
+
+    Both gradients cost one vector-Jacobian product, whatever the number of measures. Steps follow a
+    running mean of gradients, scaled by one length for all variables, so that the search does not
+    depend on rotations. Steps, pulls and the share of points that refine follow what they bring to
+    the QD score. A point that has not improved the archive for a while starts again.
+
+    Discounts without a gradient, such as `gloam.discounts.Thresholds`, leave the gradient of the
+    objective for both kinds.
 
     Args:
         x0: ``(sol,)`` solution from which points start while the archive is empty.
         sigma0: Step size of the search, as for `gloam.emitters.CmaEmitters`.
         batch_size: Number of points.
-        patience: Number of steps without an improvement of the archive after which a point starts
-            again.
+        patience: Numbers of steps without an improvement of the archive after which points start
+            again: those that climb the improvement, and those that refine.
         best_of: Tournament size: a point starts at the elite with the largest improvement of this
             many random ones.
         bounds: Lower and upper bounds of the solutions, to which they are clipped; each a number,
             an array or ``None``.
+
+    Example:
+        >>> import gloam
+        >>> domain = gloam.domains.LinearProjection(measure_dim=2)
+        >>> ascent = GradientAscent(domain.x0, sigma0=0.5, batch_size=20)
+        >>> model = gloam.discounts.DiscountModel(num_init_points=30)
+        >>> algorithm = gloam.Algorithm(ascent, domain.archive(), model)
+        >>> result = gloam.run(domain, algorithm, iterations=5, progress=False)
+        >>> result.elites.coverage > 0
+        True
     """
 
     x0: Float[Array, " sol"]
     sigma0: float | Float[Array, " sol"]
     batch_size: int = eqx.field(static=True)
-    patience: int
+    patience: tuple[int, int]
     best_of: int = eqx.field(static=True)
     bounds: Bounds | None
-    noise: float = 0.01
-    spread: float = 0.7
-    first_step: float = 0.3
-    window: float = 100.0
-    decay: float = 0.9
-    squares: float = 0.999
-    fewest: float = 0.05
-    rate: float = 1.0
 
     def __init__(
         self,
         x0: Any,
         sigma0: float | ArrayLike | None = None,
         *,
-        batch_size: int = 180,
-        patience: int = 20,
+        batch_size: int = 270,
+        patience: tuple[int, int] = (20, 4),
         best_of: int = 4,
         bounds: checks.SolutionBounds | None = None,
-        **tuned: float,
     ):
-        for name in ("noise","spread","first_step","window","decay","squares","fewest","rate"):
-            setattr(self, name, float(tuned.get(name, getattr(type(self), name))))
         self.x0, self.bounds = checked_start(x0, bounds)
         self.sigma0 = checked_step("sigma0", sigma0, self.x0.size, self.bounds, default=0.2)
         self.batch_size = checks.count("batch_size", batch_size)
-        self.patience = checks.count("patience", patience)
+        is_pair = isinstance(patience, (list, tuple)) and len(patience) == 2
+        checks.expect(is_pair, "patience", "two numbers of steps", checks.short(patience))
+        self.patience = (
+            checks.count("patience", patience[0]),
+            checks.count("patience", patience[1]),
+        )
         self.best_of = checks.count("best_of", best_of)
 
     @property
@@ -160,13 +174,21 @@ class GradientAscent(Emitter):
         number, start = self.batch_size, self.x0 if x0 is None else x0
         zeros, none = jnp.zeros(number, jnp.float32), jnp.zeros(number, jnp.int32)
         solutions = jnp.broadcast_to(start, (number, *start.shape))
-        log_step = jnp.log(jnp.asarray(self.first_step, jnp.float32)) * jnp.ones(2, jnp.float32)
+        logs = jnp.log(jnp.asarray(_FIRST, jnp.float32))
         points = Points(
-            solutions, jnp.zeros_like(solutions), zeros, none, none, zeros, zeros.astype(bool)
+            solutions,
+            jnp.zeros_like(solutions),
+            zeros,
+            none,
+            none,
+            jnp.zeros((number, 2), jnp.float32),
+            zeros.astype(bool),
         )
         count = jnp.zeros((), jnp.int32)
         ones = jnp.ones(2, jnp.float32)
-        return GradientAscentState(points, log_step, jnp.zeros(2, jnp.float32), ones, count, count)
+        return GradientAscentState(
+            points, jnp.stack([logs, logs]), jnp.zeros(2, jnp.float32), ones, count, count
+        )
 
     def ask(
         self, state: GradientAscentState, elites: Float[Array, "n sol"], *, key: PRNGKeyArray
@@ -175,16 +197,15 @@ class GradientAscent(Emitter):
         points, number = state.points, self.batch_size
         key_noise, key_kind, key_step = jax.random.split(key, 3)
         is_new = points.age == 0
-        drawn = uniforms(key_kind, number) < state.refining(self.fewest)
+        drawn = uniforms(key_kind, number) < state.refining
         refines = jnp.where(is_new, drawn, points.refines)
-        log_step = state.log_step[refines.astype(jnp.int32)]
-        log_step += self.spread * normals(key_step, (number,))
-        log_step = jnp.where(is_new, log_step, points.log_step)
-        solutions = jnp.where(is_new[:, None], elites, points.solutions)
-        scale = self._scale * self._sigma
-        solutions += self.noise * scale * normals(key_noise, solutions.shape)
+        logs = state.logs[refines.astype(jnp.int32)]
+        logs += jnp.asarray(_SPREADS, jnp.float32) * normals(key_step, (number, 2))
+        logs = jnp.where(is_new[:, None], logs, points.logs)
+        noise = _NOISE * self._scale * self._sigma * normals(key_noise, points.solutions.shape)
+        solutions = jnp.where(is_new[:, None], elites + noise, points.solutions)
         solutions = solutions if self.bounds is None else self.bounds.clip(solutions)
-        return Proposal(solutions, (refines, log_step), refines)
+        return Proposal(solutions, (refines, logs), Aims(refines, jnp.exp(logs[:, 1])))
 
     def adapt(
         self,
@@ -196,33 +217,33 @@ class GradientAscent(Emitter):
         """Take a step from every point, and update what steps of each kind have brought."""
         assert feedback.climb is not None
         points, climb = state.points, feedback.climb
-        refines, log_step = proposal.aux
+        refines, logs = proposal.aux
         scale = self._scale
         gradient = climb.gradients * scale
         # The momentum of the last start is forgotten.
         is_old = points.age > 0
         age = points.age + 1
-        momentum = self.decay * jnp.where(is_old[:, None], points.momentum, 0.0)
-        momentum += (1 - self.decay) * gradient
-        square = self.squares * jnp.where(is_old, points.square, 0.0)
-        square += (1 - self.squares) * jnp.mean(jnp.square(gradient), axis=1)
-        mean = momentum / (1 - self.decay ** age[:, None].astype(jnp.float32))
-        length = jnp.sqrt(square / (1 - self.squares ** age.astype(jnp.float32)))
+        momentum = _DECAY * jnp.where(is_old[:, None], points.momentum, 0.0)
+        momentum += (1 - _DECAY) * gradient
+        square = _DECAY_OF_SQUARES * jnp.where(is_old, points.square, 0.0)
+        square += (1 - _DECAY_OF_SQUARES) * jnp.mean(jnp.square(gradient), axis=1)
+        mean = momentum / (1 - _DECAY ** age[:, None].astype(jnp.float32))
+        length = jnp.sqrt(square / (1 - _DECAY_OF_SQUARES ** age.astype(jnp.float32)))
         direction = mean / jnp.where(length > 0, length, 1.0)[:, None]
-        step = self._sigma * jnp.exp(log_step)[:, None] * direction
+        step = self._sigma * jnp.exp(logs[:, :1]) * direction
         solutions = proposal.solutions + scale * step
         solutions = solutions if self.bounds is None else self.bounds.clip(solutions)
 
         idle = jnp.where(feedback.accepted, 0, points.idle + 1)
         is_usable = climb.is_finite & feedback.valid & jnp.all(jnp.isfinite(solutions), axis=1)
-        stops = ~is_usable | (idle >= self.patience)
+        stops = ~is_usable | (idle >= jnp.where(refines, self.patience[1], self.patience[0]))
         points = Points(
             jnp.where(is_usable[:, None], solutions, proposal.solutions),
             momentum,
             square,
             jnp.where(stops, 0, age),
             jnp.where(stops, 0, idle),
-            log_step,
+            logs,
             refines,
         )
         restarts = state.restarts + jnp.sum(stops, dtype=jnp.int32)
@@ -241,14 +262,14 @@ class GradientAscent(Emitter):
         is_kind = jnp.stack([~points.refines, points.refines]).astype(jnp.float32)
         number, gain = jnp.sum(is_kind, axis=1), jnp.sum(is_kind * gains, axis=1)
         # Steps move to those that brought more than the others of their kind.
-        mean = jnp.sum(is_kind * points.log_step, axis=1) / jnp.maximum(number, 1.0)
-        worthy = jnp.sum(is_kind * gains * points.log_step, axis=1)
-        kept = 1.0 - 1.0 / self.window
+        mean = is_kind @ points.logs / jnp.maximum(number, 1.0)[:, None]
+        worthy = (is_kind * gains) @ points.logs
+        kept = 1.0 - 1.0 / _WINDOW
         expected = kept * state.gain + gain
-        change = (worthy - gain * mean) / jnp.where(expected > 0, expected, 1.0)
+        change = (worthy - gain[:, None] * mean) / jnp.where(expected > 0, expected, 1.0)[:, None]
         return GradientAscentState(
             points,
-            state.log_step + self.rate * change,
+            jnp.clip(state.logs + change, -_LARGEST_LOG, _LARGEST_LOG),
             expected,
             kept * state.number + number,
             restarts,
@@ -260,9 +281,10 @@ class GradientAscent(Emitter):
         return {
             "restarts": state.restarts,
             "gradients_failed": state.failed,
-            "step": jnp.exp(state.log_step[0]),
-            "refining_step": jnp.exp(state.log_step[1]),
-            "refining_share": state.refining(self.fewest),
+            "step": jnp.exp(state.logs[0, 0]),
+            "refining_step": jnp.exp(state.logs[1, 0]),
+            "pull": jnp.exp(state.logs[1, 1]),
+            "refining_share": state.refining,
         }
 
     @property

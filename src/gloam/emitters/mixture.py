@@ -105,12 +105,9 @@ class Mixture(Emitter):
             )
         ]
         solutions = jnp.concatenate([proposal.solutions for proposal in proposals])
-        refines = [proposal.refines for proposal in proposals if proposal.refines is not None]
-        return Proposal(
-            solutions,
-            tuple(proposal.aux for proposal in proposals),
-            jnp.concatenate(refines) if refines else None,
-        )
+        aims = [proposal.aims for proposal in proposals if proposal.aims is not None]
+        together = jax.tree.map(lambda *rows: jnp.concatenate(rows), *aims) if aims else None
+        return Proposal(solutions, tuple(proposal.aux for proposal in proposals), together)
 
     def adapt(
         self,

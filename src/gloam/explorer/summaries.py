@@ -24,7 +24,8 @@ from gloam.plots.run_figures import algorithm_name, domain_name
 if TYPE_CHECKING:
     import pandas as pd
 
-_RESULTS = ("qd_score", "coverage", "best_objective", "seconds", "evaluations", "failed_total")
+_RESULTS = ("qd_score", "coverage", "best_objective", "seconds", "evaluations", "gradients")
+_RESULTS += ("failed_total",)
 _SPARKLINE = 40
 # Options that determine when a run first shows its curves and its archive.
 _FIRST = ("log_every", "checkpoint_every", "checkpoint_seconds")

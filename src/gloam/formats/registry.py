@@ -93,6 +93,7 @@ _CONSTRUCTED = (
     emitters.Arborescences,
     emitters.Variation,
     emitters.Recombination,
+    emitters.GradientAscent,
     emitters.Mixture,
     emitters.MuSelection,
     emitters.FilterSelection,

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gloam import checks
+from gloam import checks, step
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.devices import usable_devices
@@ -111,7 +111,8 @@ class FusedDriver:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the metrics of each seed after the last iteration."""
-        return metric_rows(self.seeds, self.iteration, self.batch, self._columns)
+        counts = self.batch, len(self.algorithm.emitter.gradient_rows)
+        return metric_rows(self.seeds, self.iteration, *counts, self._columns)
 
     def elites(self) -> list[Elites]:
         """Return the elites of each seed."""
@@ -169,6 +170,44 @@ def _check_evaluation(domain: Callable, algorithm: Algorithm) -> None:
         f"shape {measures.shape} from the domain",
     )
     checks.same_names("fields", archive.fields, fields)
+    if len(algorithm.emitter.gradient_rows):
+        _check_gradients(domain, algorithm, objectives, measures)
+
+
+def _check_gradients(
+    domain: Callable, algorithm: Algorithm, objectives: Any, measures: Any
+) -> None:
+    """Trace the gradients of the domain once, without running it.
+
+    Args:
+        domain: The domain.
+        algorithm: An algorithm whose emitter needs gradients.
+        objectives: Shape and dtype of the objectives, or ``None``.
+        measures: Shape and dtype of the measures.
+    """
+    number = len(algorithm.emitter.gradient_rows)
+    fix = (
+        "Use operations that JAX can differentiate, gloam.optimize with vjp=..., or leave emitters "
+        "with gradients out of the algorithm."
+    )
+    for name, found in (("objectives", objectives), ("measures", measures)):
+        is_float = found is None or jnp.issubdtype(found.dtype, jnp.floating)
+        expected = "floats, because the emitter needs gradients"
+        checks.expect(is_float, name, expected, f"{found and found.dtype} from the domain", fix)
+
+    def gradients(rows: jax.Array) -> jax.Array:
+        found, pull = jax.vjp(lambda some: step.evaluation(domain(some))[:2], rows)
+        return pull(found)[0]
+
+    solutions = jax.ShapeDtypeStruct((number, algorithm.emitter.x0.shape[0]), jnp.float32)
+    try:
+        jax.eval_shape(gradients, solutions)
+    except Exception as error:
+        raise ValueError(
+            f"domain: expected a function that JAX can differentiate, because the emitter needs "
+            f"the gradients of {number} of {algorithm.emitter.num_solutions} solutions, got an "
+            f"error from it: {error}. {fix}"
+        ) from error
 
 
 def _check_real(name: str, dtype: Any) -> None:

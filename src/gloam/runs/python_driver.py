@@ -27,6 +27,7 @@ from gloam.runs.failures import (
 )
 from gloam.runs.options import start_of
 from gloam.searches import AsyncSearch, Search
+from gloam.searches.gradients import VJP, check_vjp
 
 _Search = TypeVar("_Search", Search, AsyncSearch)
 
@@ -88,8 +89,11 @@ class PythonDriver(HostDriver[Search]):
         evaluator: Evaluator | Executor | None = None,
         per_solution: bool = False,
         max_failure_rate: float = 1.0,
+        vjp: VJP | None = None,
     ):
         super().__init__(evaluate, algorithm, seeds, per_solution, max_failure_rate)
+        check_vjp(vjp, algorithm.emitter)
+        self._vjp = vjp
         self.evaluator = as_evaluator(evaluator)
         self.evaluator.check(self._function)
         self.searches = [
@@ -105,8 +109,8 @@ class PythonDriver(HostDriver[Search]):
     def advance(self, iterations: int) -> None:
         """Ask, evaluate and tell.
 
-        No seed learns before the evaluations of all seeds are finished: if the evaluator raises an
-        error, all seeds are at the iteration before.
+        No seed learns before the evaluations and gradients of all seeds are finished: if the
+        evaluator or ``vjp`` raises an error, all seeds are at the iteration before.
 
         Raises:
             EvaluationError: Too many evaluations failed in the last iterations of the state.
@@ -119,8 +123,12 @@ class PythonDriver(HostDriver[Search]):
                     self._log.add(one.outcome.seed, iteration, one.solutions[failure.row], failure)
             if iteration == 1:
                 refuse_first_batches(outcomes)
-            for search, one in zip(self.searches, evaluated, strict=True):
-                search.learn(one.results)
+            learned = [
+                (one.results, *self._cells_and_gradients(search, one.results))
+                for search, one in zip(self.searches, evaluated, strict=True)
+            ]
+            for search, parts in zip(self.searches, learned, strict=True):
+                search.learn(*parts)
             self._limit.note(outcomes, iteration)
         jax.block_until_ready([search.state.iteration for search in self.searches])
 
@@ -147,6 +155,14 @@ class PythonDriver(HostDriver[Search]):
         failures = all_failures(found, valid)
         outcome = Outcome(search.seed, self.batch, failures)
         return _EvaluatedBatch(solutions, found[:3], outcome)
+
+    def _cells_and_gradients(
+        self, search: Search, results: Results
+    ) -> tuple[np.ndarray | None, np.ndarray | None]:
+        cells = self._archive.index_on_host(results[1])
+        if self._vjp is None:
+            return cells, None
+        return cells, search.gradients(self._vjp, results, cells)
 
 
 class _EvaluatedBatch(NamedTuple):

@@ -28,6 +28,7 @@ from gloam.runs.options import (
 )
 from gloam.runs.python_driver import PythonDriver
 from gloam.runs.result import Result
+from gloam.searches.gradients import VJP
 
 
 @shows_options
@@ -102,6 +103,7 @@ def optimize(
     per_solution: bool = False,
     max_failure_rate: float = 1.0,
     asynchronous: bool | Asynchronous = False,
+    vjp: VJP | None = None,
     **options: Unpack[OptionKeywords],
 ) -> Result:
     """Run a search with an evaluation in Python: NumPy, PyTorch, a simulator.
@@ -130,6 +132,9 @@ def optimize(
             each emitter continue when its own solutions are evaluated, for evaluations of uneven
             duration; see docs/asynchronous.md. The evaluator is then an executor, by default one
             thread. `gloam.Asynchronous` has settings for it.
+        vjp: The vector-Jacobian product of ``evaluate``, for emitters that need gradients: as in
+            `gloam.Search.tell`. It is called in this process, with the batch of each seed, also if
+            ``per_solution`` is true. An error of it ends the run.
         name, run_dir, resume, log_every, checkpoint_every, checkpoint_seconds: As in `gloam.run`.
         keep_checkpoints, snapshots, dataset, progress, callbacks: As in `gloam.run`.
 
@@ -140,7 +145,8 @@ def optimize(
         Interrupted: After Ctrl-C. The state was saved before.
         EvaluationError: Too many solutions failed, or every solution of the first batch raised an
             exception. The state was saved before.
-        ValueError: All results of the first batch had a shape that does not fit the archive.
+        ValueError: All results of the first batch had a shape that does not fit the archive, or
+            ``vjp`` is missing or returned another shape.
         EvaluatorError: Workers do not start, or a cluster is lost. The state was saved before.
 
     Example:
@@ -158,6 +164,9 @@ def optimize(
     with ExitStack() as stack:
         if asynchronous:
             settings = asynchronous if isinstance(asynchronous, Asynchronous) else Asynchronous()
+            fix = "Leave out asynchronous=True, or the gradients."
+            got = type(vjp).__name__
+            checks.expect(vjp is None, "vjp", "None for an asynchronous run", got, fix)
             executor: Any = evaluator or stack.enter_context(ThreadPoolExecutor(1))
             driver = AsyncDriver(
                 evaluate, algorithm, seed_list(seeds), executor, settings, **common
@@ -165,7 +174,7 @@ def optimize(
             stack.callback(driver.close)
         else:
             driver = PythonDriver(
-                evaluate, algorithm, seed_list(seeds), evaluator=evaluator, **common
+                evaluate, algorithm, seed_list(seeds), evaluator=evaluator, vjp=vjp, **common
             )
             stack.enter_context(driver.evaluator)
         return drive(driver, evaluate, algorithm, chosen)
@@ -201,6 +210,13 @@ def resume(
     )
     folder.check_number_of_seeds()
     domain, algorithm = folder.read_part("domain"), folder.read_part("algorithm")
+    checks.expect(
+        config.driver == "fused" or not len(algorithm.emitter.gradient_rows),
+        "run_dir",
+        "a run without gradients of a function of your own",
+        f"'{run_dir}'",
+        "Call gloam.optimize again with vjp=..., the same settings and resume=True.",
+    )
     try:
         options = RunOptions.of_plan(config.plan)
         drivers = {"fused": FusedDriver, "ask-tell": PythonDriver}

@@ -17,6 +17,7 @@ from gloam.archives import Elites
 from gloam.programs.sharing import compiled, for_programs, partition
 from gloam.records import SearchState, StepInfo
 from gloam.searches import part_step
+from gloam.searches.gradients import check_no_gradients
 from gloam.searches.metrics import LowObjectiveWarning
 from gloam.searches.parts import (
     EmittersInParts,
@@ -52,7 +53,7 @@ class AsyncSearch:
     in the same order, gives the same search.
 
     Args:
-        algorithm: For instance `gloam.DMS`.
+        algorithm: For instance `gloam.DMS`. Emitters that need gradients are refused.
         seed: Seed of the random numbers.
         x0: Starting solution, instead of the algorithm's own ``x0``.
         close_at: Share of its solutions that must be evaluated before an emitter adapts. Later
@@ -78,6 +79,7 @@ class AsyncSearch:
         close_at: float = 1.0,
     ):
         self._search = Search(algorithm, seed, x0=x0)
+        check_no_gradients(algorithm.emitter)
         self.algorithm, self.seed = algorithm, self._search.seed
         share = checks.number("close_at", close_at, above=0.0, at_most=1.0)
         num_parts, part = part_step.divided(algorithm.emitter)

@@ -36,13 +36,25 @@ def metric_columns(info: StepInfo, found: SearchMetrics) -> dict[str, np.ndarray
 
 
 def metric_rows(
-    seeds: list[int], iteration: int, batch: int, columns: dict[str, np.ndarray]
+    seeds: list[int], iteration: int, batch: int, gradients: int, columns: dict[str, np.ndarray]
 ) -> list[dict[str, Any]]:
-    """Return the rows of the metrics table, one for each seed, without the time."""
+    """Return the rows of the metrics table, one for each seed, without the time.
+
+    Args:
+        seeds: The seeds.
+        iteration: Number of finished iterations.
+        batch: Number of evaluations in each of them.
+        gradients: Number of gradients in each of them.
+        columns: The other columns, with a number for each seed.
+    """
+    counts = {
+        "iteration": iteration,
+        "evaluations": iteration * batch,
+        "gradients": iteration * gradients,
+    }
     lists = {name: values.tolist() for name, values in columns.items()}
     return [
-        {"seed": seed, "iteration": iteration, "evaluations": iteration * batch}
-        | {name: values[i] for name, values in lists.items()}
+        {"seed": seed} | counts | {name: values[i] for name, values in lists.items()}
         for i, seed in enumerate(seeds)
     ]
 

@@ -24,6 +24,7 @@ from gloam.formats.documents import content_of
 from gloam.programs.cache import keep_compiled_programs
 from gloam.programs.sharing import compiled, for_programs, partition
 from gloam.records import Branching, Proposal, SearchState, StepInfo
+from gloam.searches.gradients import VJP, check_vjp, gradients_by
 from gloam.searches.metrics import (
     LowObjectiveWarning,
     metric_columns,
@@ -33,8 +34,23 @@ from gloam.searches.metrics import (
 
 _init = compiled(step.init)
 _ask = compiled(step.ask)
-_tell = compiled(step.tell, donate_state=True)
+_weights = compiled(step.gradient_weights)
 _metrics = compiled(step.metrics)
+
+
+def _tell_with(
+    algorithm: Algorithm,
+    state: SearchState,
+    proposal: Proposal,
+    evaluation: Any,
+    cells: Any,
+    gradients: Any,
+) -> tuple[SearchState, StepInfo]:
+    pullback = None if gradients is None else lambda weights: gradients
+    return step.tell(algorithm, state, proposal, evaluation, cells, pullback)
+
+
+_tell = compiled(_tell_with, donate_state=True)
 
 
 class Search:
@@ -72,6 +88,7 @@ class Search:
         # Attributes and methods of Equinox modules are slow to look up, and a batch may take 1 ms.
         self._archive, self._batch = algorithm.archive, algorithm.emitter.num_solutions
         self._accepts, self._index_on_host = self._archive.accepts, self._archive.index_on_host
+        self._gradient_rows = algorithm.emitter.gradient_rows
         self._proposal: Proposal | None = None
         self._warning = LowObjectiveWarning(algorithm)
         self._arrays, self._static = partition(for_programs(algorithm, cells_given=True))
@@ -93,6 +110,7 @@ class Search:
         measures: ArrayLike,
         *,
         cells: ArrayLike | None = None,
+        vjp: VJP | None = None,
         **fields: ArrayLike,
     ) -> None:
         """Learn from the evaluation of the solutions that `ask` returned.
@@ -105,28 +123,74 @@ class Search:
             measures: ``(batch, meas)`` measures, or ``(batch, *shape)`` if the archive's measures
                 have a shape, such as images.
             cells: ``(batch,)`` archive cells, if you have found them yourself.
+            vjp: The vector-Jacobian product of your evaluation, for emitters that need gradients
+                (`gloam.emitters.GradientAscent`). ``vjp(solutions, objective_weights,
+                measure_weights)`` returns the gradient of ``objective_weights * objectives +
+                sum(measure_weights * measures)`` at each of ``n`` solutions, as ``(n, sol)``
+                numbers. Weights are ``(n,)``, and ``(n, meas)`` or in the archive's shape; those of
+                objectives are zero if there are none. It is called once, without solutions that
+                failed. A gradient with NaN or infinity is masked and counted
+                (``gradients_failed``). `gloam.interop.torch_evaluation` makes it from a PyTorch
+                function.
             fields: Extra fields that the archive declares, ``(batch, ...)`` each.
 
         Raises:
             EvaluationError: Every row failed. The search is unchanged, and `ask` returns the same
                 solutions again.
+            ValueError: Results or gradients have another shape, or ``vjp`` is missing. The search
+                is unchanged, also after an error of ``vjp`` itself.
         """
         if self._proposal is None:
             raise ValueError(
                 "tell() was called before ask(). Call ask(), evaluate the solutions that it "
                 "returns, then call tell()."
             )
+        check_vjp(vjp, self.algorithm.emitter)
         results = self.result_spec.checked(objectives, measures, fields, self._batch)
         valid = valid_rows(self._accepts, *results[:2])
         checks.some_valid(int(valid.sum()), self._batch)
-        self.learn(results, None if cells is None else self._checked_cells(cells))
+        found = self._index_on_host(results[1]) if cells is None else self._checked_cells(cells)
+        gradients = None if vjp is None else self.gradients(vjp, results, found)
+        self.learn(results, found, gradients)
 
-    def learn(self, results: Results, cells: np.ndarray | None = None) -> None:
-        """Learn from results that were checked before. All of them may have failed."""
+    def gradients(self, vjp: VJP, results: Results, cells: np.ndarray | None) -> np.ndarray:
+        """Return gradients for `learn`, from results that were checked before.
+
+        Rows of failed evaluations are zero; ``vjp`` is not called for them.
+        """
+        assert self._proposal is not None
+        rows, solutions = self._gradient_rows, np.asarray(self._proposal.solutions)
+        valid = valid_rows(self._accepts, *results[:2])[rows]
+        gradients = np.zeros((len(rows), solutions.shape[1]), np.float32)
+        if valid.any():
+            weights = _weights(
+                self._static, self._arrays, self.state, self._proposal, results, cells
+            )
+            of_objectives, of_measures = map(np.asarray, (weights.objectives, weights.measures))
+            shaped = of_measures.reshape(len(rows), *self._archive.measure_shape)
+            # Indexing by a mask copies, so the function may write into its arguments.
+            gradients[valid] = gradients_by(
+                vjp, solutions[rows[valid]], of_objectives[valid], shaped[valid]
+            )
+        return gradients
+
+    def learn(
+        self,
+        results: Results,
+        cells: np.ndarray | None = None,
+        gradients: np.ndarray | None = None,
+    ) -> None:
+        """Learn from results that were checked before. All of them may have failed.
+
+        Args:
+            results: The results.
+            cells: Their cells, if they are known.
+            gradients: Those that `gradients` returned, if the emitter needs some.
+        """
         if cells is None:
             cells = self._index_on_host(results[1])
         self.state, self.info = _tell(
-            self._static, self._arrays, self.state, self._proposal, results, cells
+            self._static, self._arrays, self.state, self._proposal, results, cells, gradients
         )
         self._proposal = None
 
@@ -150,11 +214,13 @@ class Search:
         if self.info is not None:
             columns = metric_columns(self.info, found)
             columns = {name: np.asarray(value)[None] for name, value in columns.items()}
-            return metric_rows([self.seed], iteration, self._batch, columns)[0]
+            counts = self._batch, len(self._gradient_rows)
+            return metric_rows([self.seed], iteration, *counts, columns)[0]
         return {
             "seed": self.seed,
             "iteration": iteration,
             "evaluations": iteration * self._batch,
+            "gradients": iteration * len(self._gradient_rows),
             "qd_score": float(found.archive.qd_score),
             "f_min": float(found.archive.f_min),
             "num_elites": int(found.archive.num_elites),

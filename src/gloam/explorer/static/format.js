@@ -78,6 +78,11 @@ const METRICS = {
   outside_bounds: "Measures outside of the bounds",
   seconds: "Seconds",
   evaluations: "Evaluations",
+  gradients: "Gradients",
+  ascent_accepted: "Accepted solutions (gradient ascent)",
+  ascent_filled: "New cells (gradient ascent)",
+  ascent_restarts: "Restarts (gradient ascent)",
+  ascent_gradients_failed: "Failed gradients",
 };
 
 /** The title of a column of metrics. */

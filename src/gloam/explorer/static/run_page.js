@@ -14,7 +14,7 @@ import { arrays, has, isReport, json, SourceError } from "gloam/source";
 
 // Charts in this order, followed by those of other metrics.
 const FIRST = ["qd_score", "coverage", "best_objective", "loss", "rank_correlation", "empty_discount", "unique_cells", "restarts"];
-const NOT_DRAWN = new Set(["seed", "iteration", "evaluations", "seconds", "about"]);
+const NOT_DRAWN = new Set(["seed", "iteration", "evaluations", "gradients", "seconds", "about"]);
 const MANY = 8;
 
 /** The page of a run by its id, at a cell if one is given. */
@@ -112,6 +112,7 @@ class RunPage {
       tile("Coverage", withError(results.coverage, error("coverage"), percent)),
       tile("Best objective", withError(results.best_objective, error("best_objective"))),
       tile("Evaluations", number(results.evaluations)),
+      results.gradients > 0 && tile("Gradients", number(results.gradients)),
       tile("Time", duration(results.seconds)),
       tile("Seeds", String(run.seeds.length)),
       results.failed_total > 0 && tile("Failed evaluations", number(results.failed_total)),
