@@ -191,7 +191,8 @@ def test_a_resumed_run_gives_the_same_bits(cls, tmp_path):
     gloam.run(domain, algorithm, 3, run_dir=tmp_path, **options)
     resumed = gloam.resume(tmp_path, iterations=6, progress=False)
     assert_same_bits(resumed.elites, whole.elites)
-    assert resumed.metrics["evaluations"].tolist()[-1] == 6 * 30
+    last = resumed.metrics.iloc[-1]
+    assert (last["evaluations"], last["gradients"]) == (6 * 30, 6 * 3 * 3)
 
 
 @pytest.mark.parametrize(("cls", "least"), [(gloam.CMAMEGA, 7500), (gloam.CMAMAEGA, 5800)])
@@ -269,8 +270,17 @@ def test_searches_that_cannot_give_gradients_are_refused(tmp_path):
     wrong = gloam.Algorithm(
         Arborescences(np.zeros(SOL), 1.0, 3), algorithm.archive, gloam.discounts.NoDiscount()
     )
+    message = "domain: expected a function that JAX can differentiate, because the emitter needs"
+    with refused(f"{message} the gradients of 3 of 30 solutions"):
+        gloam.run(not_differentiable, algorithm, 2, progress=False)
     with refused("measure_dim: expected 2, as the archive has, got 3"):
         gloam.run(evaluate, wrong, 2, progress=False)
+
+
+def not_differentiable(x):
+    shape = jax.ShapeDtypeStruct(x.shape[:1], x.dtype)
+    objectives = jax.pure_callback(lambda x: np.sum(x, axis=1), shape, x)
+    return objectives, x[:, :2]
 
 
 def test_a_study_refuses_them_on_images(tmp_path):

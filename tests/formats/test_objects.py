@@ -74,6 +74,8 @@ EXAMPLES = [
         **CMA,
     ),
     gloam.CMAMAE(GRID, np.zeros(3), 0.5, strategy=emitters.CMAES(pyribs_covariance=True), **CMA),
+    gloam.CMAMEGA(GRID, np.zeros(3), 0.5, adam=True, **CMA),
+    gloam.CMAMAEGA(GRID, np.zeros(3), 0.5, alpha=0.2, **CMA),
     gloam.DDS(GRID, np.zeros(3), 0.5, bandwidth=0.3, policy=discounts.KeepLast(), **CMA),
     gloam.DDS(GRID, np.zeros(3), 0.5, bandwidth=0.3, **CMA),
     gloam.MAPElites(GRID, np.zeros(3), 0.5, bounds=(-1.0, 1.0)),

@@ -137,6 +137,11 @@ class Arborescences(Emitter):
         return self.num_emitters * self.batch_size
 
     @property
+    def num_gradients(self) -> int:
+        """A gradient of the objective and of each measure at every point."""
+        return self.num_emitters * self._num_coefficients
+
+    @property
     def label(self) -> str:
         """Prefix of the metrics in a mixture."""
         return "arborescence"

@@ -89,6 +89,11 @@ class Emitter(eqx.Module):
         return np.arange(0)
 
     @property
+    def num_gradients(self) -> int:
+        """Number of gradients that the emitter needs in each iteration."""
+        return len(self.gradient_rows)
+
+    @property
     @abstractmethod
     def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
         """Draws of elites that `ask` receives, one after the other."""

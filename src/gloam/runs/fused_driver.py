@@ -18,7 +18,7 @@ from gloam.formats.config import DriverKind
 from gloam.programs.cache import keep_compiled_programs
 from gloam.programs.fused_program import fused_program
 from gloam.programs.sharing import for_programs, partition
-from gloam.records import SearchState, StepInfo
+from gloam.records import Branching, SearchState, StepInfo
 from gloam.runs.failures import warn_of_failed_batch
 from gloam.runs.options import start_of
 from gloam.searches.metrics import (
@@ -111,7 +111,7 @@ class FusedDriver:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the metrics of each seed after the last iteration."""
-        counts = self.batch, len(self.algorithm.emitter.gradient_rows)
+        counts = self.batch, self.algorithm.emitter.num_gradients
         return metric_rows(self.seeds, self.iteration, *counts, self._columns)
 
     def elites(self) -> list[Elites]:
@@ -170,7 +170,7 @@ def _check_evaluation(domain: Callable, algorithm: Algorithm) -> None:
         f"shape {measures.shape} from the domain",
     )
     checks.same_names("fields", archive.fields, fields)
-    if len(algorithm.emitter.gradient_rows):
+    if algorithm.emitter.num_gradients:
         _check_gradients(domain, algorithm, objectives, measures)
 
 
@@ -185,7 +185,9 @@ def _check_gradients(
         objectives: Shape and dtype of the objectives, or ``None``.
         measures: Shape and dtype of the measures.
     """
-    number = len(algorithm.emitter.gradient_rows)
+    emitter = algorithm.emitter
+    is_branching = isinstance(emitter, Branching)
+    number = len(emitter.points(emitter.init()) if is_branching else emitter.gradient_rows)
     fix = (
         "Use operations that JAX can differentiate, gloam.optimize with vjp=..., or an algorithm "
         "without gradients."
