@@ -73,7 +73,7 @@ def _metrics(seeds, rng):
         table[name] = rng.uniform(0.1, 1.0, len(rows))
     for name in ("unique_cells", "restarts"):
         table[name] = rng.integers(1, BATCH, len(rows))
-    return table.assign(seconds=0.1 * table["iteration"])
+    return table.assign(seconds=0.1 * table["iteration"], f_min=0.0, num_elites=1)
 
 
 def _random_state(algorithm, num_seeds, rng):

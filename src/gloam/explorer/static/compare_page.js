@@ -11,7 +11,7 @@ import { arrays, has, json, Turns } from "gloam/source";
 import { onThemeChange } from "gloam/theme";
 
 const FIRST = ["qd_score", "coverage", "best_objective"];
-const HIDDEN = new Set(["seed", "iteration"]);
+const HIDDEN = new Set(["f_min", "num_elites", "seed", "iteration"]);
 const RESULTS = { ">": "higher", "<": "lower", "-": "no significant difference" };
 
 /** The page that compares the runs with these ids. */
@@ -59,7 +59,7 @@ export class Comparison {
       const runs = this.groups.map((group) => group.runs.map((id) => known.get(id)).filter((run) => run?.results));
       this.summaries = runs.map((group, i) => ({ label: this.label(i, group), runs: group })).filter(({ runs }) => runs.length);
       const tables = this.summaries.map(({ runs }) => Promise.all(runs.map((run) => arrays(`runs/${run.id}/metrics`))));
-      this.tables = await Promise.all(tables);
+      this.tables = withOneReference(await Promise.all(tables));
       this.tag = tag;
       fill(this.problem, this.summaries.length ? null : note("None of these runs can be read."));
       this.drawCharts();
@@ -248,4 +248,15 @@ export function sortableTable(head, rows, caption) {
     { class: "scroll-x", tabindex: 0, role: "region", "aria-label": caption },
     h("table", { class: "plain-table" }, h("caption", { class: "unseen" }, caption), h("thead", {}, h("tr", {}, heads)), body),
   );
+}
+
+/** Count the QD scores of all runs from one reference, the lowest of theirs. */
+function withOneReference(groups) {
+  const references = groups.flat().flatMap(({ f_min: f }) => (f ? [...f] : []));
+  const lowest = references.reduce((low, f) => Math.min(low, f), Infinity);
+  const counted = (table) => ({
+    ...table,
+    qd_score: Float64Array.from(table.qd_score, (score, i) => score + table.num_elites[i] * (table.f_min[i] - lowest)),
+  });
+  return groups.map((tables) => tables.map((table) => (table.f_min && table.num_elites ? counted(table) : table)));
 }

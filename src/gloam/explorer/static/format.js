@@ -59,6 +59,8 @@ const METRICS = {
   qd_score: "QD score",
   coverage: "Coverage",
   best_objective: "Best objective",
+  f_min: "Reference of the QD score",
+  num_elites: "Elites",
   loss: "Discount model loss",
   rank_correlation: "Rank correlation",
   empty_discount: "Discount of empty cells",

@@ -14,7 +14,7 @@ import { arrays, has, isReport, json, SourceError } from "gloam/source";
 
 // Charts in this order, followed by those of other metrics.
 const FIRST = ["qd_score", "coverage", "best_objective", "loss", "rank_correlation", "empty_discount", "unique_cells", "restarts"];
-const NOT_DRAWN = new Set(["seed", "iteration", "evaluations", "gradients", "seconds", "about"]);
+const NOT_DRAWN = new Set(["seed", "iteration", "evaluations", "gradients", "seconds", "f_min", "num_elites", "about"]);
 const MANY = 8;
 
 /** The page of a run by its id, at a cell if one is given. */
