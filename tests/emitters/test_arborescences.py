@@ -163,6 +163,7 @@ def test_points_whose_gradients_fail_restart(cls):
     assert (last["gradients_failed"], last["restarts"], last["failed"]) == (12, 12, 0)
 
 
+@pytest.mark.slow
 def test_measures_alone_climb_the_closeness_to_the_centre():
     algorithm = small(gloam.CMAMAEGA)
     points = jnp.asarray(np.random.default_rng(0).normal(0, 2, (4, SOL)), jnp.float32)
@@ -195,6 +196,7 @@ def test_a_resumed_run_gives_the_same_bits(cls, tmp_path):
     assert (last["evaluations"], last["gradients"]) == (6 * 30, 6 * 3 * 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cls", "least"), [(gloam.CMAMEGA, 7500), (gloam.CMAMAEGA, 5800)])
 def test_two_measures_of_linear_projection(cls, least):
     # After 300 iterations seeds 0 to 11 have 7,510 to 7,519 and 6,022 to 6,360, with standard

@@ -155,7 +155,7 @@ def check_scores(result, folder=None):
         assert read == found
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("asynchronous", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_without_f_min_the_qd_score_of_negative_objectives_never_falls(tmp_path, asynchronous):
     # The best of all solutions is x0, so that each new cell is lower than the ones before.
     stop = gloam.callbacks.StopOnPlateau("qd_score", iterations=5)
