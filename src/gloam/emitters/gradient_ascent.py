@@ -48,13 +48,13 @@ class Points(eqx.Module):
     logs: Float[Array, "points 2"]
     """Logarithms of its step and of its pull."""
     refines: Bool[Array, " points"]
-    """True if the point climbs the objective instead of the improvement."""
+    """True if the point refines, false if it climbs the improvement."""
 
 
 class GradientAscentState(eqx.Module):
     """The points, and what steps of which kind and length have brought recently.
 
-    Arrays of two are for points that climb the improvement and for those that climb the objective.
+    Arrays of two are for points that climb the improvement and for those that refine.
     """
 
     points: Points
@@ -277,7 +277,7 @@ class GradientAscent(Emitter):
         )
 
     def metrics(self, state: GradientAscentState) -> dict[str, Array]:
-        """Return restarts, gradients that failed, steps and the share that climbs the objective."""
+        """Return restarts, failed gradients, steps, pull, and the share of points that refine."""
         return {
             "restarts": state.restarts,
             "gradients_failed": state.failed,
