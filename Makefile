@@ -5,7 +5,7 @@ WORKERS ?= 2
 # The tests of a file share compiled programs, so they stay on one worker.
 PYTEST := pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: demo test test-slow test-all test-lowest lint bench docs pictures build clean
+.PHONY: demo test test-slow test-all test-lowest lint bench foreign docs pictures build clean
 
 demo: .venv/.installed
 	$(BIN)/gloam demo
@@ -36,6 +36,10 @@ lint: .venv/.lint
 
 bench: .venv/.bench
 	$(BIN)/gloam bench
+
+# The problems that others wrote, in an environment of their own. A run that was stopped continues.
+foreign: .venv-foreign/.installed
+	.venv-foreign/bin/python benchmarks/foreign/run.py $(FOREIGN)
 
 # The documentation site, in site/. Warnings are errors, and nothing is read from the network.
 docs: .venv/.docs
@@ -82,5 +86,10 @@ build: .venv/.build
 	$(BIN)/pip install -q -e '.[bench]'
 	touch $@
 
+.venv-foreign/.installed: benchmarks/foreign/requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv-foreign
+	.venv-foreign/bin/pip install -q -e . -r $<
+	touch $@
+
 clean:
-	rm -rf .venv runs dist site .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-foreign runs dist site .pytest_cache .ruff_cache .hypothesis
