@@ -28,6 +28,7 @@ SLOW = {
     "gloam.runs.run",
     "gloam.searches.async_search",
     "gloam.searches.search",
+    "gloam.spaces",
 }
 FINDER = doctest.DocTestFinder(exclude_empty=True)
 

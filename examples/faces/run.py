@@ -31,6 +31,8 @@ _TITLE = "A face for each of {count} {name}, by colour and light"
 _TRUNCATION = 0.7
 _PAPER_FREE_NORM = 0.35
 _PAIRS_ON_PAGE = 300
+# Number of emitters of each form of the search, so that all of them have batches of 180 faces.
+_SEARCHES = {"paper": 5, "default": 3, "gradients": 1}
 
 
 def main() -> None:
@@ -55,7 +57,13 @@ def _options() -> argparse.Namespace:
     options.add_argument("--datasets", nargs="+", choices=names, default=list(names))
     options.add_argument("--iterations", type=int, default=1000)
     options.add_argument("--seeds", type=int, default=1, help="number of seeds")
-    options.add_argument("--emitters", type=int, default=5)
+    options.add_argument(
+        "--search",
+        choices=_SEARCHES,
+        default="paper",
+        help="DMS as in the paper, gloam's default, or gloam's default with gradients",
+    )
+    options.add_argument("--emitters", type=int, help="5 for paper, 3 for default, else 1")
     options.add_argument("--sigma0", type=float, default=0.3)
     options.add_argument("--restart", type=int, default=50, help="iterations between restarts")
     options.add_argument("--free-norm", type=float, default=0.6, help="of the mean; paper: 0.35")
@@ -114,16 +122,16 @@ def fill(
     # without a prompt, most faces would look like the mean face.
     free_norm = domain.free_norm * given.free_norm / _PAPER_FREE_NORM
     domain = eqx.tree_at(lambda domain: domain.free_norm, domain, free_norm)
-    restart = gloam.emitters.RestartEvery(given.restart)
-    algorithm = gloam.DMS.paper(
-        domain.archive(),
-        domain.x0,
-        sigma0=given.sigma0,
-        num_emitters=given.emitters,
-        batch_size=36,
-        alpha=1.0,
-        restart=restart,
-    )
+    emitters = given.emitters or _SEARCHES[given.search]
+    common = {"sigma0": given.sigma0, "num_emitters": emitters, "batch_size": 36}
+    if given.search == "paper":
+        restart = gloam.emitters.RestartEvery(given.restart)
+        common |= {"alpha": 1.0, "restart": restart}
+        algorithm = gloam.DMS.paper(domain.archive(), domain.x0, **common)
+    else:
+        # The penalty has no lower bound, and faces with objectives below 0 are of no use.
+        common |= {"floor": 0.0, "gradients": given.search == "gradients"}
+        algorithm = gloam.DMS(domain.archive(), domain.x0, **common)
     result = gloam.run(
         domain,
         algorithm,

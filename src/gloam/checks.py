@@ -1,9 +1,10 @@
 """Checks of arguments and results, and the wording of all errors: expected, got, what to do."""
 
 import difflib
+import inspect
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ SolutionBounds = tuple[Bounds | None, Bounds | None]
 
 LARGEST = 1e30
 """Largest objective or coordinate of a solution, so that sums of them stay within float32."""
+VIOLATION = "violation"
+"""Name of the field by which an evaluation says how much solutions violate its constraints."""
 LARGEST_INTEGER = 2**31 - 1
 """Largest size or count; they are int32 on the device."""
 LARGEST_COUNT = 1_000_000
@@ -310,6 +313,51 @@ def evaluation_parts(answer: Any) -> tuple[Any, Any, dict[str, Any]]:
         return None, answer[0], answer[1]
     objectives, measures, *fields = answer
     return objectives, measures, fields[0] if fields else {}
+
+
+_RANDOM = {
+    "key": "gloam.run",
+    "seeds": "gloam.optimize",
+    "seed": "gloam.optimize(..., per_solution=True)",
+}
+
+
+def asks_for(function: Callable, parameter: str) -> bool:
+    """Return whether an evaluation asks for random numbers, by a parameter after ``*``.
+
+    Args:
+        function: The evaluation.
+        parameter: ``key`` in compiled programs, ``seeds`` for evaluations of a batch in Python,
+            ``seed`` for those of one solution.
+
+    Raises:
+        ValueError: It asks in another way.
+
+    >>> asks_for(lambda solutions, *, key: None, "key"), asks_for(lambda solutions: None, "key")
+    (True, False)
+    """
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError):  # some functions of extension modules
+        return False
+    # The first one is the solutions, by any name. Those with a default are the user's own.
+    asked = [
+        one
+        for place, one in enumerate(signature.parameters.values())
+        if one.name in _RANDOM and one.default is one.empty
+        if one.kind is one.KEYWORD_ONLY or (one.kind is one.POSITIONAL_OR_KEYWORD and place > 0)
+    ]
+    if not asked:
+        return False
+    fits = len(asked) == 1 and asked[0].name == parameter
+    expect(
+        fits and asked[0].kind is inspect.Parameter.KEYWORD_ONLY,
+        "evaluate",
+        f"(solutions), or (solutions, *, {parameter}) for random numbers",
+        signature,
+        "The name is " + ", ".join(f"'{name}' in {where}" for name, where in _RANDOM.items()) + ".",
+    )
+    return True
 
 
 def some_valid(valid_rows: int, total: int) -> None:

@@ -13,10 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.random import threefry_2x32
-from jaxtyping import Array, Float, Key, PRNGKeyArray, UInt32
+from jaxtyping import Array, Float, Int, Int64, Key, PRNGKeyArray, UInt32
 
 GENERATOR = "threefry2x32"
 """Generator of every key that gloam makes; JAX's default may be another one."""
+# In the place of an iteration's number, for what shares no random numbers with any iteration.
+FIRST, PARTS, STARTS, REEVALUATION = (2**32 - number for number in (1, 2, 3, 4))
 # Constants of Threefry-2x32 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
@@ -37,6 +39,22 @@ def root_keys(seeds: Sequence[int]) -> Key[Array, " seeds"]:
     """Return the keys of several searches."""
     words = np.stack([_words(seed) for seed in seeds])
     return jax.random.wrap_key_data(jnp.asarray(words), impl=GENERATOR)
+
+
+def evaluation_key(key: PRNGKeyArray, iteration: Int[Array, ""] | int) -> PRNGKeyArray:
+    """Return the random key for the evaluation of a batch."""
+    # The other keys of an iteration are numbered from 0, so none of them is this one.
+    return jax.random.fold_in(jax.random.fold_in(key, iteration), 2**32 - 1)
+
+
+def evaluation_seeds(key: PRNGKeyArray, number: int) -> Int64[np.ndarray, " number"]:
+    """Return a seed below 2**31 for each of ``number`` evaluations in Python.
+
+    >>> evaluation_seeds(jax.random.key(0), 2).tolist()
+    [2035099603, 2101484361]
+    """
+    # 31 bits, because some simulators keep a seed as a signed integer of 32 bits.
+    return np.asarray(jax.random.bits(key, (number,), jnp.uint32)).astype(np.int64) >> 1
 
 
 def _words(seed: int) -> UInt32[np.ndarray, "2"]:

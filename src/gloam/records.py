@@ -69,8 +69,9 @@ class Proposal(eqx.Module):
 class Batch(eqx.Module):
     """EVALUATE: solutions with their objectives, measures and archive cells.
 
-    Rows with ``valid`` false failed (a NaN or infinite result). They contain zeros, never become
-    elites, are never trained on, and rank last.
+    Rows with ``valid`` false failed (a NaN or infinite result) or are infeasible. They contain
+    zeros, never become elites and are never trained on. Failed rows rank last, and infeasible ones
+    before them by their violation.
     """
 
     solutions: Float[Array, "batch sol"]
@@ -79,6 +80,9 @@ class Batch(eqx.Module):
     cells: Int[Array, " batch"]
     valid: Bool[Array, " batch"]
     fields: dict[str, Array]
+    violations: Float[Array, " batch"] | None = None
+    """By how much infeasible solutions violate the constraints, 0 for others; ``None`` if the
+    evaluation has no constraints."""
 
 
 class Scored(eqx.Module):
@@ -144,6 +148,8 @@ class Feedback(eqx.Module):
     """True if the cell of the solution was empty before the batch."""
     over_elites: Float[Array, " batch"] | None = None
     """Objective minus that of the elite that its cell had; the objective itself in empty cells."""
+    violations: Float[Array, " batch"] | None = None
+    """Above 0 for infeasible solutions, which are not valid but rank by it."""
 
 
 class Fit(eqx.Module):
@@ -167,6 +173,8 @@ class StepInfo(eqx.Module):
     unique_cells: Int[Array, ""]
     failed: Int[Array, ""]
     """Number of failed evaluations."""
+    infeasible: Int[Array, ""]
+    """Number of infeasible solutions."""
     below_f_min: Int[Array, ""]
     """Number of valid objectives below the archive's f_min, or below 0 if it has none."""
     outside_bounds: Int[Array, ""]
@@ -197,3 +205,7 @@ class SearchState(eqx.Module):
     x0: Float[Array, " sol"]
     """Starting solution of this seed. It never changes, and stands in for elites while the archive
     is empty."""
+    infeasible: Int[Array, ""]
+    """Number of infeasible solutions since the start of the run."""
+    started: Int[Array, ""]
+    """Number of solutions that the search was given before its first iteration."""

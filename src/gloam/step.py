@@ -20,6 +20,7 @@ evaluation in Python.
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -28,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gloam import checks
+from gloam import checks, draws
 from gloam.algorithms import Algorithm
 from gloam.archives import Archive
 from gloam.archives.store import (
@@ -78,8 +79,7 @@ def init(
     algorithm: Algorithm, key: PRNGKeyArray, x0: Float[Array, " sol"] | None = None
 ) -> SearchState:
     """Return the state before the first iteration, at ``x0`` or at the emitter's own."""
-    # No iteration has this number, so none shares its random numbers with the start.
-    key_cells, key_discount = jax.random.split(jax.random.fold_in(key, 2**32 - 1))
+    key_cells, key_discount = jax.random.split(jax.random.fold_in(key, draws.FIRST))
     archive, discount, emitter = algorithm.archive, algorithm.discount, algorithm.emitter
     x0 = emitter.x0 if x0 is None else x0
     store = empty_store(archive.num_cells, x0.shape[0], archive.measure_dim, archive.fields)
@@ -87,21 +87,50 @@ def init(
     learned = discount.init(archive.centers_of(empty_cells), is_real, key=key_discount)
     zero = jnp.zeros((), jnp.int32)
     low = LowObjectives(jnp.full((), archive.f_min_from(0.0), jnp.float32), zero)
-    return SearchState(key, zero, zero, emitter.init(x0), store, learned, low, x0)
+    return SearchState(key, zero, zero, emitter.init(x0), store, learned, low, x0, zero, zero)
 
 
 def step(
-    algorithm: Algorithm, evaluate: Callable[[Array], Any], state: SearchState
+    algorithm: Algorithm, evaluate: Callable[..., Any], state: SearchState
 ) -> tuple[SearchState, StepInfo]:
-    """Run one iteration, with an ``evaluate`` that JAX can trace."""
+    """Run one iteration, with an ``evaluate`` that JAX can trace.
+
+    It gets the values of a space, or a tree, if the algorithm was built with one. If it has the
+    keyword-only parameter ``key``, it is given the `evaluation_key` of the iteration.
+    """
+    first, second = _with_keys(evaluate, state)
+    functions = of_vectors(algorithm, first), of_vectors(algorithm, second)
     if isinstance(algorithm.emitter, Branching):
-        return _branching_step(algorithm, algorithm.emitter, evaluate, state)
+        return _branching_step(algorithm, algorithm.emitter, functions, state)
     proposal = ask(algorithm, state)
     rows = algorithm.emitter.gradient_rows
     if not len(rows):
-        return tell(algorithm, state, proposal, evaluation(evaluate(proposal.solutions)))
-    found, pullback = _evaluated_with_gradients(evaluate, proposal.solutions, rows)
+        return tell(algorithm, state, proposal, evaluation(functions[0](proposal.solutions)))
+    found, pullback = _evaluated_with_gradients(functions, proposal.solutions, rows)
     return tell(algorithm, state, proposal, found, pullback=pullback)
+
+
+def of_vectors(algorithm: Algorithm, evaluate: Callable[[Any], Any]) -> Callable[[Array], Any]:
+    """Return a function of flat vectors from one of values of the algorithm's space or tree."""
+    form = algorithm.emitter.form
+    return evaluate if form is None else lambda vectors: evaluate(form.values(vectors))
+
+
+@_float32()
+def evaluation_key(state: SearchState) -> PRNGKeyArray:
+    """Return the random key for the evaluation of the batch that a state asks for."""
+    return draws.evaluation_key(state.key, state.iteration)
+
+
+_Evaluate = Callable[[Array], Any]
+
+
+def _with_keys(evaluate: Callable[..., Any], state: SearchState) -> tuple[_Evaluate, _Evaluate]:
+    """Return the evaluation for up to two parts of a batch, each with its own random key."""
+    if not checks.asks_for(evaluate, "key"):
+        return evaluate, evaluate
+    key = evaluation_key(state)
+    return partial(evaluate, key=key), partial(evaluate, key=jax.random.fold_in(key, 1))
 
 
 @_float32()
@@ -125,19 +154,19 @@ Pullback = Callable[[Weights], Float[Array, "rows sol"]]
 
 
 def _evaluated_with_gradients(
-    evaluate: Callable[[Array], Any], solutions: Float[Array, "batch sol"], rows: np.ndarray
+    evaluate: tuple[_Evaluate, _Evaluate], solutions: Float[Array, "batch sol"], rows: np.ndarray
 ) -> tuple[Evaluation, Pullback]:
     """EVALUATE: evaluate a batch, some of its rows with a function for their gradients."""
 
     def differentiable(some: Array) -> tuple[Any, Any]:
-        objectives, measures, fields = evaluation(evaluate(some))
+        objectives, measures, fields = evaluation(evaluate[0](some))
         return (objectives, measures), fields
 
     (objectives, measures), pull, fields = jax.vjp(differentiable, solutions[rows], has_aux=True)
     found: Evaluation = objectives, measures, fields
     others = np.setdiff1d(np.arange(solutions.shape[0]), rows)
     if len(others):
-        parts = evaluation(evaluate(solutions[others])), found
+        parts = evaluation(evaluate[1](solutions[others])), found
         order = np.argsort(np.concatenate([others, rows]))
         found = jax.tree.map(lambda *some: jnp.concatenate(some)[order], *parts)
 
@@ -151,22 +180,22 @@ def _evaluated_with_gradients(
 def _branching_step(
     algorithm: Algorithm,
     emitter: Branching,
-    evaluate: Callable[[Array], Any],
+    evaluate: tuple[_Evaluate, _Evaluate],
     state: SearchState,
 ) -> tuple[SearchState, StepInfo]:
     """Run one iteration of an emitter that branches by the gradients at points of its own."""
     points = emitter.points(state.emitter)
-    of_points, jacobians = _evaluated_with_jacobians(algorithm, evaluate, points)
+    of_points, jacobians = _evaluated_with_jacobians(algorithm, evaluate[0], points)
     own = emitter.with_jacobians(state.emitter, jacobians)
     state = dataclasses.replace(state, emitter=own)
     proposal = ask(algorithm, state)
-    of_branches = evaluation(evaluate(proposal.solutions[len(points) :]))
+    of_branches = evaluation(evaluate[1](proposal.solutions[len(points) :]))
     found = jax.tree.map(lambda *parts: jnp.concatenate(parts), of_points, of_branches)
     return tell(algorithm, state, proposal, found)
 
 
 def _evaluated_with_jacobians(
-    algorithm: Algorithm, evaluate: Callable[[Array], Any], points: Float[Array, "points sol"]
+    algorithm: Algorithm, evaluate: _Evaluate, points: Float[Array, "points sol"]
 ) -> tuple[Evaluation, Float[Array, "points outputs sol"]]:
     """EVALUATE: evaluate points, with the gradients of objective and measures."""
 
@@ -278,9 +307,60 @@ def tell(
     learned, fit = train(algorithm, state, seen, scored)
 
     info, low = diagnostics(algorithm, state, adapted, batch, seen, fit, added.unique_cells)
-    finished, failed = state.iteration + 1, state.failed + info.failed
-    store, x0 = state.store, state.x0
-    return SearchState(state.key, finished, failed, adapted, store, learned, low, x0), info
+    new = dataclasses.replace(
+        state,
+        iteration=state.iteration + 1,
+        failed=state.failed + info.failed,
+        infeasible=state.infeasible + info.infeasible,
+        emitter=adapted,
+        discount=learned,
+        low=low,
+    )
+    return new, info
+
+
+@_float32()
+def start_with(
+    algorithm: Algorithm,
+    state: SearchState,
+    solutions: Float[Array, "batch sol"],
+    evaluation: Evaluation,
+    cells: Int[Array, " batch"] | None,
+    is_row: Bool[Array, " batch"],
+    number: Int[Array, ""],
+) -> SearchState:
+    """ADD, SCORE, TRAIN: give a search solutions that were known before its first iteration.
+
+    Args:
+        algorithm: The algorithm.
+        state: State before the first iteration.
+        solutions: A batch of solutions.
+        evaluation: Their evaluation.
+        cells: Their cells, if they were found outside the compiled program.
+        is_row: False for padding.
+        number: Number of the batch.
+    """
+    batch = masked_batch(algorithm, solutions, evaluation, cells)
+    batch = eqx.tree_at(lambda b: b.valid, batch, batch.valid & is_row)
+    state, _ = add(algorithm, state, batch)
+    seen, scored = score(algorithm, state, batch)
+    # A key of their own, so that no iteration shares the random numbers of the training.
+    key = jax.random.fold_in(state.key, draws.STARTS)
+    learned, _ = train(
+        algorithm, dataclasses.replace(state, key=key, iteration=number), seen, scored
+    )
+    _, low = _below_f_min(state.low, batch, algorithm.archive.f_min_from(0.0))
+    low = dataclasses.replace(low, batches=state.low.batches)
+    started = state.started + jnp.sum(batch.valid, dtype=jnp.int32)
+    return dataclasses.replace(state, discount=learned, low=low, started=started)
+
+
+@_float32()
+def start_emitters(algorithm: Algorithm, state: SearchState) -> SearchState:
+    """Let the emitters begin at random elites, after `start_with`."""
+    emitter, key = algorithm.emitter, jax.random.fold_in(state.key, draws.STARTS)
+    elites = random_elites(state.store, emitter.num_elites_to_adapt, state.x0, key=key)
+    return dataclasses.replace(state, emitter=emitter.started_at(state.emitter, elites))
 
 
 @_float32()
@@ -290,8 +370,9 @@ def masked_batch(
     evaluation: Evaluation,
     cells: Int[Array, " batch"] | None,
 ) -> Batch:
-    """Return the evaluated batch, with failed rows masked and set to zero."""
+    """Return the evaluated batch, with failed and infeasible rows masked and set to zero."""
     objectives, measures, fields = evaluation
+    violations = fields.get(checks.VIOLATION)
     valid = jnp.asarray(algorithm.archive.accepts(measures))
     if objectives is not None:
         valid &= jnp.abs(objectives) <= checks.LARGEST
@@ -301,8 +382,14 @@ def masked_batch(
     if objectives is None:
         objectives = algorithm.archive.closeness(measures, cells)
         valid &= jnp.abs(objectives) <= checks.LARGEST
+    if violations is not None:
+        fields = {name: rows for name, rows in fields.items() if name != checks.VIOLATION}
+        violations = violations.astype(jnp.float32)
+        valid &= violations <= 0  # a violation of NaN is a failure
+        violations = jnp.where(violations > 0, violations, 0.0)
+        measures = jnp.where(valid[:, None], measures, 0.0)
     objectives = jnp.where(valid, objectives, 0.0)
-    return Batch(solutions, objectives, measures, cells, valid, fields)
+    return Batch(solutions, objectives, measures, cells, valid, fields, violations)
 
 
 @_float32()
@@ -340,7 +427,13 @@ def adapt(
     )
     iteration = state.iteration + 1
     feedback = Feedback(
-        scored.improvements, added.accepted, added.filled, batch.valid, iteration, climb
+        scored.improvements,
+        added.accepted,
+        added.filled,
+        batch.valid,
+        iteration,
+        climb,
+        violations=batch.violations,
     )
     if before is not None:
         was_empty = before == -jnp.inf
@@ -367,6 +460,10 @@ class SearchMetrics(eqx.Module):
     discount: DiscountMetrics
     failed: Int[Array, ""]
     """Number of failed evaluations since the start of the run."""
+    infeasible: Int[Array, ""]
+    """Number of infeasible solutions since the start of the run."""
+    started: Int[Array, ""]
+    """Number of solutions that the search was given before its first iteration."""
 
 
 @_float32()
@@ -383,7 +480,7 @@ def metrics(algorithm: Algorithm, state: SearchState) -> SearchMetrics:
     # An asynchronous search has elites that it has not learned from.
     lowest = jnp.min(store.objectives, initial=state.low.lowest, where=store.occupied)
     found = archive_metrics(store, archive.f_min_from(lowest))
-    return SearchMetrics(found, health, state.failed)
+    return SearchMetrics(found, health, state.failed, state.infeasible, state.started)
 
 
 def diagnostics(
@@ -397,11 +494,14 @@ def diagnostics(
 ) -> tuple[StepInfo, LowObjectives]:
     """Return the diagnostics of an iteration, and the updated record of low objectives."""
     archive = algorithm.archive
-    failed = jnp.sum(~batch.valid, dtype=jnp.int32)
+    infeasible = jnp.zeros((), jnp.int32)
+    if batch.violations is not None:
+        infeasible = jnp.sum(batch.violations > 0, dtype=jnp.int32)
+    failed = jnp.sum(~batch.valid, dtype=jnp.int32) - infeasible
     below, low = _below_f_min(state.low, batch, archive.f_min_from(0.0))
     outside = _outside_bounds(archive, seen)
     counts = algorithm.emitter.metrics(adapted)
-    return StepInfo(fit, counts, unique_cells, failed, below, outside), low
+    return StepInfo(fit, counts, unique_cells, failed, infeasible, below, outside), low
 
 
 def _outside_bounds(archive: Archive, seen: Batch) -> Int[Array, ""]:

@@ -9,7 +9,6 @@ from PIL import Image
 
 import gloam
 from gloam import datasets
-from gloam.cli import run as run_module
 from gloam.cli import user_code
 from gloam.datasets import FetchError
 from gloam.runs import Interrupted
@@ -38,7 +37,7 @@ def test_nothing_in_a_message_is_markup(path, capsys):
 @pytest.mark.parametrize("kind", [ValueError, ImportError])
 def test_the_extra_to_install_is_named(kind, capsys, monkeypatch):
     error = kind("index: got 'ivf'. Run: pip install 'gloam[faiss]'")
-    monkeypatch.setattr(run_module, "run", raises(error))
+    monkeypatch.setattr(gloam, "run", raises(error))
     assert "pip install 'gloam[faiss]'" in stopped(capsys, *LP)
 
 
@@ -46,7 +45,7 @@ def test_the_extra_to_install_is_named(kind, capsys, monkeypatch):
 
 
 def test_advice_for_python_is_reworded(problem, capsys, monkeypatch):
-    monkeypatch.setattr(run_module, "run", raises(gloam.RunExistsError(Path("r"))))
+    monkeypatch.setattr(gloam, "run", raises(gloam.RunExistsError(Path("r"))))
     message = stopped(capsys, *LP)
     assert "`gloam resume r`" in message
     assert "resume=True" not in message
@@ -58,7 +57,7 @@ def test_notes_of_an_error_are_printed(capsys, monkeypatch):
 
     error = LockedError("'r' is in use.")
     error.add_note("The run was saved after iteration 3 in 'r'.")
-    monkeypatch.setattr(run_module, "run", raises(error))
+    monkeypatch.setattr(gloam, "run", raises(error))
     message = stopped(capsys, *LP)
     assert message == "error: 'r' is in use. The run was saved after iteration 3 in 'r'.\n"
 
@@ -71,7 +70,7 @@ def test_a_failed_download_has_no_traceback(capsys, monkeypatch):
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), ImportError("x", name="gloam.y")])
 def test_unexpected_errors_are_raised(error, monkeypatch):
-    monkeypatch.setattr(run_module, "run", raises(error))
+    monkeypatch.setattr(gloam, "run", raises(error))
     with pytest.raises(type(error)):
         run(*LP)
 
@@ -126,7 +125,7 @@ def test_a_warning_is_one_plain_line(problem, capsys, monkeypatch):
     (folder / "bad [b].png").write_bytes(b"no picture")
     text = (problem / "mine.py").read_text().replace("np.tanh(x)", "np.zeros((len(x), 2, 2))")
     (problem / "mine.py").write_text(text)
-    monkeypatch.setattr("gloam.cli.fill.optimize", raises(KeyboardInterrupt()))
+    monkeypatch.setattr(gloam, "optimize", raises(KeyboardInterrupt()))
     shown = stopped(capsys, *fill("--size", "2", "2", dataset="pictures [a]"), code=130)
     lines = [line for line in shown.splitlines() if "warning" in line.lower()]
     assert len(lines) == 1
@@ -143,10 +142,10 @@ def test_a_warning_is_one_plain_line(problem, capsys, monkeypatch):
 )
 def test_the_exit_code_names_the_signal(kind, code, problem, capsys, monkeypatch):
     error = Interrupted(Path("r"), 7, signal=kind)
-    monkeypatch.setattr(run_module, "run", raises(error))
+    monkeypatch.setattr(gloam, "run", raises(error))
     message = stopped(capsys, *LP, code=code)
     assert message == "stopped after iteration 7 in 'r'; continue with `gloam resume r`\n"
-    monkeypatch.setattr("gloam.cli.fill.optimize", raises(error))
+    monkeypatch.setattr(gloam, "optimize", raises(error))
     message = stopped(capsys, *fill(), code=code)
     # `gloam resume` could not know the function.
     advice = "continue with the same command and --resume"
@@ -154,7 +153,7 @@ def test_the_exit_code_names_the_signal(kind, code, problem, capsys, monkeypatch
 
 
 def test_an_interrupt_outside_the_search_has_no_traceback(capsys, monkeypatch):
-    monkeypatch.setattr(run_module, "run", raises(KeyboardInterrupt()))
+    monkeypatch.setattr(gloam, "run", raises(KeyboardInterrupt()))
     assert stopped(capsys, *LP, code=130) == "stopped; all files written so far are complete\n"
 
 

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+import gloam
 from gloam import RunFolder
-from gloam.cli import fill as fill_module
 from gloam.cli import main
 from gloam.cli.fill import read_dataset
 from gloam.datasets import Matches
@@ -179,7 +179,7 @@ def test_pictures_are_read_as_the_function_draws_them(
     dataset = "pictures/" if options else "digits"
     assert f"To run it: gloam fill begin.py --dataset {dataset}" in capsys.readouterr().out
     assert f"gloam fill begin.py --dataset {dataset}\n" in (pictures / "begin.py").read_text()
-    monkeypatch.setattr(fill_module, "optimize", optimize)
+    monkeypatch.setattr(gloam, "optimize", optimize)
     with pytest.raises(SystemExit):
         run(*fill(function="begin.py", dataset="pictures"))
     assert f"items of shape {shape}" in capsys.readouterr().out
@@ -239,7 +239,7 @@ def test_settings_reach_the_algorithm(problem, monkeypatch):
         built.append((algorithm, iterations, options))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fill_module, "optimize", optimize)
+    monkeypatch.setattr(gloam, "optimize", optimize)
     with pytest.raises(SystemExit):
         run(*fill("--alpha", "0.5", "--restart", "9", "--seed", "4", "--x0", "zeros:2"))
     ((algorithm, iterations, options),) = built

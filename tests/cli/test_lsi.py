@@ -321,6 +321,19 @@ def test_other_settings_do_not_continue_a_run(files, tmp_path, capsys):
     assert "repeat that command" in refused(capsys, "resume", out)
 
 
+def test_gradients_need_the_default_search(files, tmp_path, capsys):
+    message = refused(capsys, *command(files, tmp_path / "run", "--gradients"))
+    assert "gradients: expected the algorithm dms, got with dms-paper" in message
+
+
+@pytest.mark.slow
+def test_a_run_with_gradients_counts_them(files, tmp_path):
+    out = tmp_path / "run"
+    main(command(files, out, "--gradients", algorithm="dms"))
+    last = gloam.RunFolder(out).read_metrics().iloc[-1]
+    assert last["evaluations"] == 2 * last["gradients"] == 36 * last["iteration"]
+
+
 def test_a_folder_of_another_run_is_refused(files, tmp_path, capsys):
     domain = gloam.domains.LinearProjection(measure_dim=2, solution_dim=4)
     algorithm = gloam.MAPElites(gloam.GridArchive((4, 4), -9, 9), domain.x0, 0.5, batch_size=4)

@@ -71,6 +71,28 @@ def test_a_run_is_stopped_and_logged_by_options(tmp_path, capsys):
     assert "resume=True" not in message
 
 
+def test_a_run_starts_from_another(tmp_path, capsys):
+    first, later, again = (tmp_path / name for name in ("first", "later", "again"))
+    one = ("--iterations", 1, "--quiet")
+    run("run", *SMALL_LP, *one, "--out", first)
+    elites = gloam.RunFolder(first).read_archive()
+    run("run", *SMALL_LP, *one, "--seed", 1, "--start-from", first, "--out", later)
+    run("run", *SMALL_LP, *one, "--seed", 1, "--start-from", first, "--reevaluate", "--out", again)
+    for folder in map(gloam.RunFolder, (later, again)):
+        assert folder.read_metrics()["started_from"].tolist() == [len(elites)]
+        found = folder.read_archive().of_cells(elites.cells)
+        assert (found.objectives >= elites.objectives - 1e-3).all()
+
+
+def test_a_run_starts_from_run_folders_only(tmp_path, capsys):
+    mine, out = tmp_path / "mine", tmp_path / "out"
+    mine.mkdir()
+    for place in (mine, tmp_path / "nowhere"):
+        message = stopped(capsys, "run", *SMALL_LP, "--start-from", place, "--out", out)
+        assert f"expected a run of gloam, got '{place}'. Give the folder of a run" in message
+    assert not out.exists()
+
+
 @pytest.mark.parametrize("name", ["matches.csv", "gallery.html", "archive.npz"])
 def test_a_run_does_not_replace_files_of_others(name, tmp_path, capsys):
     (tmp_path / name).write_text("my own")

@@ -129,6 +129,30 @@ def test_chunks_change_nothing_and_a_broken_row_fails_alone(domain):
     np.testing.assert_allclose(measures[good], expected[1][good], rtol=0, atol=1e-6)
 
 
+def test_gradients_are_those_of_the_plain_functions(domain):
+    """Chunks, recomputed activations and scaled weights change nothing."""
+    random = np.random.default_rng(4)
+    q = jnp.asarray(random.normal(0, 1, (13, 4)), jnp.float32).at[0].set(0.0)
+    weights = (
+        random.normal(0, 1, (13, 4)).astype(np.float32) * np.geomspace(1e-12, 1e3, 13)[:, None]
+    )
+    weights = jnp.asarray(weights, jnp.float32).at[5].set(0.0)
+
+    def plain(q):
+        return domain.embedder.embed_images(
+            domain.generator.images(domain.generator.w_avg + domain.scale * q)
+        )
+
+    (found,) = jax.jit(lambda q: jax.vjp(domain.embeddings, q)[1](weights))(q)
+    (expected,) = jax.jit(lambda q: jax.vjp(plain, q)[1](weights))(q)
+    rows = np.linalg.norm(expected, axis=1, keepdims=True)
+    assert (np.delete(rows, 5) > 0).all()
+    np.testing.assert_allclose(found / (rows + 1e-30), expected / (rows + 1e-30), atol=1e-4)
+    # At the mean latent (row 0) the norm has no gradient, but the objective has.
+    of_objective = jax.jit(jax.grad(lambda q: jnp.sum(domain(q)[0])))(q)
+    assert np.isfinite(of_objective).all()
+
+
 def test_pictures_are_rendered(domain):
     pictures = domain.render(np.zeros((6, 4), np.float32))
     assert pictures.shape == (6, 8, 8, 3)
@@ -182,18 +206,12 @@ def stylegan_domain(**options):
 
 
 @pytest.mark.slow
-def test_stylegan_and_clip_are_searched_fused_and_resumed(tmp_path):
+@pytest.mark.parametrize("gradients", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_stylegan_and_clip_are_searched_fused_and_resumed(gradients, tmp_path):
     domain = stylegan_domain(x0=np.zeros(7))
-    start = gloam.DMS.paper(
-        domain.archive(),
-        domain.x0,
-        0.2,
-        num_emitters=1,
-        batch_size=6,
-        num_init_points=10,
-        num_empty_points=3,
-        alpha=1.0,
-    )
+    options = {"num_emitters": 1, "batch_size": 6, "num_init_points": 10, "num_empty_points": 3}
+    build = functools.partial(gloam.DMS, gradients=True) if gradients else gloam.DMS.paper
+    start = build(domain.archive(), domain.x0, 0.2, alpha=1.0, **options)
     options = {"seeds": [1], "progress": False}
     whole = gloam.run(domain, start, iterations=3, **options)
     gloam.run(domain, start, iterations=2, run_dir=tmp_path / "run", **options)
@@ -203,6 +221,9 @@ def test_stylegan_and_clip_are_searched_fused_and_resumed(tmp_path):
     rest = gloam.run(domain, start, iterations=3, **options)
     np.testing.assert_array_equal(whole.elites.objectives, rest.elites.objectives)
     assert len(whole.elites) > 0
+    if gradients:
+        last = whole.metrics.iloc[-1]
+        assert (last["gradients"], last["ascent_gradients_failed"]) == (3 * 15, 0)
 
 
 def test_a_run_folder_holds_a_digest_of_the_domain_only():

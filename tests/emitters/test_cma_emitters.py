@@ -10,14 +10,16 @@ import pytest
 
 from gloam.emitters import (
     CMAES,
+    LMMAES,
     BasicRestart,
     CmaEmitters,
     FilterSelection,
     MuSelection,
     RestartEvery,
     RestartWithoutImprovement,
+    SepCMAES,
 )
-from gloam.emitters.cma_es import CmaState
+from gloam.emitters.cma_es import CmaState, Strategy
 from gloam.records import Proposal
 from tests.helpers import feedback
 
@@ -431,18 +433,62 @@ def test_a_box_replaces_only_the_draws_outside():
     assert (inner[~was_inside] != outer[~was_inside]).any(axis=1).all()
 
 
-def test_draws_outside_are_repeated_not_clipped():
-    # A mean on the edge in one dimension: 17 draws are all outside once in 131,072.
-    emitter = emitters_of(x0=np.zeros(SOL), bounds=([0.0, -np.inf, -np.inf], None))
-    state = emitter.init()
-    proposals = [ask(emitter, state, seed) for seed in range(30)]
-    solutions = np.concatenate([proposal.solutions for proposal in proposals])
-    noise = np.concatenate([proposal.aux.reshape(-1, SOL) for proposal in proposals])
-    assert (solutions[:, 0] > 0).all()
-    # The noise is that of the solution kept.
-    np.testing.assert_allclose(solutions, 0.5 * noise, rtol=1e-6)
-    # A half normal has the mean sqrt(2 / pi); 540 draws are within 4 * 0.6 / sqrt(540).
-    assert abs(noise[:, 0].mean() - 0.798) < 0.11
+@pytest.mark.parametrize("outside", ["clip", "reflect"])
+def test_draws_outside_are_clipped_or_reflected(outside):
+    # A mean on the edge in one dimension: half of the draws are outside.
+    bounds = ([0.0, -np.inf, -np.inf], None)
+    emitter = emitters_of(x0=np.zeros(SOL), bounds=bounds, outside=outside)
+    free = emitters_of(x0=np.zeros(SOL))
+    for seed in range(3):
+        proposal, drawn = ask(emitter, emitter.init(), seed), ask(free, free.init(), seed).solutions
+        first = np.maximum(drawn[:, 0], 0) if outside == "clip" else np.abs(drawn[:, 0])
+        np.testing.assert_array_equal(proposal.solutions[:, 0], first)
+        np.testing.assert_array_equal(proposal.solutions[:, 1:], drawn[:, 1:])
+        # The noise is that of the step that was made.
+        noise = proposal.aux.reshape(-1, SOL)
+        np.testing.assert_allclose(proposal.solutions, 0.5 * noise, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "strategy", [CMAES(), SepCMAES(), LMMAES()], ids=lambda one: type(one).__name__
+)
+def test_noise_is_the_inverse_of_steps(strategy):
+    keys = jax.random.split(jax.random.key(0), 3)
+    state = strategy.start(jnp.zeros(30), 0.3)
+    for key in keys:
+        noise = jax.random.normal(key, (8, 30))
+        solutions = state.mean + state.sigma * strategy.steps(state, noise)
+        state = strategy.update(state, solutions, noise, jnp.arange(8), 4)
+        state = strategy.renew(state)
+    again = strategy.noise_of(state, strategy.steps(state, noise))
+    np.testing.assert_allclose(again, noise, rtol=1e-4, atol=1e-5)
+
+
+class OwnStrategy(Strategy):
+    """A strategy with the required methods only, as users may write."""
+
+    sep: SepCMAES = SepCMAES()
+
+    def start(self, mean, sigma0):
+        return self.sep.start(mean, sigma0)
+
+    def steps(self, state, noise):
+        return self.sep.steps(state, noise)
+
+    def update(self, state, solutions, noise, order, parents):
+        return self.sep.update(state, solutions, noise, order, parents)
+
+    def degenerate(self, state):
+        return self.sep.degenerate(state)
+
+
+def test_only_bounds_need_the_noise_of_a_strategy():
+    own, sep = (emitters_of(x0=np.zeros(SOL), strategy=s) for s in (OwnStrategy(), SepCMAES()))
+    found, wanted = (ask(emitter, emitter.init(), 1).solutions for emitter in (own, sep))
+    np.testing.assert_array_equal(found, wanted)
+    bounded = emitters_of(x0=np.zeros(SOL), strategy=OwnStrategy(), bounds=(-1, None))
+    with pytest.raises(NotImplementedError, match=r"expected a method noise_of.*OwnStrategy"):
+        ask(bounded, bounded.init(), 1)
 
 
 # Arguments

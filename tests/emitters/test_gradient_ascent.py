@@ -49,13 +49,13 @@ SLOW = pytest.mark.slow
 )
 def test_directions_are_the_gradients_of_what_points_climb(discount):
     used = algorithm(discount)
-    rows = used.emitter.gradient_rows
+    rows, twice = used.emitter.gradient_rows, (evaluate, evaluate)
 
     @jax.jit
     def both(state):
         """The directions, what they should be, the measures and the kinds."""
         proposal = step.ask(used, state)
-        found, pullback = step._evaluated_with_gradients(evaluate, proposal.solutions, rows)
+        found, pullback = step._evaluated_with_gradients(twice, proposal.solutions, rows)
         weights = step.gradient_weights(used, state, proposal, found)
         batch = step.masked_batch(used, proposal.solutions, found, None)
         after, _ = step.add(used, state, batch)

@@ -20,6 +20,7 @@ SMALL = {
     "black_box": {},
     "control": {"workers": 1},
     "custom_network": {"seeds": 1},
+    "mixed": {},
     "objectives": {},
     "pictures": {"items": 30},
     "texts": {},
@@ -70,6 +71,20 @@ def test_a_circle_is_round_and_an_ellipse_is_not():
     even, odd = iv([0, 1], 0.6)
     np.testing.assert_allclose(measures[1, 0], np.sqrt((even + odd) / (even - odd)), rtol=1e-6)
     assert measures[1, 1] < 0.95
+
+
+def test_no_machine_is_better_than_the_optimum_and_some_reach_it():
+    mixed = example("mixed")
+    best, rng = mixed.optimum().ravel(), np.random.default_rng(0)
+    lower, upper = mixed.SPACE.bounds
+    vectors = np.float32(rng.uniform(lower, upper, (20_000, mixed.SPACE.size)))
+    objectives, measures = mixed.evaluate(mixed.SPACE.values(vectors))
+    cells = np.asarray(mixed.ARCHIVE.index_of(jax.numpy.asarray(measures, jax.numpy.float32)))
+    assert (objectives <= best[cells] + 1e-5).all()
+    machine = {"length": 0.2, "width": 0.8, "bend": 0.0, "gain": 1e-3, "friction": 1e-4}
+    machine |= {"teeth": mixed.TEETH[0], "material": "wood", "coating": "none", "drive": "belt"}
+    rows = {name: np.array([value]) for name, value in machine.items()}
+    assert mixed.evaluate(rows)[0][0] == pytest.approx(best.max(), abs=1e-6) == 1
 
 
 def test_a_truss_carries_its_load():

@@ -1,6 +1,7 @@
 """Studies: `gloam paper` from end to end, cells that are finished or continued, and the report."""
 
 import shutil
+import threading
 
 import pandas as pd
 import pytest
@@ -8,7 +9,15 @@ import pytest
 import gloam
 from gloam.cli import main
 from gloam.experiments import Study, paper_algorithm, report
-from gloam.experiments.study import ABLATIONS, VARIANTS, build_cell, run_cell, seeds_that_fit
+from gloam.experiments.study import (
+    ABLATIONS,
+    VARIANTS,
+    build_cell,
+    compiled_ahead,
+    run_cell,
+    seeds_that_fit,
+)
+from gloam.programs.fused_program import FusedProgram
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +64,24 @@ def test_the_report_of_dms_has_a_figure_of_its_discount(tmp_path):
     assert "7,902.05 ± 35.68" in (report_dir / "report.md").read_text()
     assert (report_dir / "discount-2d-lp--flat-dms--paper.png").stat().st_size > 10_000
     assert (report_dir / "discount-2d-lp--flat-dms--paper.pdf").is_file()
+
+
+def test_the_next_cell_is_compiled_while_one_runs(tmp_path, monkeypatch):
+    compiled_here = []
+    compile_both = FusedProgram._compile_both
+
+    def noted(program, *arguments):
+        if program._compiled_begin is None:
+            compiled_here.append(threading.current_thread() is threading.main_thread())
+        compile_both(program, *arguments)
+
+    monkeypatch.setattr(FusedProgram, "_compile_both", noted)
+    study = Study(tmp_path, ("2d-lp-flat",), ("map-elites", "map-elites-line"), 3, 2)
+    for cell in compiled_ahead(study):
+        run_cell(study, cell, display=False)
+    # Each program was compiled once, and that of the second cell by another thread.
+    assert sorted(compiled_here) == [False, True]
+    assert all(study.finished(cell) for cell in study.cells())
 
 
 def test_finished_cells_are_not_run_again(study, monkeypatch):

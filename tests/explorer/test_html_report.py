@@ -1,9 +1,9 @@
 import base64
 import gzip
-import importlib
 import json
 import re
 import shutil
+import subprocess
 import sys
 
 import equinox as eqx
@@ -16,7 +16,9 @@ from gloam.archives.store import empty_store
 from gloam.cli import main
 from gloam.experiments.study import Study
 from gloam.explorer import write_html
+from gloam.explorer.cell_view import cell_details
 from gloam.explorer.html_report import MAX_CELLS, best_of_blocks
+from gloam.explorer.library import Library
 from gloam.formats.config import describe
 from tests.explorer.conftest import HOSTILE
 from tests.explorer.unpacking import unpacked
@@ -60,12 +62,35 @@ def test_the_report_of_a_run_holds_its_views_and_loads_nothing(runs, capsys):
     assert f"runs/{run_id}/sheet?seed=0&number=0" in data["pictures"]
 
 
-def test_a_report_needs_no_web_server(monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("gloam.explorer")]:
-        monkeypatch.delitem(sys.modules, name)
-    for name in ("starlette", "uvicorn"):
-        monkeypatch.setitem(sys.modules, name, None)
-    importlib.import_module("gloam.explorer.html_report")
+def test_a_report_has_the_variables_of_a_space(tmp_path):
+    space = gloam.Space(
+        rate=gloam.Real(1e-3, 1, log=True),
+        layers=gloam.Integer(1, 5),
+        kind=gloam.Categorical(["a", 2, None], shape=(2,)),
+    )
+    algorithm = gloam.MAPElites(gloam.GridArchive((4, 4), 0, 1), space, batch_size=20)
+
+    def evaluate(values):
+        return values["rate"], np.stack([values["rate"], values["layers"] / 5], axis=1)
+
+    gloam.optimize(evaluate, algorithm, 2, run_dir=tmp_path / "run", progress=False)
+    data = data_of(write_html(tmp_path / "run"))
+    run_id = data["about"]["start"].removeprefix("#/run/")
+    rows, about = arrays_of(data, f"runs/{run_id}/rows?seed=0")
+    numbers = rows["values"].reshape(-1, about["solution_dim"])
+    library = Library(tmp_path / "run")
+    run = library.opened(library.look().runs[run_id])
+    for row, cell in zip(numbers, run.elites(0).cells.tolist(), strict=True):
+        named = dict(zip(about["variables"], zip(row, about["choices"], strict=True), strict=True))
+        shown = {n: kinds[int(v)] if kinds else f"{v:.6g}" for n, (v, kinds) in named.items()}
+        assert shown == cell_details(run, 0, cell)["values"]
+
+
+def test_a_report_needs_no_web_server():
+    without = "sys.modules['starlette'] = sys.modules['uvicorn'] = None"
+    code = f"import sys; {without}; import gloam.explorer.html_report"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_hostile_names_stay_inside_of_the_data(runs):

@@ -170,7 +170,7 @@ class Driver:
 
     found: Any = None
 
-    def start(self):
+    def start(self, start=None):
         self.found = state_at(0)
 
     def restore(self, read):

@@ -80,6 +80,18 @@ EXAMPLES = [
     gloam.DDS(GRID, np.zeros(3), 0.5, bandwidth=0.3, **CMA),
     gloam.MAPElites(GRID, np.zeros(3), 0.5, bounds=(-1.0, 1.0)),
     gloam.MAPElitesLine(GRID, np.zeros(3), 0.5),
+    gloam.DMS(
+        GRID,
+        gloam.Space(
+            angle=gloam.Real(-1, 1, start=0.5),
+            rate=gloam.Real(1e-5, 0.1, log=True, shape=(2,)),
+            layers=gloam.Integer(1, 9),
+            kind=gloam.Categorical(["x", 2, None, True], ordered=True),
+        ),
+        outside="reflect",
+        **CMA,
+    ),
+    gloam.MAPElites(GRID, {"w": np.zeros((2, 3)), "b": [np.ones(2), (np.zeros(1), None)]}, 0.1),
     gloam.domains.Arm(7),
     gloam.domains.LinearProjection(10, "rastrigin", solution_dim=20),
     gloam.domains.LatentDigits(

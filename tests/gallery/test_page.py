@@ -13,7 +13,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from gloam.datasets import Dataset
+import gloam
+from gloam.datasets import Dataset, Matches
 from gloam.datasets.rows import evenly_spaced
 from gloam.gallery.page import page
 from gloam.gallery.pairs import elite_pictures
@@ -250,6 +251,18 @@ def test_thresholds_suit_any_distances(distances):
     # One far off does not take the scale of all others.
     assert thresholds.top == (1 if max(distances) == 1000 else max(distances))
     Reader(page(matches, lambda rows: np.zeros((len(rows), 2, 2), np.uint8)))
+
+
+def test_pairs_show_the_variables_of_a_space(matches, pictures):
+    space = gloam.Space(**{HOSTILE[0]: gloam.Integer(0, 99)})
+    elites = gloam.Elites(matches.elites.archive, matches.elites.store, form=space)
+    text = page(Matches(elites, matches.dataset), pictures)
+    assert HOSTILE[0] not in text
+    shown = [found["title"] for found in Reader(text).all("div") if "title" in found]
+    values = [title for title in shown if title.startswith(f"{HOSTILE[0]}: ")]
+    nearest = elites.solutions[matches.nearest, 0].astype(int)
+    assert sorted(values) == sorted(f"{HOSTILE[0]}: {value}" for value in nearest)
+    assert "variables" in text
 
 
 def test_held_out_items_have_a_section(matches, pictures, read):

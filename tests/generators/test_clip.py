@@ -95,7 +95,7 @@ def torch_tower(rows, tensors, tower, place, mask=None):
         name = f"{place}.encoder.layers.{i}"
         attention = torch.nn.MultiheadAttention(
             hidden, tower["num_attention_heads"], batch_first=True
-        )
+        ).requires_grad_(False)
         parts = [f"{name}.self_attn.{part}_proj" for part in "qkv"]
         with torch.no_grad():
             attention.in_proj_weight.copy_(torch.cat([t[f"{part}.weight"] for part in parts]))
@@ -103,17 +103,17 @@ def torch_tower(rows, tensors, tower, place, mask=None):
             attention.out_proj.weight.copy_(t[f"{name}.self_attn.out_proj.weight"])
             attention.out_proj.bias.copy_(t[f"{name}.self_attn.out_proj.bias"])
 
-            def norm(x, part, name=name):
-                weight, bias = t[f"{name}.{part}.weight"], t[f"{name}.{part}.bias"]
-                return torch.nn.functional.layer_norm(x, (hidden,), weight, bias)
+        def norm(x, part, name=name):
+            weight, bias = t[f"{name}.{part}.weight"], t[f"{name}.{part}.bias"]
+            return torch.nn.functional.layer_norm(x, (hidden,), weight, bias)
 
-            x = norm(rows, "layer_norm1")
-            rows = rows + attention(x, x, x, attn_mask=mask, need_weights=False)[0]
-            x = norm(rows, "layer_norm2") @ t[f"{name}.mlp.fc1.weight"].T
-            x = x + t[f"{name}.mlp.fc1.bias"]
-            quick = tower["hidden_act"] == "quick_gelu"
-            x = x * torch.sigmoid(1.702 * x) if quick else torch.nn.functional.gelu(x)
-            rows = rows + x @ t[f"{name}.mlp.fc2.weight"].T + t[f"{name}.mlp.fc2.bias"]
+        x = norm(rows, "layer_norm1")
+        rows = rows + attention(x, x, x, attn_mask=mask, need_weights=False)[0]
+        x = norm(rows, "layer_norm2") @ t[f"{name}.mlp.fc1.weight"].T
+        x = x + t[f"{name}.mlp.fc1.bias"]
+        quick = tower["hidden_act"] == "quick_gelu"
+        x = x * torch.sigmoid(1.702 * x) if quick else torch.nn.functional.gelu(x)
+        rows = rows + x @ t[f"{name}.mlp.fc2.weight"].T + t[f"{name}.mlp.fc2.bias"]
     return rows
 
 
@@ -128,16 +128,22 @@ def test_the_vision_tower_is_pytorchs():
     t = {name: torch.from_numpy(value) for name, value in tensors.items()}
     place = "vision_model.embeddings"
     kernel = t[f"{place}.patch_embedding.weight"]
-    rows = torch.nn.functional.conv2d(torch.from_numpy(pixels), kernel, stride=4)
+    images = torch.from_numpy(pixels).requires_grad_()
+    rows = torch.nn.functional.conv2d(images, kernel, stride=4)
     rows = rows.flatten(2).transpose(1, 2)
     first = t[f"{place}.class_embedding"].expand(3, 1, -1)
     rows = torch.cat([first, rows], dim=1) + t[f"{place}.position_embedding.weight"]
     rows = torch_norm(rows, tensors, "vision_model.pre_layrnorm")
     rows = torch_tower(rows, tensors, VISION, "vision_model")[:, 0]
     expected = torch_norm(rows, tensors, "vision_model.post_layernorm")
-    expected = (expected @ t["visual_projection.weight"].T).numpy()
-    found = features_of_images(CLIP(CONFIG, tensors), pixels)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    expected = expected @ t["visual_projection.weight"].T
+    model = CLIP(CONFIG, tensors)
+    found, pull = jax.vjp(lambda pixels: features_of_images(model, pixels), jnp.asarray(pixels))
+    np.testing.assert_allclose(found, expected.detach().numpy(), rtol=0, atol=1e-5)
+    weights = np.random.default_rng(2).standard_normal(expected.shape).astype(np.float32)
+    expected.backward(torch.from_numpy(weights))
+    assert images.grad is not None
+    np.testing.assert_allclose(pull(weights)[0], images.grad.numpy(), rtol=0, atol=1e-5)
 
 
 def tokens():

@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from gloam.formats import objects
-from gloam.generators import StyleGAN3, StyleGAN3Settings
+from gloam.generators import StyleGAN3, StyleGAN3Settings, stylegan3_layers
 from gloam.generators.stylegan3_settings import random_tensors, tensor_shapes
 from tests.generators import reference
 from tests.generators.reference import trained
@@ -171,7 +171,7 @@ def test_a_transform_moves_the_image():
 
 
 def test_a_random_network_has_the_expected_tensors_and_filters():
-    tensors = jax.jit(lambda key: random_tensors(SETTINGS["R"], key=key))(jax.random.key(0))
+    tensors = random_tensors(SETTINGS["R"], key=jax.random.key(0))
     network = StyleGAN3(SETTINGS["R"], tensors)
     found, filters = network.tensors(), trained(SETTINGS["R"])
     assert {name: value.shape for name, value in found.items()} == tensor_shapes(SETTINGS["R"])
@@ -322,6 +322,29 @@ def test_images_and_activations_are_the_official_ones(official):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("factor", [1, 2, 4])
+@pytest.mark.parametrize("padding", [(9, 8), (-6, -9), (11, -2)])
+def test_gradients_of_filters_are_those_of_their_sums(factor, padding):
+    random = np.random.default_rng(0)
+    images = jnp.asarray(random.normal(size=(2, 24, 23, 3)), jnp.float32)
+    taps = jnp.asarray(random.normal(size=6), jnp.float32)
+    filters = {
+        "up": (stylegan3_layers._upsampled, (factor, 1, padding)),
+        "down": (stylegan3_layers._downsampled, (factor, 2)),
+    }
+    for name, (function, settings) in filters.items():
+        plain = function.fun  # without its own derivative
+        result = jax.eval_shape(lambda x, f=plain, s=settings: f(x, taps, *s), images)
+        weights = jnp.asarray(random.normal(size=result.shape), jnp.float32)
+        expected, found = (
+            jax.jit(
+                lambda x, f=f, s=settings, w=weights: jax.vjp(lambda x: f(x, taps, *s), x)[1](w)
+            )(images)[0]
+            for f in (plain, function)
+        )
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4, err_msg=name)
+
+
 def test_the_gradient_is_the_official_one(official):
     network, recorded = official
     loss = jax.jit(jax.value_and_grad(lambda w: jnp.mean(jnp.square(network.images(w)))))

@@ -81,6 +81,38 @@ def test_measures_with_names_come_back():
     assert_same_bits(elites_from_pandas(archive, plain), found)
 
 
+def test_the_variables_of_a_space_come_back(tmp_path):
+    space = gloam.Space(
+        width=gloam.Real(0, 1),
+        rate=gloam.Real(1e-4, 1, log=True),
+        layers=gloam.Integer(1, 5),
+        kind=gloam.Categorical(["a", "1", "2"]),
+        digits=gloam.Categorical(["1", "2"]),
+        flag=gloam.Categorical([False, True], shape=(2,)),
+        mixed=gloam.Categorical([None, 3, "x"]),
+    )
+    archive = gloam.GridArchive((4, 4), 0.0, 1.0, measure_names=("width", "height"))
+    random, (lower, upper) = np.random.default_rng(0), space.bounds
+    vectors = np.asarray(space.discrete.snapped(random.uniform(lower, upper, (30, len(lower)))))
+    found = elites_from_arrays(archive, vectors, np.zeros(30), random.random((30, 2)))
+    elites, path = gloam.Elites(archive, found.store, form=space), tmp_path / "elites.parquet"
+    assert {*elites.to_pandas()["mixed"]} == {None, 3, "x"}
+    elites_to_parquet(elites, path)
+    elites.to_pandas().to_csv(tmp_path / "elites.csv", index=False)
+    table = pd.read_csv(tmp_path / "elites.csv", keep_default_na=False)
+    table.loc[table["mixed"] == "", "mixed"] = "None"
+    for again in (
+        elites_from_parquet(archive, path, space),
+        elites_from_pandas(archive, table, space),
+    ):
+        assert again.form == space
+        np.testing.assert_array_equal(again.cells, elites.cells)
+        # Logarithms are computed again.
+        np.testing.assert_allclose(again.solutions, elites.solutions, rtol=1e-5, atol=1e-6)
+    with refused("layers: expected whole numbers from 1 to 3"):
+        elites_from_parquet(archive, path, gloam.Space(layers=gloam.Integer(1, 3)))
+
+
 def test_the_examples_hold():
     for module in (tables, gymnasium):
         found = doctest.testmod(module, extraglobs={"np": np})

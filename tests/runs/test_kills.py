@@ -22,6 +22,9 @@ ROOT = Path(__file__).parents[2]
 COLUMNS = [
     "seed",
     "iteration",
+    "infeasible",
+    "infeasible_total",
+    "started_from",
     "evaluations",
     "gradients",
     "qd_score",

@@ -173,7 +173,9 @@ class MAPElites(Algorithm):
         540
     """
 
-    def __init__(self, archive: Archive, x0: Any, sigma0: float | ArrayLike, **options: Any):
+    def __init__(
+        self, archive: Archive, x0: Any, sigma0: float | ArrayLike | None = None, **options: Any
+    ):
         (emitter,) = split_options(MAPElites, options, _VARIATION)
         self.archive, self.name = checked_archive(archive), "MAP-Elites"
         self.emitter = Variation(x0, sigma0, **emitter)
@@ -193,7 +195,7 @@ class MAPElitesLine(Algorithm):
         self,
         archive: Archive,
         x0: Any,
-        sigma0: float | ArrayLike,
+        sigma0: float | ArrayLike | None = None,
         line_sigma: float = 0.2,
         **options: Any,
     ):

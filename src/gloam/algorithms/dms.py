@@ -82,7 +82,9 @@ class DMS(Algorithm):
         self.discount = DiscountModel(**discount).for_archive(archive)
 
     @classmethod
-    def paper(cls, archive: Archive, x0: Any, sigma0: float | ArrayLike, **options: Any) -> "DMS":
+    def paper(
+        cls, archive: Archive, x0: Any, sigma0: float | ArrayLike | None = None, **options: Any
+    ) -> "DMS":
         """Build Discount Model Search as in the paper, with the arguments of `DMS`.
 
         Set ``f_min`` of the archive at or below the lowest objective that you expect, because

@@ -20,7 +20,7 @@ from gloam.records import MeasureSpace
 FieldSpecs = Mapping[str, Any]
 _ARGUMENTS = {"self", "solutions", "objectives", "measures", "cells", "vjp"}
 _COLUMNS = {"solution", "objective", "cell", "seed", "iteration"}
-RESERVED_NAMES = _ARGUMENTS | _COLUMNS
+RESERVED_NAMES = _ARGUMENTS | _COLUMNS | {checks.VIOLATION}
 """Arguments of `tell` and columns of tables, which fields and measures cannot be named after."""
 _DTYPES = ("float32", "float16", "bfloat16", "int32", "int16", "int8")
 _DTYPES += ("uint32", "uint16", "uint8", "bool")

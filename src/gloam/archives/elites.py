@@ -16,6 +16,7 @@ from gloam.archives.cvt_archive import CVTArchive
 from gloam.archives.grid_archive import GridArchive
 from gloam.archives.store import Store, add, empty_store
 from gloam.records import Batch
+from gloam.spaces import Form, Space
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +36,8 @@ class Elite:
     measures: Float[np.ndarray, " *measure_shape"]
     fields: dict[str, Shaped[np.ndarray, " ..."]]
     """The extra fields that the archive declares."""
+    values: Any = None
+    """Values of the space by name, or the tree; ``None`` for plain vectors."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -84,10 +87,24 @@ class Elites:
         store: The elites.
         lowest: Lowest objective that the search has seen, or 0 if all are positive. It is the
             reference of the QD score if the archive has no ``f_min``.
+        form: The space or tree that solutions stand for, or ``None`` for plain vectors.
+        is_corrected: Whether objectives and measures are means of a re-evaluation
+            (`gloam.Result.reevaluated`). Figures say so.
     """
 
-    def __init__(self, archive: Archive, store: Store, *, lowest: float = 0.0):
+    def __init__(
+        self,
+        archive: Archive,
+        store: Store,
+        *,
+        lowest: float = 0.0,
+        form: Form | None = None,
+        is_corrected: bool = False,
+    ):
         self.archive = archive
+        self.form = form
+        """The space or tree that solutions stand for, or ``None`` for plain vectors."""
+        self.is_corrected = is_corrected
         self.store: Store = jax.tree.map(np.asarray, store)
         self._lowest = lowest
 
@@ -98,16 +115,17 @@ class Elites:
         return (self._elite(cell) for cell in self.cells.tolist())
 
     def __repr__(self) -> str:
+        corrected = "corrected " if self.is_corrected else ""
         return (
             f"Elites({len(self)} of {self.archive.num_cells} cells, "
-            f"QD score {self.qd_score:.2f}, best {self.best_objective:.4g})"
+            f"{corrected}QD score {self.qd_score:.2f}, best {self.best_objective:.4g})"
         )
 
     def _repr_html_(self) -> str:
         title = f"Elites of a {type(self.archive).__name__}"
         figures = archive_figures(self) | {
             "measures": ", ".join(self.archive.measure_names) or f"{self.archive.measure_dim}",
-            "solutions": f"{self.store.solutions.shape[1]:,} numbers each",
+            "solutions": _described_form(self),
         }
         return drawing.card(title, figures, [thumbnail(self)] if len(self) else [])
 
@@ -168,6 +186,26 @@ class Elites:
     def field(self, name: str) -> np.ndarray:
         """Return ``(n, ...)`` values of an extra field of the elites."""
         return np.asarray(self.store.fields[name])[self.cells]
+
+    def values(self) -> Any:
+        """Return the solutions as ``evaluate`` gets them: of a space, an array by name.
+
+        Of a tree, they are a tree whose arrays have a leading axis of elites; and plain vectors
+        otherwise.
+        """
+        return self.solutions if self.form is None else self.form.values(self.solutions)
+
+    def solution(self, cell: int) -> Any:
+        """Return the solution of a cell: a dict of values of a space, a tree, or a vector."""
+        elite = self.elite(cell)
+        fix = "elites.cells has the numbers of the others."
+        if elite is None:
+            raise ValueError(f"cell: expected one that holds an elite, got {cell}. {fix}")
+        return elite.solution if self.form is None else elite.values
+
+    def with_lowest(self, lowest: float) -> "Elites":
+        """Return the elites with another lowest objective of the search."""
+        return Elites(self.archive, self.store, lowest=lowest, form=self.form)
 
     @property
     def best(self) -> Elite:
@@ -273,7 +311,8 @@ class Elites:
             leaves = jax.tree.leaves(store), jax.tree.leaves(other.store)
             for ours, theirs in zip(*leaves, strict=True):
                 ours[cells] = theirs[cells]
-        return Elites(self.archive, store, lowest=min([self.f_min, *(o.f_min for o in others)]))
+        lowest = min([self.f_min, *(o.f_min for o in others)])
+        return Elites(self.archive, store, lowest=lowest, form=self.form)
 
     def into(self, archive: Archive) -> "Elites":
         """Return the elites in another archive with as many measures, the best of each cell.
@@ -294,33 +333,35 @@ class Elites:
             fits = there is not None and there.shape[1:] == spec.shape
             checks.expect(fits, f"field '{name}'", f"elites with shape {spec.shape}", found)
         rows = self.cells[np.asarray(archive.accepts(self.flat_measures))]
-        solution_dim = store.solutions.shape[1]
-        moved = empty_store(archive.num_cells, solution_dim, measure_dim, archive.fields)
-        if len(rows):
-            batch = Batch(
-                jnp.asarray(store.solutions[rows]),
-                jnp.asarray(store.objectives[rows]),
-                jnp.asarray(store.measures[rows]),
-                jnp.asarray(_cells_of(archive, np.asarray(store.measures)[rows])),
-                jnp.ones(len(rows), bool),
-                {name: jnp.asarray(store.fields[name][rows]) for name in archive.fields},
-            )
-            moved, _ = add(moved, batch)
-        return Elites(archive, moved, lowest=self.f_min)
+        moved = added_to_empty(
+            archive,
+            store.solutions[rows],
+            store.objectives[rows],
+            store.measures[rows],
+            _cells_of(archive, np.asarray(store.measures)[rows]),
+            {name: store.fields[name][rows] for name in archive.fields},
+        )
+        more = {"form": self.form, "is_corrected": self.is_corrected}
+        return Elites(archive, moved, lowest=self.f_min, **more)
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return a row for each elite: cell, objective, measures_0.., solution_0.., and the fields.
 
-        Measures with names have columns of these names. Fields and measures that are arrays are
-        flattened into columns ``name_0``, ``name_1``, ...
+        Measures with names have columns of these names, and so have the variables of a space; one
+        that is also the name of a measure or field gets the column ``solution_NAME``. Fields,
+        measures and variables that are arrays are flattened into ``name_0``, ``name_1``, ...
         """
         import pandas as pd  # lazily: half a second that `import gloam` need not wait for
 
         columns: dict[str, np.ndarray] = {"cell": self.cells, "objective": self.objectives}
-        parts = {"measures": self.measures, "solution": self.solutions}
+        parts: dict[str, Any] = {"measures": self.measures, "solution": self.solutions}
         parts |= {name: self.field(name) for name in self.store.fields}
+        taken = {*columns, *self.archive.measure_names, *self.store.fields}
         for name, values in parts.items():
-            if values.ndim == 1:
+            if name == "solution" and self.form is not None:
+                own = self.form.columns(values)
+                columns |= {f"solution_{n}" if n in taken else n: v for n, v in own.items()}
+            elif values.ndim == 1:
                 columns[name] = values
             else:
                 flat = values.reshape(len(values), int(np.prod(values.shape[1:])))
@@ -359,7 +400,14 @@ class Elites:
             float(store.objectives[cell]),
             np.asarray(store.measures[cell]).reshape(self.archive.measure_shape),
             {name: np.asarray(values[cell]) for name, values in store.fields.items()},
+            None if self.form is None else self.form.value(np.asarray(store.solutions[cell])),
         )
+
+
+def _described_form(elites: Elites) -> str:
+    if isinstance(elites.form, Space):
+        return ", ".join(name for name, _ in elites.form.variables)
+    return f"{elites.store.solutions.shape[1]:,} numbers each"
 
 
 def same_cells(one: Archive, other: Archive) -> bool:
@@ -378,6 +426,29 @@ def _division(archive: Archive) -> list[Any]:
     return [archive.centers_of(jnp.arange(archive.num_cells, dtype=jnp.int32))]
 
 
+def added_to_empty(
+    archive: Archive,
+    solutions: ArrayLike,
+    objectives: ArrayLike,
+    measures: ArrayLike,
+    cells: ArrayLike,
+    fields: dict[str, Any],
+    valid: ArrayLike | None = None,
+) -> Store:
+    """Return a store with the best row of each cell; by default all rows are valid."""
+    batch = Batch(
+        jnp.asarray(solutions),
+        jnp.asarray(objectives),
+        jnp.asarray(measures),
+        jnp.asarray(cells),
+        jnp.ones(np.shape(objectives), bool) if valid is None else jnp.asarray(valid),
+        jax.tree.map(jnp.asarray, fields),
+    )
+    sizes = batch.solutions.shape[1], archive.measure_dim
+    store = empty_store(archive.num_cells, *sizes, archive.fields)
+    return add(store, batch)[0] if len(batch.cells) else store
+
+
 def _cells_of(archive: Archive, measures: Float[np.ndarray, "n meas"]) -> Int[np.ndarray, " n"]:
     """The cell of each row, some rows at a time."""
     blocks = [measures[start : start + _ROWS] for start in range(0, len(measures), _ROWS)]
@@ -387,11 +458,12 @@ def _cells_of(archive: Archive, measures: Float[np.ndarray, "n meas"]) -> Int[np
 
 def archive_figures(elites: Elites) -> dict[str, str]:
     """Return number of elites, QD score, coverage and best objective as text."""
+    corrected = "corrected " if elites.is_corrected else ""
     return {
         "elites": f"{len(elites):,} of {elites.archive.num_cells:,} cells",
-        "QD score": f"{elites.qd_score:,.2f}",
-        "coverage": f"{elites.coverage:.1%}",
-        "best objective": f"{elites.best_objective:.4g}" if len(elites) else "none",
+        f"{corrected}QD score": f"{elites.qd_score:,.2f}",
+        f"{corrected}coverage": f"{elites.coverage:.1%}",
+        f"{corrected}best objective": f"{elites.best_objective:.4g}" if len(elites) else "none",
     }
 
 

@@ -7,14 +7,11 @@ from typing import Annotated, Any
 import tyro
 
 from gloam._version import __version__
-from gloam.cli import errors
 from gloam.cli.experiments import Bench, Paper
 from gloam.cli.fill import Datasets, Fill, New
 from gloam.cli.look import Compare, Explore, Gallery, Plot, Report
 from gloam.cli.lsi import Lsi
 from gloam.cli.run import Demo, Resume, Run
-from gloam.programs.cache import keep_compiled_programs
-from gloam.runs.signals import remembered_interrupt
 
 _Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
@@ -56,6 +53,11 @@ def main(args: list[str] | None = None) -> None:
             tyro.conf.OmitSubcommandPrefixes,
         ),
     )
+    # After parsing: help and mistakes in the arguments need neither JAX nor pandas.
+    from gloam.cli import errors
+    from gloam.programs.cache import keep_compiled_programs
+    from gloam.runs.signals import remembered_interrupt
+
     keep_compiled_programs()
     try:
         with errors.warnings_as_lines(), remembered_interrupt():

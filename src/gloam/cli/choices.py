@@ -2,15 +2,17 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from tyro.conf import subcommand
 
-from gloam import checks, emitters
-from gloam.algorithms import Algorithm
-from gloam.datasets import Dataset, handwritten_digits
-from gloam.domains import Arm, Domain, LatentDigits, LinearProjection
-from gloam.experiments import preset_algorithm
+import gloam
+from gloam import checks
+
+if TYPE_CHECKING:
+    from gloam.datasets import Dataset
+    from gloam.domains import Domain
+    from gloam.emitters import RestartRule
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +20,7 @@ class _DomainOptions:
     iterations: ClassVar[int] = 10_000
     """Default number of iterations; the paper's."""
 
-    def dataset(self) -> Dataset | None:
+    def dataset(self) -> "Dataset | None":
         """Return the dataset whose items are the cells of the archive, if there is one."""
         return None
 
@@ -36,9 +38,9 @@ class LpChoice(_DomainOptions):
     centroids: Path | None = None
     """File (.npy) with the centroids. Default: they are computed once and cached."""
 
-    def build(self) -> Domain:
+    def build(self) -> "Domain":
         """Build the domain."""
-        return LinearProjection(
+        return gloam.domains.LinearProjection(
             self.measures, self.objective, solution_dim=self.solution, centroids=self.centroids
         )
 
@@ -50,9 +52,9 @@ class ArmChoice(_DomainOptions):
     joints: int = 100
     """Number of joints; each link has length 1."""
 
-    def build(self) -> Domain:
+    def build(self) -> "Domain":
         """Build the domain."""
-        return Arm(self.joints)
+        return gloam.domains.Arm(self.joints)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,14 +70,14 @@ class LatentDigitsChoice(_DomainOptions):
 
     iterations: ClassVar[int] = 3000
 
-    def build(self) -> Domain:
+    def build(self) -> "Domain":
         """Build the domain."""
         data = self.dataset()
-        return LatentDigits(data.items.reshape(-1, *data.shape))
+        return gloam.domains.LatentDigits(data.items.reshape(-1, *data.shape))
 
-    def dataset(self) -> Dataset:
+    def dataset(self) -> "Dataset":
         """Return the digits."""
-        data = handwritten_digits()
+        data = gloam.datasets.handwritten_digits()
         return data if self.items is None else data.subsample(self.items)
 
 
@@ -119,6 +121,8 @@ class DmsChoice(DmsPaperChoice):
 
     moves: int | None = None
     """Number of solutions per iteration from moves between elites."""
+    gradients: bool = False
+    """Let half of each batch climb by gradients through the discount model."""
 
     name = "dms"
 
@@ -211,22 +215,23 @@ AlgorithmChoice = (
 )
 
 
-_STRATEGIES = {
-    "full": emitters.CMAES(),
-    "separable": emitters.SepCMAES(),
-    "limited-memory": emitters.LMMAES(),
-    "pyribs": emitters.CMAES(pyribs_covariance=True),
+# Classes of `gloam.emitters` and their arguments, by option.
+_STRATEGIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "full": ("CMAES", {}),
+    "separable": ("SepCMAES", {}),
+    "limited-memory": ("LMMAES", {}),
+    "pyribs": ("CMAES", {"pyribs_covariance": True}),
 }
 _RESTARTS = {
-    "idle": emitters.RestartWhenIdle(),
-    "basic": emitters.BasicRestart(),
-    "no-improvement": emitters.RestartWithoutImprovement(),
+    "idle": "RestartWhenIdle",
+    "basic": "BasicRestart",
+    "no-improvement": "RestartWithoutImprovement",
 }
 # Options whose argument in Python has another name.
 _ARGUMENTS = {"emitters": "num_emitters", "empty_points": "num_empty_points", "moves": "num_moves"}
 
 
-def build_algorithm(choice: Any, domain: Domain) -> Algorithm:
+def build_algorithm(choice: Any, domain: "Domain") -> "gloam.Algorithm":
     """Build the algorithm of a choice: the preset for the domain, changed by the given options."""
     changes = {
         _ARGUMENTS.get(field.name, field.name): getattr(choice, field.name)
@@ -234,16 +239,17 @@ def build_algorithm(choice: Any, domain: Domain) -> Algorithm:
         if field.name != "domain" and getattr(choice, field.name) is not None
     }
     if "strategy" in changes:
-        changes["strategy"] = _STRATEGIES[changes["strategy"]]
+        name, arguments = _STRATEGIES[changes["strategy"]]
+        changes["strategy"] = getattr(gloam.emitters, name)(**arguments)
     if "restart" in changes:
         changes["restart"] = restart_rule(changes["restart"])
-    return preset_algorithm(choice.name, domain, **changes)
+    return gloam.experiments.preset_algorithm(choice.name, domain, **changes)
 
 
-def restart_rule(text: str) -> emitters.RestartRule:
+def restart_rule(text: str) -> "RestartRule":
     """Return the restart rule that the option --restart names."""
     if text.isdigit():
-        return emitters.RestartEvery(int(text))
+        return gloam.emitters.RestartEvery(int(text))
     expected = "idle, basic, no-improvement or a number of iterations"
     checks.expect(text in _RESTARTS, "restart", expected, repr(text))
-    return _RESTARTS[text]
+    return getattr(gloam.emitters, _RESTARTS[text])()

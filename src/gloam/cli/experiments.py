@@ -2,22 +2,15 @@
 
 import dataclasses
 from pathlib import Path
-from typing import ClassVar, Literal
-
-import pandas as pd
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from gloam import checks
 from gloam.cli.look import Report
-from gloam.experiments.contenders import COMPARED_ALGORITHMS, Problem
-from gloam.experiments.lsi import LsiFiles, check_files
-from gloam.experiments.presets import STUDY_ALGORITHMS
-from gloam.experiments.published import title
-from gloam.experiments.report import needs_files
-from gloam.experiments.speed import BackgroundLoad, SpeedComparison, compare_speed, environment
-from gloam.experiments.statistics import as_markdown
-from gloam.experiments.study import ABLATIONS, DOMAINS, LSI, Study, run_cell
 from gloam.files import write_bytes
-from gloam.progress import study_display
+
+if TYPE_CHECKING:
+    from gloam.experiments.lsi import LsiFiles
+    from gloam.experiments.speed import SpeedComparison
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,11 +28,13 @@ class Paper:
 
     out: Path = Path("runs/paper")
     """Study folder."""
-    domains: tuple[str, ...] = (*DOMAINS, LSI)
-    """Domains to run, for example 10d-lp-sphere. ta-mnist, ta-fashion-mnist and lsi need files."""
-    algorithms: tuple[str, ...] = STUDY_ALGORITHMS
-    """Algorithms to run. dms is gloam's default, the others have the paper's settings;
-    -pyribs selects pyribs' CMA-ES. cma-mega and cma-maega, which need gradients, run by name."""
+    domains: tuple[str, ...] = ()
+    """Domains to run, for example 10d-lp-sphere. ta-mnist, ta-fashion-mnist and lsi need files.
+    Default: all but ta-mnist and ta-fashion-mnist."""
+    algorithms: tuple[str, ...] = ()
+    """Algorithms to run. dms is gloam's default, the others have the paper's settings; -pyribs
+    selects pyribs' CMA-ES. Default: dms dms-paper cma-mae dds map-elites-line map-elites. By name
+    also: dms-gradients (gloam's default with gradients), cma-mega, cma-maega."""
     ablation: Literal["alpha", "empty", "restart"] | None = None
     """Ablation of DMS to run instead of the algorithms."""
     seeds: int = 20
@@ -62,10 +57,18 @@ class Paper:
 
     def __call__(self) -> None:
         """Run the missing pairs, then write the report."""
+        from gloam.experiments.lsi import check_files
+        from gloam.experiments.presets import STUDY_ALGORITHMS
+        from gloam.experiments.published import title
+        from gloam.experiments.report import needs_files
+        from gloam.experiments.study import ABLATIONS, DOMAINS, LSI, Study, compiled_ahead, run_cell
+        from gloam.progress import study_display
+
+        algorithms = self.algorithms or STUDY_ALGORITHMS
         study = Study(
             self.out,
-            tuple(self.domains),
-            tuple(ABLATIONS[self.ablation] if self.ablation else self.algorithms),
+            self.domains or (*DOMAINS, LSI),
+            tuple(ABLATIONS[self.ablation]) if self.ablation else algorithms,
             self.seeds,
             self.iterations,
             str(self.centroids_dir) if self.centroids_dir else None,
@@ -76,15 +79,16 @@ class Paper:
         if study.lsi is not None and LSI in study.domains:
             check_files(study.lsi, progress=True)
         study.write()
-        cells = list(study.cells())
-        with study_display("study", len(cells)) as display:
-            for cell in cells:
+        with study_display("study", len(list(study.cells()))) as display:
+            for cell in compiled_ahead(study):
                 name = f"{title(cell.algorithm)} on {title(cell.domain)}"
                 run_cell(study, cell, display.begin_run(name, study.iterations))
                 display.finish_run()
         Report(self.out, figures=self.figures)()
 
-    def _lsi(self) -> LsiFiles | None:
+    def _lsi(self) -> "LsiFiles | None":
+        from gloam.experiments.lsi import LsiFiles
+
         files = [str(path) for path in (self.stylegan, self.clip, self.landscapes) if path]
         expected = "all of --stylegan, --clip and --landscapes, or none"
         checks.expect(len(files) in (0, 3), "lsi", expected, f"{len(files)} of them")
@@ -104,8 +108,8 @@ class Bench:
 
     out: Path = Path("runs/bench")
     """Folder for bench.md, bench.csv and bench.png."""
-    algorithms: tuple[str, ...] = COMPARED_ALGORITHMS
-    """Algorithms to compare: dms-paper, cma-mae, map-elites-line."""
+    algorithms: tuple[str, ...] = ("dms-paper", "cma-mae", "map-elites-line")
+    """Algorithms to compare."""
     measures: tuple[int, ...] = (2, 10, 50)
     """Numbers of measures of LP (Sphere). 2 uses a grid, others 10,000 centroids."""
     centroids_dir: Path | None = None
@@ -121,6 +125,11 @@ class Bench:
 
     def __call__(self) -> None:
         """Run the comparison, print it and write it."""
+        from gloam.experiments.contenders import Problem
+        from gloam.experiments.speed import BackgroundLoad, compare_speed, environment
+        from gloam.plots.run_figures import speed
+        from gloam.plots.style import save
+
         files = [self.out / f"bench.{suffix}" for suffix in ("md", "csv", "png")]
         _check_own(files)
         problems = [
@@ -142,9 +151,6 @@ class Bench:
         table = comparison.frame().assign(**environment(), others_cpu_share=load.share)
         write_bytes(files[0], text.encode())
         write_bytes(files[1], table.to_csv(index=False).encode())
-        from gloam.plots.run_figures import speed  # matplotlib takes a second to import
-        from gloam.plots.style import save
-
         save(speed(comparison.frame()), files[2])
         for path in files:
             print(path)
@@ -164,8 +170,13 @@ def _check_own(files: list[Path]) -> None:
     checks.expect(found is None, "out", expected, f"'{found}'", fix)
 
 
-def _bench_text(comparison: SpeedComparison, load: str) -> str:
+def _bench_text(comparison: "SpeedComparison", load: str) -> str:
     """Return the table and its notes as Markdown."""
+    import pandas as pd
+
+    from gloam.experiments.speed import environment
+    from gloam.experiments.statistics import as_markdown
+
     rows = comparison.frame()
     table = pd.DataFrame(rows[["algorithm", "measure_dim", "contender"]])
     table = table.rename(columns={"measure_dim": "measures"})

@@ -3,23 +3,20 @@
 import dataclasses
 import math
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import tyro
 
-from gloam import checks, datasets
-from gloam.algorithms import DMS
-from gloam.archives.faiss_index import IndexName
+import gloam
+from gloam import checks
 from gloam.cli import user_code
 from gloam.cli.choices import restart_rule
 from gloam.cli.run import FollowOptions, SavingOptions, show_matches
-from gloam.datasets import Dataset, Matches
-from gloam.datasets.images import SUFFIXES
-from gloam.evaluators import Processes
 from gloam.files import read_array
-from gloam.formats import RunFolder
-from gloam.runs import optimize
+
+if TYPE_CHECKING:
+    from gloam.datasets import Dataset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +94,7 @@ class Fill:
     """Number of items to use, drawn at random by the seed. Default: all."""
     metric: Literal["euclidean", "cosine"] = "euclidean"
     """Distance between measures and items; cosine is for embeddings."""
-    index: IndexName = "auto"
+    index: Literal["auto", "exact", "flat", "ivf", "hnsw"] = "auto"
     """Search for the nearest item. auto is exact, or uses FAISS for large datasets on a CPU."""
     alpha: float = 0.01
     """Archive learning rate: 1 explores only, 0 optimises only."""
@@ -124,7 +121,7 @@ class Fill:
     def __call__(self) -> None:
         """Run the search and write the gallery."""
         if not self.resume:
-            RunFolder(self.out).check_new()
+            gloam.RunFolder(self.out).check_new()
         module, evaluate = user_code.load(self.function, "evaluate")
         evaluator = self._evaluator()
         if evaluator is not None:
@@ -146,7 +143,7 @@ class Fill:
         archive = data.archive(self.metric, index=self.index)
         if archive.index is not None:
             print(archive.index)
-        algorithm = DMS(
+        algorithm = gloam.DMS(
             archive,
             start,
             sigma0,
@@ -155,7 +152,7 @@ class Fill:
             alpha=self.alpha,
             restart=restart_rule(self.restart),
         )
-        result = optimize(
+        result = gloam.optimize(
             evaluate,
             algorithm,
             self.iterations,
@@ -170,12 +167,14 @@ class Fill:
         )
         if result.stopped:
             print(f"Stopped early: {result.stopped}")
-        show_matches(Matches(RunFolder(self.out).read_archive(), data), self.out)
+        show_matches(
+            gloam.datasets.Matches(gloam.RunFolder(self.out).read_archive(), data), self.out
+        )
 
-    def _evaluator(self) -> Processes | None:
+    def _evaluator(self) -> "gloam.Processes | None":
         checks.integer("workers", self.workers, minimum=0)
         if self.workers > 0:
-            return Processes(self.workers, timeout=self.timeout)
+            return gloam.Processes(self.workers, timeout=self.timeout)
         fix = "Give --workers as well: only a process can be terminated."
         checks.expect(self.timeout is None, "timeout", "workers", "none", fix)
         return None
@@ -197,7 +196,7 @@ class Datasets:
 
     def __call__(self) -> None:
         """Download the dataset and print the paths of its files."""
-        for path in datasets.fetch(self.name, self.folder).values():
+        for path in gloam.datasets.fetch(self.name, self.folder).values():
             print(path)
 
 
@@ -210,7 +209,7 @@ def read_dataset(
     label: str | None = None,
     names: str | None = None,
     progress: bool = True,
-) -> Dataset:
+) -> "Dataset":
     """Read the dataset that the option --dataset names."""
     path = Path(where)
     is_table = path.suffix.lower() in (".npz", ".parquet", ".csv") and not path.is_dir()
@@ -218,19 +217,21 @@ def read_dataset(
     is_plain = column is None and label is None and names is None
     checks.expect(is_plain or is_table, "dataset", expected, f"'{where}'", "Leave them out.")
     if where == "digits":
-        return datasets.digits()
+        return gloam.datasets.digits()
     if path.is_dir():
-        return datasets.from_folder(path, size, mode, progress=progress)
+        return gloam.datasets.from_folder(path, size, mode, progress=progress)
     expected = "an existing folder of images, an existing file, or digits"
     checks.expect(path.is_file(), "dataset", expected, f"'{where}'", "Check the path.")
+    from gloam.datasets.images import SUFFIXES
+
     is_picture = path.suffix.lower() in SUFFIXES
     fix = "Give the folder that contains the images."
     checks.expect(not is_picture, "dataset", "a folder of images", f"the file '{where}'", fix)
     # MNIST's files have no suffix of their own: train-images-idx3-ubyte, or with .gz.
     if path.name.removesuffix(".gz").endswith("-ubyte"):
-        return datasets.from_idx(path)
+        return gloam.datasets.from_idx(path)
     is_single = column is not None and len(column) == 1 and path.suffix.lower() != ".csv"
-    return datasets.from_file(
+    return gloam.datasets.from_file(
         path, column[0] if column and is_single else column, label, names=names
     )
 
@@ -263,7 +264,7 @@ def _picture_form(shape: tuple[int, ...]) -> tuple[tuple[int, int], Literal["L",
     return (28, 28), "L"
 
 
-def _check_measures(shape: tuple[int, ...], data: Dataset, *, has_form: bool) -> None:
+def _check_measures(shape: tuple[int, ...], data: "Dataset", *, has_form: bool) -> None:
     """Check the shape of the measures of a batch of two before the search.
 
     Args:

@@ -6,8 +6,6 @@ from typing import Annotated, Literal
 
 import tyro
 
-from gloam.experiments.report import write_report
-
 
 @dataclasses.dataclass(frozen=True)
 class Plot:
@@ -112,6 +110,7 @@ class Report:
 
     def __call__(self) -> None:
         """Write the report and print the paths of its files."""
+        from gloam.experiments.report import write_report
         from gloam.explorer.html_report import write_html
 
         written = []

@@ -2,22 +2,18 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-import equinox as eqx
-import jax
 import numpy as np
 import tyro
 
+import gloam
 from gloam import checks
 from gloam.cli.run import FollowOptions, SavingOptions, print_metrics, show_matches
-from gloam.datasets import Dataset, Matches
-from gloam.devices import default_device
-from gloam.domains.latent_illumination import PAPER_PROMPT
-from gloam.experiments import lsi, paper_algorithm
-from gloam.formats import RunFolder
-from gloam.generators import CLIP, StyleGAN3, convert
-from gloam.runs import run
+
+if TYPE_CHECKING:
+    from gloam.datasets import Dataset
+    from gloam.generators import CLIP, StyleGAN3
 
 _ITERATIONS = 10_000
 """Number of iterations in the paper."""
@@ -40,7 +36,7 @@ class LsiCheck:
     """Folder with CLIP: config.json, model.safetensors and the tokenizer's files."""
     landscapes: Path | None = None
     """Folder with the landscapes."""
-    items: int = lsi.NUM_LANDSCAPES
+    items: int = 10_000
     """Number of landscapes to use, drawn at random from a larger folder."""
     half: Literal["float16", "bfloat16"] | None = None
     """Half precision for StyleGAN3's layers of high resolution and for CLIP. Default: float32."""
@@ -49,7 +45,9 @@ class LsiCheck:
 
     def __call__(self) -> None:
         """Check all files, then measure."""
-        found = {name: self._checked(name) for name in lsi.SOURCES}
+        from gloam.experiments.lsi import SOURCES
+
+        found = {name: self._checked(name) for name in SOURCES}
         missing = [f"--{name}" for name, part in found.items() if part is None]
         if missing:
             raise ValueError(
@@ -62,7 +60,9 @@ class LsiCheck:
 
     def _checked(self, name: str) -> Any:
         """Print the state of one part and its source, and return the part if it is readable."""
-        path, source = getattr(self, name), lsi.SOURCES[name]
+        from gloam.experiments.lsi import SOURCES
+
+        path, source = getattr(self, name), SOURCES[name]
         part, state = None, f"not given: --{name}"
         if path is not None:
             try:
@@ -76,7 +76,9 @@ class LsiCheck:
         )
         return part
 
-    def _read(self, name: str, path: Path) -> StyleGAN3 | CLIP | Dataset:
+    def _read(self, name: str, path: Path) -> "StyleGAN3 | CLIP | Dataset":
+        from gloam.experiments import lsi
+
         if name == "stylegan":
             return lsi.read_generator(path, self.half)
         if name == "clip":
@@ -84,8 +86,14 @@ class LsiCheck:
         return lsi.check_landscapes(path, self.items, progress=True)
 
 
-def _description(part: StyleGAN3 | CLIP | Dataset) -> str:
+def _description(part: "StyleGAN3 | CLIP | Dataset") -> str:
     """Return the properties of a model or of the landscapes."""
+    import equinox as eqx
+    import jax
+
+    from gloam.datasets import Dataset
+    from gloam.generators import CLIP, StyleGAN3
+
     if isinstance(part, Dataset):
         pictures = part.items.reshape(len(part), -1, 3)
         grey = int((np.ptp(pictures, axis=2).max(axis=1) == 0).sum())
@@ -108,7 +116,10 @@ def _description(part: StyleGAN3 | CLIP | Dataset) -> str:
     )
 
 
-def _print_times(generator: StyleGAN3, embedder: CLIP, num_landscapes: int) -> None:
+def _print_times(generator: "StyleGAN3", embedder: "CLIP", num_landscapes: int) -> None:
+    from gloam.devices import default_device
+    from gloam.experiments import lsi
+
     times = lsi.measure_times(generator, embedder, num_landscapes)
     device, precision = default_device().device_kind, generator.half or "float32"
     print(f"Time on this machine ({device}, {precision}), without compilation:")
@@ -152,8 +163,10 @@ class LsiConvert:
         """Convert the file."""
         is_new = not self.safetensors.exists() and not self.safetensors.is_symlink()
         checks.expect(is_new, "safetensors", "a new file", f"'{self.safetensors}', which exists")
-        convert(self.pickle, self.safetensors)
-        print(f"{self.safetensors}: {_description(lsi.read_generator(self.safetensors))}")
+        from gloam.experiments.lsi import read_generator
+
+        gloam.generators.convert(self.pickle, self.safetensors)
+        print(f"{self.safetensors}: {_description(read_generator(self.safetensors))}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,9 +182,10 @@ class LsiRun:
     """
 
     algorithm: Annotated[
-        Literal["dms-paper", "cma-mae", "map-elites-line", "map-elites"], tyro.conf.Positional
+        Literal["dms-paper", "cma-mae", "map-elites-line", "map-elites", "dms"],
+        tyro.conf.Positional,
     ]
-    """Algorithm of the paper's LSI column."""
+    """Algorithm with its settings of the paper, or dms: gloam's default."""
     stylegan: Path
     """StyleGAN3 network: a safetensors file that `gloam lsi convert` wrote."""
     clip: Path
@@ -180,13 +194,15 @@ class LsiRun:
     """Folder with the landscapes. Grey pictures are used as colour pictures."""
     out: Path
     """Run folder for metrics, archives, checkpoints and the gallery."""
-    prompt: str = PAPER_PROMPT
+    prompt: str = "A photo of the face of a hiker."
     """Text that the faces should match."""
+    gradients: bool = False
+    """With dms: let half of each batch climb by gradients through both models."""
     half: Literal["float16", "bfloat16"] | None = None
     """Half precision for StyleGAN3's layers of high resolution and for CLIP. Default: float32."""
-    items: int = lsi.NUM_LANDSCAPES
+    items: int = 10_000
     """Number of landscapes to use, drawn at random from a larger folder."""
-    starts: int = lsi.NUM_STARTS
+    starts: int = 512
     """Number of random faces from which the start is chosen, once."""
     iterations: int = _ITERATIONS
     """Number of iterations; the paper runs 10,000."""
@@ -199,7 +215,12 @@ class LsiRun:
 
     def __call__(self) -> None:
         """Run the search and write the gallery."""
-        folder = RunFolder(self.out)
+        from gloam.experiments import lsi, preset_algorithm
+
+        fits, got = not self.gradients or self.algorithm == "dms", f"with {self.algorithm}"
+        fix = "Run: gloam lsi run dms --gradients."
+        checks.expect(fits, "gradients", "the algorithm dms", got, fix)
+        folder = gloam.RunFolder(self.out)
         if not folder.holds_run:
             folder.check_free()
         generator = lsi.read_generator(self.stylegan, self.half)
@@ -222,10 +243,11 @@ class LsiRun:
             num_seeds=self.seeds,
             progress=not self.follow.quiet,
         )
+        changes = {"gradients": True} if self.gradients else {}
         with lsi.low_objectives_expected():
-            result = run(
+            result = gloam.run(
                 domain,
-                paper_algorithm(self.algorithm, domain),
+                preset_algorithm(self.algorithm, domain, **changes),
                 self.iterations,
                 seeds=range(self.seed, self.seed + self.seeds),
                 run_dir=self.out,
@@ -235,7 +257,7 @@ class LsiRun:
                 **self.follow.arguments(),
             )
         print_metrics(result)
-        matches = Matches(result.elites, data)
+        matches = gloam.datasets.Matches(result.elites, data)
         show_matches(matches, self.out, domain=domain, title=self.prompt)
 
 

@@ -2,19 +2,16 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from gloam.algorithms import DMS
-from gloam.callbacks import Callback, CsvLogger, StopAt, StopOnPlateau
+import gloam
 from gloam.cli.choices import AlgorithmChoice, build_algorithm
 from gloam.cli.look import Plot
-from gloam.datasets import Matches, digits
-from gloam.domains import LinearProjection, Triangles
-from gloam.experiments import preset_algorithm
-from gloam.formats import ForeignError, RunFolder
-from gloam.runs import Result, resume, run
+
+if TYPE_CHECKING:
+    from gloam.datasets import Matches
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,15 +45,15 @@ class FollowOptions:
 
     def arguments(self) -> dict[str, Any]:
         """Return the options as arguments of `gloam.run`, `gloam.optimize` and `gloam.resume`."""
-        callbacks: list[Callback] = []
+        callbacks = []
         if self.stop_coverage is not None:
-            callbacks.append(StopAt("coverage", self.stop_coverage))
+            callbacks.append(gloam.callbacks.StopAt("coverage", self.stop_coverage))
         if self.stop_score is not None:
-            callbacks.append(StopAt("qd_score", self.stop_score))
+            callbacks.append(gloam.callbacks.StopAt("qd_score", self.stop_score))
         if self.stop_plateau is not None:
-            callbacks.append(StopOnPlateau("qd_score", self.stop_plateau))
+            callbacks.append(gloam.callbacks.StopOnPlateau("qd_score", self.stop_plateau))
         if self.csv is not None:
-            callbacks.append(CsvLogger(self.csv))
+            callbacks.append(gloam.callbacks.CsvLogger(self.csv))
         return {"callbacks": callbacks, "progress": not self.quiet}
 
 
@@ -77,6 +74,10 @@ class Run:
     """Number of seeds."""
     seed: int = 0
     """First seed; the others follow it."""
+    start_from: Path | None = None
+    """Run folder whose elites the search starts from."""
+    reevaluate: bool = False
+    """Evaluate the solutions of --start-from again."""
     snapshots: tuple[int, ...] = ()
     """Iterations at which `gloam plot` shows the archive and the discount. Default: the last."""
     saving: SavingOptions = dataclasses.field(default_factory=SavingOptions)
@@ -89,11 +90,11 @@ class Run:
 
     def __call__(self) -> None:
         """Run the search."""
-        RunFolder(self.out).check_new()
+        gloam.RunFolder(self.out).check_new()
         chosen = self.algorithm.domain
         domain, data = chosen.build(), chosen.dataset()
         iterations = chosen.iterations if self.iterations is None else self.iterations
-        result = run(
+        result = gloam.run(
             domain,
             build_algorithm(self.algorithm, domain),
             iterations,
@@ -101,13 +102,15 @@ class Run:
             run_dir=self.out,
             snapshots=self.snapshots or (iterations,),
             dataset=data,
+            start_from=self.start_from,
+            reevaluate=self.reevaluate,
             **dataclasses.asdict(self.saving),
             **self.follow.arguments(),
         )
         print_metrics(result)
         print(f"To draw figures: gloam plot {self.out}")
         if data is not None:
-            show_matches(Matches(result.elites, data), self.out)
+            show_matches(gloam.datasets.Matches(result.elites, data), self.out)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,8 +129,8 @@ class Resume:
     def __call__(self) -> None:
         """Resume the run."""
         try:
-            result = resume(self.run, iterations=self.iterations, **self.follow.arguments())
-        except ForeignError as error:
+            result = gloam.resume(self.run, iterations=self.iterations, **self.follow.arguments())
+        except gloam.ForeignError as error:
             raise ValueError(
                 f"The run in '{self.run}' uses your own function or classes, which the run folder "
                 "does not contain. If `gloam fill` started it, continue it with: gloam fill ... "
@@ -135,7 +138,7 @@ class Resume:
                 "If your own program started it, continue it there."
             ) from error
         print_metrics(result)
-        if RunFolder(self.run).read_config().dataset is not None:
+        if gloam.RunFolder(self.run).read_config().dataset is not None:
             print(f"To show solutions beside their items: gloam gallery {self.run}")
 
 
@@ -159,35 +162,35 @@ class Demo:
 
     def __call__(self) -> None:
         """Run the search and draw its figures."""
-        RunFolder(self.out).delete_run()
+        gloam.RunFolder(self.out).delete_run()
         if self.domain == "triangles":
             self._digits()
         else:
             self._sphere()
 
     def _digits(self) -> None:
-        data = digits()
-        domain = Triangles(data.items, num_triangles=20, canvas=(8, 8), name="digits")
-        algorithm = DMS(domain.archive(), domain.x0, 0.2, batch_size=12)
+        data = gloam.datasets.digits()
+        domain = gloam.domains.Triangles(data.items, num_triangles=20, canvas=(8, 8), name="digits")
+        algorithm = gloam.DMS(domain.archive(), domain.x0, 0.2, batch_size=12)
         iterations = self.iterations or 9000
-        result = run(
+        result = gloam.run(
             domain, algorithm, iterations, seeds=[self.seed], run_dir=self.out, dataset=data
         )
-        show_matches(Matches(result.elites, data), self.out)
+        show_matches(gloam.datasets.Matches(result.elites, data), self.out)
 
     def _sphere(self) -> None:
-        domain = LinearProjection(measure_dim=2)
-        algorithm = preset_algorithm("dms", domain)
+        domain = gloam.domains.LinearProjection(measure_dim=2)
+        algorithm = gloam.experiments.preset_algorithm("dms", domain)
         iterations = self.iterations or 4000
         stops = sorted({n for n in (20, 200, 1000) if n < iterations} | {iterations})
-        result = run(
+        result = gloam.run(
             domain, algorithm, iterations, seeds=[self.seed], run_dir=self.out, snapshots=stops
         )
         print_metrics(result)
         Plot(self.out)()
 
 
-def print_metrics(result: Result) -> None:
+def print_metrics(result: "gloam.Result") -> None:
     """Print the last metrics of every seed, and the run folder."""
     metrics = result.metrics
     last: Any = metrics[metrics["iteration"] == metrics["iteration"].max()]
@@ -202,7 +205,7 @@ def print_metrics(result: Result) -> None:
     print(f"Run folder: {result.run_dir}")
 
 
-def show_matches(matches: Matches, run_dir: Path, *, domain: Any = None, title: str = "") -> None:
+def show_matches(matches: "Matches", run_dir: Path, *, domain: Any = None, title: str = "") -> None:
     """Print how well the elites match the items, also by label, and write the gallery."""
     from gloam.gallery import gallery_run  # matplotlib takes a second to import
 

@@ -50,7 +50,8 @@ class LatentIllumination(Domain):
             `embedded`; pass it to `gloam.run` as ``dataset``, too) or as an array.
         x0: Starting solution. By default the best of ``num_starts`` random truncated latents.
         num_starts: Number of latents to choose ``x0`` from, in batches of up to 16.
-        chunk: Number of images generated at a time. Smaller chunks need less memory.
+        chunk: Largest number of images generated at a time, or differentiated at a time. Smaller
+            chunks need less memory.
         seed: Seed of the random latents.
         name: Short name of the problem, used in tables and file names.
         progress: Whether to show a progress bar while ``x0`` is chosen.
@@ -134,7 +135,9 @@ class LatentIllumination(Domain):
         embeddings = self.embeddings(solutions)
         cells = self.landscape.index_of(embeddings)
         closeness = (1 + self.landscape.closeness(embeddings, cells)) / 2
-        norms = math.sqrt(self.generator.num_ws) * jnp.linalg.norm(solutions, axis=1)
+        # The norm has no gradient at 0, where the penalty has one: 0.
+        squares = jnp.maximum(jnp.sum(jnp.square(solutions), axis=1), jnp.finfo(jnp.float32).tiny)
+        norms = math.sqrt(self.generator.num_ws) * jnp.sqrt(squares)
         penalty = _PENALTY * jnp.square(jnp.maximum(0.0, norms - self.free_norm))
         if self.prompt is None:
             return closeness - penalty / 4, embeddings
@@ -145,11 +148,13 @@ class LatentIllumination(Domain):
         """Return the embeddings of the images of normalised latents."""
         self._check(solutions)
         count = solutions.shape[0]
-        if count <= self.chunk:
-            return self._embed(solutions)
-        # The last chunk is padded with zeros, whose results are dropped.
-        padded = jnp.pad(solutions, ((0, -count % self.chunk), (0, 0)))
-        results = jax.lax.map(self._embed, padded.reshape(-1, self.chunk, padded.shape[1]))
+        num_chunks = -(-count // self.chunk)
+        if num_chunks <= 1:
+            return _embedded(solutions, self)
+        # Chunks of equal size; the last is padded with zeros, whose results are dropped.
+        padded = jnp.pad(solutions, ((0, -count % num_chunks), (0, 0)))
+        chunks = padded.reshape(num_chunks, -1, padded.shape[1])
+        results = jax.lax.map(lambda rows: _embedded(rows, self), chunks)
         return results.reshape(-1, results.shape[2])[:count]
 
     def render(
@@ -181,6 +186,29 @@ class LatentIllumination(Domain):
 
     def _embed(self, solutions: Array) -> Array:
         return self.embedder.embed_images(self._images(solutions))
+
+
+@eqx.filter_custom_vjp
+def _embedded(solutions: Float[Array, "n sol"], domain: LatentIllumination) -> Array:
+    """Return the embeddings of a chunk, with gradients that need the memory of one chunk only."""
+    return domain._embed(solutions)
+
+
+@_embedded.def_fwd
+def _forward(perturbed: Any, solutions: Array, domain: LatentIllumination) -> tuple[Array, None]:
+    # No activations are kept for the gradients, which compute those of their chunk again.
+    return domain._embed(solutions), None
+
+
+@_embedded.def_bwd
+def _backward(
+    residuals: None, weights: Array, perturbed: Any, solutions: Array, domain: LatentIllumination
+) -> Array:
+    # Small weights would underflow in a generator of half precision.
+    largest = jnp.max(jnp.abs(weights), axis=1, keepdims=True)
+    scale = jnp.where(largest > 0, largest, 1.0)
+    _, pull = jax.vjp(domain._embed, solutions)
+    return scale * pull(weights / scale)[0]
 
 
 def spherical_distance(rows: Float[Array, "n d"], target: Float[Array, " d"]) -> Float[Array, " n"]:

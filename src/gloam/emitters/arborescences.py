@@ -110,7 +110,9 @@ class Arborescences(Emitter):
         selection: SelectionRule | None = None,
         strategy: Strategy | None = None,
     ):
-        self.x0, _ = checked_start(x0, None)
+        self.x0, bounds = checked_start(x0, None)
+        fix = "Use gloam.DMS for spaces and trees."
+        checks.expect(bounds is None, "x0", "a flat vector", type(x0).__name__, fix)
         self.sigma0 = checks.number("sigma0", sigma0, above=1e-11, at_most=1e11)
         self.measure_dim = checks.count("measure_dim", measure_dim)
         self.num_emitters = checks.count("num_emitters", num_emitters)

@@ -6,19 +6,23 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.draws import normals
-from gloam.emitters.cma_es import CMAES, Strategy
+from gloam.emitters.cma_es import CMAES, Strategy, constants
+from gloam.emitters.discrete import Categories, least, with_margin
 from gloam.emitters.emitter import (
     Bounds,
     Coordinates,
     ElitesWanted,
     Emitter,
+    Outside,
     checked_start,
     checked_step,
     coordinates_of,
+    kept_between,
 )
 from gloam.emitters.lm_ma_es import LMMAES
 from gloam.emitters.rules import (
@@ -29,16 +33,17 @@ from gloam.emitters.rules import (
     SelectionRule,
 )
 from gloam.records import Feedback, Proposal
+from gloam.spaces import Discrete
 
 # Largest solutions that get a full covariance by default: that of 15 emitters takes 120 MB for
 # 1,000 numbers and 12 GB for 10,000.
 FULL_UP_TO = 1000
-# Number of times that a solution outside the bounds is sampled again before it is clipped.
-_RESAMPLINGS = 16
 # Smallest step with which CMA-ES is stable in float32.
 _LEAST_STEP = 1e-11
 # Limit of pycma for a flat ranking.
 _FLAT = 1e-12
+# Number of the key of categories, which no other draw has.
+_CATEGORIES = 2**32 - 1
 
 
 class CmaEmittersState(eqx.Module):
@@ -49,6 +54,8 @@ class CmaEmittersState(eqx.Module):
     rule: Any
     """State of the restart rule."""
     restarts: Int[Array, ""]
+    choices: Float[Array, "emitters cats most"] | None = None
+    """Probabilities of categories, if the space has some."""
 
 
 class CmaEmitters(Emitter):
@@ -65,8 +72,8 @@ class CmaEmitters(Emitter):
             `gloam.emitters.RestartWhenIdle` by default.
         selection: Decides which solutions are parents; `gloam.emitters.MuSelection` by default.
         bounds: Lower and upper bounds of the solutions, each a number, an array or ``None``.
-            Solutions outside are sampled again a fixed number of times and then clipped, so that a
-            mean on the boundary cannot stall the search.
+        outside: What happens to numbers outside the bounds: ``"clip"`` moves them to the bound,
+            ``"reflect"`` as far inside as they were outside.
         strategy: ``CMAES()``, ``SepCMAES()`` or ``LMMAES()`` of `gloam.emitters`; by default
             ``CMAES()`` for solutions of up to 1,000 numbers and ``LMMAES()`` for larger ones.
     """
@@ -90,9 +97,10 @@ class CmaEmitters(Emitter):
         restart: RestartRule | None = None,
         selection: SelectionRule | None = None,
         bounds: checks.SolutionBounds | None = None,
+        outside: Outside | None = None,
         strategy: Strategy | None = None,
     ):
-        self.x0, self.bounds = checked_start(x0, bounds)
+        self.x0, self.bounds = checked_start(x0, bounds, outside)
         self.sigma0 = checked_step(
             "sigma0", sigma0, self.x0.size, self.bounds, default=0.2, least=_LEAST_STEP
         )
@@ -106,11 +114,11 @@ class CmaEmitters(Emitter):
         self.selection = MuSelection() if selection is None else selection
         fix = "Use MuSelection() or FilterSelection() of gloam.emitters."
         checks.instance("selection", self.selection, SelectionRule, fix)
-        default = CMAES() if self.x0.size <= FULL_UP_TO else LMMAES()
+        default = CMAES() if self._gaussian_dim <= FULL_UP_TO else LMMAES()
         self.strategy = default if strategy is None else strategy
         fix = "Use CMAES(), SepCMAES() or LMMAES() of gloam.emitters."
         checks.instance("strategy", self.strategy, Strategy, fix)
-        self.strategy.check(self.x0.size, self.batch_size)
+        self.strategy.check(self._gaussian_dim, self.batch_size)
 
     @property
     def num_solutions(self) -> int:
@@ -134,32 +142,53 @@ class CmaEmitters(Emitter):
 
     def init(self, x0: Float[Array, " sol"] | None = None) -> CmaEmittersState:
         """Return a state with all emitters at ``x0``, or at the emitter's own."""
-        start = self._points(self.x0 if x0 is None else x0)
-        means = jnp.broadcast_to(start, (self.num_emitters, *start.shape))
+        start = self.x0 if x0 is None else x0
+        starts = jnp.broadcast_to(start, (self.num_emitters, *start.shape))
+        means = self._points(starts)
         rule = self.restart.init(self.num_emitters)
-        return CmaEmittersState(self._fresh(means), rule, jnp.zeros((), jnp.int32))
+        zero = jnp.zeros((), jnp.int32)
+        return CmaEmittersState(self._fresh(means), rule, zero, self._fresh_choices(starts))
 
     def ask(
         self, state: CmaEmittersState, elites: Float[Array, "n sol"], *, key: PRNGKeyArray
     ) -> Proposal:
         """Sample ``batch_size`` solutions from every Gaussian."""
         del elites
-        gaussians = state.gaussians
+        gaussians, discrete = state.gaussians, self._discrete
+        mean, scale = gaussians.mean[:, None], gaussians.sigma[:, None, None]
+        if discrete is not None:
+            deviations = jax.vmap(self.strategy.deviations)(gaussians)
+            sigma = gaussians.sigma[:, None] * deviations
+            own = discrete.columns(self._ordered)
+            corrected = with_margin(own, gaussians.mean, sigma, least(discrete))
+            mean, scale = (part[:, None] for part in (corrected[0], corrected[1] / deviations))
 
-        def draw(key: PRNGKeyArray):
-            noise = normals(key, (self.num_emitters, self.batch_size, self.x0.shape[0]))
-            steps = jax.vmap(self.strategy.steps)(gaussians, noise)
-            return noise, gaussians.mean[:, None] + gaussians.sigma[:, None, None] * steps
-
-        noise, points = draw(key)
-        if self.bounds is not None:
+        noise = normals(key, (self.num_emitters, self.batch_size, self._gaussian_dim))
+        points = mean + scale * jax.vmap(self.strategy.steps)(gaussians, noise)
+        if self.bounds is not None and not self.bounds.is_open:
             lower, upper = self._points(self.bounds.lower), self._points(self.bounds.upper)
-            noise, points = _within(lower, upper, noise, points, draw, key)
+            drawn, points = points, kept_between(points, lower, upper, self.bounds.outside)
+            # CMA-ES adapts to the steps that were made. By the others, sigma would grow at a bound.
+            made = jax.vmap(self.strategy.noise_of)(gaussians, (points - mean) / scale)
+            noise = jnp.where(jnp.any(points != drawn, axis=-1, keepdims=True), made, noise)
         solutions, coordinates = points.reshape(self.num_solutions, -1), self._coordinates
+        if state.choices is not None:
+            nothing = jnp.zeros((self.num_solutions, self.x0.shape[0]), jnp.float32)
+            solutions = nothing.at[:, self._ordered].set(solutions)
         if coordinates is not None:
             solutions = coordinates.solutions_of(solutions)
-            solutions = solutions if self.bounds is None else self.bounds.clip(solutions)
-        return Proposal(solutions, noise)
+            solutions = solutions if self.bounds is None else self.bounds.snap(solutions)
+        if discrete is None:
+            return Proposal(solutions, noise)
+        if state.choices is not None:
+            categories = Categories(discrete)
+            drawn = categories.draw(
+                state.choices, self.batch_size, key=jax.random.fold_in(key, _CATEGORIES)
+            )
+            drawn = drawn.reshape(self.num_solutions, -1)
+            solutions = solutions.at[:, categories.columns].set(drawn)
+        # The points before rounding are what the Gaussians adapt to.
+        return Proposal(solutions, (noise, points))
 
     def adapt(
         self,
@@ -172,44 +201,72 @@ class CmaEmitters(Emitter):
         by_emitter = (self.num_emitters, self.batch_size)
         valid = feedback.valid.reshape(by_emitter)
         values = jnp.where(valid, feedback.improvements.reshape(by_emitter), -jnp.inf)
-        number_valid = jnp.sum(valid, axis=1, dtype=jnp.int32)
-        number_accepted = jnp.sum(feedback.accepted.reshape(by_emitter), axis=1, dtype=jnp.int32)
-        parents = self.selection.parents(self.batch_size, number_accepted)
-        parents = jnp.minimum(parents, number_valid)
-
+        number_ranked = jnp.sum(valid, axis=1, dtype=jnp.int32)
         # Stable: equal improvements rank by index.
         order = jnp.argsort(-values, axis=1, stable=True)
+        lowest = jnp.min(jnp.where(valid, values, jnp.inf), axis=1)
+        flat = ~(jnp.max(values, axis=1) - lowest >= _FLAT)  # also when no row is valid
+        if feedback.violations is not None:
+            violations = feedback.violations.reshape(by_emitter)
+            is_infeasible = (violations > 0) & ~valid
+            number_ranked += jnp.sum(is_infeasible, axis=1, dtype=jnp.int32)
+            # Infeasible solutions follow the valid ones, the smallest violation first.
+            kind = jnp.where(valid, 0, 2 - is_infeasible.astype(jnp.int32))
+            order = jnp.lexsort((jnp.where(valid, -values, violations), kind), axis=1)
+            smallest = jnp.min(jnp.where(is_infeasible, violations, jnp.inf), axis=1)
+            largest = jnp.max(jnp.where(is_infeasible, violations, 0.0), axis=1)
+            is_even = ~jnp.any(valid, axis=1) & (largest - smallest < _FLAT)
+            flat = jnp.where(jnp.any(is_infeasible, axis=1), is_even, flat)
+        number_accepted = jnp.sum(feedback.accepted.reshape(by_emitter), axis=1, dtype=jnp.int32)
+        parents = self.selection.parents(self.batch_size, number_accepted)
+        parents = jnp.minimum(parents, number_ranked)
 
-        points = self._points(proposal.solutions).reshape(*by_emitter, -1)
-        gaussians = jax.vmap(self.strategy.update)(
-            state.gaussians, points, proposal.aux, order, parents
-        )
-        gap = self.strategy.gap(self.x0.shape[0], self.batch_size)
+        if self._discrete is None:
+            noise, points = proposal.aux, self._points(proposal.solutions)
+        else:
+            noise, points = proposal.aux
+        points = points.reshape(*by_emitter, -1)
+        gaussians = jax.vmap(self.strategy.update)(state.gaussians, points, noise, order, parents)
+        choices = state.choices
+        if choices is not None:
+            choices = self._learned_choices(choices, proposal.solutions, order, parents)
+        gap = self.strategy.gap(self._gaussian_dim, self.batch_size)
         if gap:
             renew = jax.vmap(self.strategy.renew)
             gaussians = jax.lax.cond(
                 feedback.iteration % gap == 0, renew, lambda same: same, gaussians
             )
 
-        lowest = jnp.min(jnp.where(valid, values, jnp.inf), axis=1)
-        flat = ~(jnp.max(values, axis=1) - lowest >= _FLAT)  # also when no row is valid
         stop = flat | jax.vmap(self.strategy.degenerate)(gaussians)
         number_filled = jnp.sum(feedback.filled.reshape(by_emitter), axis=1, dtype=jnp.int32)
         progress = Progress(feedback.iteration, number_accepted, number_filled)
         due, rule = self.restart.due(state.rule, progress)
+        if feedback.violations is not None:
+            # On the way to feasible solutions an emitter cannot fill cells, and is not idle.
+            due &= jnp.any(valid, axis=1) | ~jnp.any(feedback.violations.reshape(by_emitter) > 0, 1)
         stop |= due
         rule = self.restart.restarted(rule, stop)
 
         # Most iterations have no restart, and then nothing is copied on a CPU.
-        def restarted(gaussians: Any) -> Any:
+        def restarted(learned: Any) -> Any:
             return jax.tree.map(
                 lambda fresh, old: jnp.where(stop.reshape(-1, *[1] * (old.ndim - 1)), fresh, old),
-                self._fresh(self._points(elites)),
-                gaussians,
+                (self._fresh(self._points(elites)), self._fresh_choices(elites)),
+                learned,
             )
 
-        gaussians = jax.lax.cond(jnp.any(stop), restarted, lambda same: same, gaussians)
-        return CmaEmittersState(gaussians, rule, state.restarts + jnp.sum(stop, dtype=jnp.int32))
+        gaussians, choices = jax.lax.cond(
+            jnp.any(stop), restarted, lambda same: same, (gaussians, choices)
+        )
+        restarts = state.restarts + jnp.sum(stop, dtype=jnp.int32)
+        return CmaEmittersState(gaussians, rule, restarts, choices)
+
+    def started_at(
+        self, state: CmaEmittersState, elites: Float[Array, "emitters sol"]
+    ) -> CmaEmittersState:
+        """Return a state with each Gaussian around its own elite."""
+        fresh, choices = self._fresh(self._points(elites)), self._fresh_choices(elites)
+        return CmaEmittersState(fresh, state.rule, state.restarts, choices)
 
     def metrics(self, state: CmaEmittersState) -> dict[str, Array]:
         """Return the number of restarts of all emitters."""
@@ -230,56 +287,75 @@ class CmaEmitters(Emitter):
 
     def part_state(self, state: CmaEmittersState, index: Int[Array, ""]) -> CmaEmittersState:
         """Return one Gaussian, with the counts of all."""
-        gaussians, rule = jax.tree.map(
+        gaussians, rule, choices = jax.tree.map(
             lambda all_: jax.lax.dynamic_slice_in_dim(all_, index, 1) if all_.ndim else all_,
-            (state.gaussians, state.rule),
+            (state.gaussians, state.rule, state.choices),
         )
-        return CmaEmittersState(gaussians, rule, state.restarts)
+        return CmaEmittersState(gaussians, rule, state.restarts, choices)
 
     def with_part_state(
         self, state: CmaEmittersState, index: Int[Array, ""], part_state: CmaEmittersState
     ) -> CmaEmittersState:
         """Return the state with one Gaussian replaced."""
         update = jax.lax.dynamic_update_slice_in_dim
-        gaussians, rule = jax.tree.map(
+        gaussians, rule, choices = jax.tree.map(
             lambda all_, one: update(all_, one, index, 0) if all_.ndim else one,
-            (state.gaussians, state.rule),
-            (part_state.gaussians, part_state.rule),
+            (state.gaussians, state.rule, state.choices),
+            (part_state.gaussians, part_state.rule, part_state.choices),
         )
-        return CmaEmittersState(gaussians, rule, part_state.restarts)
+        return CmaEmittersState(gaussians, rule, part_state.restarts, choices)
+
+    @property
+    def _discrete(self) -> Discrete | None:
+        return None if self.bounds is None else self.bounds.discrete
+
+    def _fresh_choices(self, solutions: Float[Array, "emitters sol"]) -> Any:
+        """Return first probabilities of categories, or ``None`` without categories."""
+        discrete = self._discrete
+        if discrete is None or not discrete.is_category.any():
+            return None
+        return Categories(discrete).fresh(solutions)
+
+    def _learned_choices(
+        self,
+        choices: Float[Array, "emitters cats most"],
+        solutions: Float[Array, "batch sol"],
+        order: Int[Array, "emitters each"],
+        parents: Int[Array, " emitters"],
+    ) -> Float[Array, "emitters cats most"]:
+        """Return the probabilities of categories after a ranked batch."""
+        assert self._discrete is not None
+        categories = Categories(self._discrete)
+        table = constants(self._gaussian_dim, self.batch_size)
+        ranked = jnp.asarray(table.weights, jnp.float32)[parents]
+        weights = jax.vmap(lambda order, own: jnp.zeros_like(own).at[order].set(own))(order, ranked)
+        by_emitter = solutions.reshape(self.num_emitters, self.batch_size, -1)
+        mu_eff = float(table.mu_eff[self.batch_size // 2])
+        rate = mu_eff / (mu_eff + len(categories.columns))
+        return categories.learned(choices, by_emitter, weights, rate)
 
     @property
     def _coordinates(self) -> Coordinates | None:
         return coordinates_of(self.sigma0, self.bounds)
 
-    def _points(self, solutions: Float[Array, "*n sol"]) -> Float[Array, "*n sol"]:
-        coordinates = self._coordinates
-        return solutions if coordinates is None else coordinates.points_of(solutions)
+    def _points(self, solutions: Float[Array, "*n sol"]) -> Float[Array, "*n dim"]:
+        """Return what the Gaussians see of solutions: all variables but categories."""
+        coordinates, ordered = self._coordinates, self._ordered
+        points = solutions if coordinates is None else coordinates.points_of(solutions)
+        return points if len(ordered) == points.shape[-1] else points[..., ordered]
+
+    @property
+    def _ordered(self) -> Int[np.ndarray, " dim"]:
+        """Columns of the variables that the Gaussians sample."""
+        discrete = self._discrete
+        is_ordered = np.ones(self.x0.size, bool) if discrete is None else ~discrete.is_category
+        # A Gaussian has at least one variable, although nothing uses it if all are categories.
+        return np.flatnonzero(is_ordered) if is_ordered.any() else np.arange(1)
+
+    @property
+    def _gaussian_dim(self) -> int:
+        return len(self._ordered)
 
     def _fresh(self, means: Float[Array, "emitters sol"]) -> Any:
         sigma0 = 1.0 if jnp.ndim(self.sigma0) else self.sigma0
         return jax.vmap(lambda mean: self.strategy.start(mean, sigma0))(means)
-
-
-def _within(
-    lower: Array, upper: Array, noise: Array, solutions: Array, draw: Any, key: PRNGKeyArray
-) -> tuple[Array, Array]:
-    """Sample solutions outside the bounds again, then clip those that are still outside."""
-
-    def outside(solutions: Array) -> Bool[Array, "emitters each"]:
-        return jnp.any((solutions < lower) | (solutions > upper), axis=-1)
-
-    def unfinished(carry: tuple[Array, Array, Array]) -> Bool[Array, ""]:
-        round_, _, solutions = carry
-        return (round_ < _RESAMPLINGS) & jnp.any(outside(solutions))
-
-    def again(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        round_, noise, solutions = carry
-        new_noise, new_solutions = draw(jax.random.fold_in(key, round_ + 1))
-        out = outside(solutions)[..., None]
-        noise = jnp.where(out, new_noise, noise)
-        return round_ + 1, noise, jnp.where(out, new_solutions, solutions)
-
-    first = (jnp.zeros((), jnp.int32), noise, solutions)
-    _, noise, solutions = jax.lax.while_loop(unfinished, again, first)
-    return noise, jnp.clip(solutions, lower, upper)

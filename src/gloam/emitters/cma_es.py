@@ -16,6 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
 from gloam import kernels
@@ -35,6 +36,13 @@ class Strategy(eqx.Module):
     @abstractmethod
     def steps(self, state: Any, noise: Float[Array, "each sol"]) -> Float[Array, "each sol"]:
         """Turn standard normal noise into steps from the mean, in units of sigma."""
+
+    def noise_of(self, state: Any, steps: Float[Array, "each sol"]) -> Float[Array, "each sol"]:
+        """Return the noise of steps, the inverse of `steps`. It is needed for bounds and spaces."""
+        raise NotImplementedError(
+            f"strategy: expected a method noise_of, the inverse of steps, because solutions have "
+            f"bounds, got {type(self).__name__} without one. Define it, or leave bounds out."
+        )
 
     @abstractmethod
     def update(
@@ -58,6 +66,10 @@ class Strategy(eqx.Module):
     @abstractmethod
     def degenerate(self, state: Any) -> Bool[Array, ""]:
         """Return true if the Gaussian has converged, diverged or is numerically broken."""
+
+    def deviations(self, state: Any) -> Float[Array, " sol"]:
+        """Return the standard deviations of the variables, in units of sigma; 1 by default."""
+        return jnp.ones_like(state.mean)
 
     def renew(self, state: Any) -> Any:
         """Do the expensive part of the update, which is due only every `gap` iterations."""
@@ -173,6 +185,16 @@ class CMAES(Strategy):
     def steps(self, state: CmaState, noise: Float[Array, "each sol"]) -> Float[Array, "each sol"]:
         """Multiply the noise by the Cholesky factor."""
         return noise @ state.factor.T
+
+    def noise_of(
+        self, state: CmaState, steps: Float[Array, "each sol"]
+    ) -> Float[Array, "each sol"]:
+        """Solve for the noise."""
+        return solve_triangular(state.factor, steps.T, lower=True).T
+
+    def deviations(self, state: CmaState) -> Float[Array, " sol"]:
+        """Return the lengths of the rows of the factor."""
+        return jnp.linalg.norm(state.factor, axis=1)
 
     def update(
         self,

@@ -2,19 +2,29 @@
 
 import dataclasses
 from abc import abstractmethod
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
+from gloam.draws import uniforms
+from gloam.emitters.discrete import changed
 from gloam.records import Feedback, Proposal
+from gloam.spaces import Discrete, Form, Space, form_of
 
 # Largest number of solutions in a part of an `EliteEmitter`. The compiled call of a part takes
 # about as long as for one solution.
 _LARGEST_PART = 36
+# Numbers of keys that no other draw of an emitter has.
+_CHANGES, _COPIES = 2**32 - 1, 2**32 - 2
+
+
+Outside = Literal["clip", "reflect"]
+"""What happens to numbers outside the bounds."""
 
 
 class Bounds(eqx.Module):
@@ -29,19 +39,47 @@ class Bounds(eqx.Module):
     upper: Float[Array, " sol"]
     is_box: bool = eqx.field(static=True)
     """True if every variable has bounds on both sides."""
+    is_open: bool = eqx.field(static=True)
+    """True if no variable has a bound."""
+    outside: Outside = eqx.field(static=True)
+    """What happens to a solution outside: ``"clip"`` or ``"reflect"``."""
+    form: Form | None = eqx.field(static=True)
+    """What the solutions stand for, if they are not plain vectors."""
 
-    def __init__(self, lower: ArrayLike, upper: ArrayLike):
+    def __init__(
+        self,
+        lower: ArrayLike,
+        upper: ArrayLike,
+        outside: Outside = "clip",
+        form: Form | None = None,
+    ):
         self.lower, self.upper = (jnp.asarray(side, jnp.float32) for side in (lower, upper))
         self.is_box = bool(np.isfinite(lower).all() and np.isfinite(upper).all())
+        self.is_open = not (np.isfinite(lower).any() or np.isfinite(upper).any())
+        checks.choice("outside", outside, get_args(Outside))
+        self.outside, self.form = outside, form
+        if form is not None:
+            expected = f"bounds of {form.size} numbers, as the variables have"
+            checks.expect(self.lower.size == form.size, "bounds", expected, f"{self.lower.size}")
 
     @property
     def width(self) -> Float[Array, " sol"]:
         """Width of each variable's range."""
         return self.upper - self.lower
 
-    def clip(self, solutions: Float[Array, "*n sol"]) -> Float[Array, "*n sol"]:
-        """Return the solutions clipped to the bounds."""
-        return jnp.clip(solutions, self.lower, self.upper)
+    @property
+    def discrete(self) -> Discrete | None:
+        """The variables that are whole numbers, if there are any."""
+        return None if self.form is None else self.form.discrete
+
+    def keep(self, solutions: Float[Array, "*n sol"]) -> Float[Array, "*n sol"]:
+        """Return solutions inside the bounds: each number is clipped to them, or reflected."""
+        return kept_between(solutions, self.lower, self.upper, self.outside)
+
+    def snap(self, solutions: Float[Array, "*n sol"]) -> Float[Array, "*n sol"]:
+        """Return solutions inside the bounds, with whole numbers where these are meant."""
+        inside = self.keep(solutions)
+        return inside if self.discrete is None else self.discrete.snapped(inside)
 
 
 class Coordinates(NamedTuple):
@@ -72,6 +110,16 @@ class Emitter(eqx.Module):
 
     x0: eqx.AbstractVar[Float[Array, " sol"]]
     """Starting solution, unless a seed has its own."""
+
+    @property
+    def form(self) -> Form | None:
+        """What solutions stand for: a space, a tree, or ``None`` for plain vectors."""
+        return None if self.solution_bounds is None else self.solution_bounds.form
+
+    @property
+    def solution_bounds(self) -> Bounds | None:
+        """Bounds of the solutions; by default the attribute ``bounds``, if there is one."""
+        return getattr(self, "bounds", None)
 
     @property
     @abstractmethod
@@ -127,6 +175,13 @@ class Emitter(eqx.Module):
             feedback: How its solutions ranked.
             elites: ``num_elites_to_adapt`` random elites.
         """
+
+    def started_at(self, state: Any, elites: Float[Array, "n sol"]) -> Any:
+        """Return a first state that begins at ``num_elites_to_adapt`` elites; unchanged by default.
+
+        Emitters that vary elites need not change.
+        """
+        return state
 
     def metrics(self, state: Any) -> dict[str, Array]:
         """Return numbers for the table of metrics, counted since the start of the search."""
@@ -212,9 +267,44 @@ class EliteEmitter(Emitter):
             sigma = sigma * self.bounds.width
         return elites + sigma * noise
 
-    def clipped(self, solutions: Float[Array, "batch sol"]) -> Float[Array, "batch sol"]:
-        """Return the solutions clipped to the bounds, if there are any."""
-        return solutions if self.bounds is None else self.bounds.clip(solutions)
+    def with_categories(
+        self,
+        solutions: Float[Array, "batch sol"],
+        first: Float[Array, "batch sol"],
+        second: Float[Array, "batch sol"],
+        moves: bool | Bool[Array, "batch sol"] = True,
+        *,
+        key: PRNGKeyArray,
+    ) -> Float[Array, "batch sol"]:
+        """Return the solutions with categories of one of two elites: copied, never in between.
+
+        Those of the second elite are taken with probability 1/2 where ``moves`` is true.
+        """
+        discrete = None if self.bounds is None else self.bounds.discrete
+        if discrete is None:
+            return solutions
+        chance = uniforms(jax.random.fold_in(key, _COPIES), first.size).reshape(first.shape)
+        chosen = jnp.where(moves & (chance < 0.5), second, first)
+        return jnp.where(discrete.is_category, chosen, solutions)
+
+    def inside(
+        self, solutions: Float[Array, "batch sol"], *, key: PRNGKeyArray
+    ) -> Float[Array, "batch sol"]:
+        """Return the solutions within the bounds, with some changes of whole numbers."""
+        if self.bounds is None:
+            return solutions
+        solutions, discrete = self.bounds.snap(solutions), self.bounds.discrete
+        if discrete is None:
+            return solutions
+        return changed(discrete, solutions, key=jax.random.fold_in(key, _CHANGES))
+
+
+def kept_between(points: Array, lower: Array, upper: Array, outside: Outside) -> Array:
+    """Return points between bounds: what is outside is clipped, or reflected at the bound."""
+    if outside == "reflect":
+        points = jnp.where(points < lower, 2 * lower - points, points)
+        points = jnp.where(points > upper, 2 * upper - points, points)
+    return jnp.clip(points, lower, upper)  # reflected points may be beyond the other bound
 
 
 def coordinates_of(
@@ -227,13 +317,25 @@ def coordinates_of(
     return Coordinates(jnp.zeros_like(vector), vector) if vector.ndim else None
 
 
-def checked_start(x0: Any, bounds: Any) -> tuple[Float[Array, " sol"], Bounds | None]:
-    """Return the starting solution and the bounds of an emitter."""
-    start = checks.finite_array("x0", x0, ndim=1, fix="Give one starting solution.")
+def checked_start(
+    x0: Any, bounds: Any, outside: Outside | None = None
+) -> tuple[Float[Array, " sol"], Bounds | None]:
+    """Return the starting solution and the bounds of an emitter.
+
+    ``x0`` may be a `gloam.Space` or a pytree of arrays, which the bounds then remember.
+    """
+    form, start = form_of(x0)
+    if isinstance(form, Space):
+        fix = "Give the bounds of each variable in the space."
+        checks.expect(bounds is None, "bounds", "None for a space", checks.short(bounds), fix)
+        bounds = form.bounds
+    start = checks.finite_array("x0", start, ndim=1, fix="Give one starting solution.")
     if isinstance(bounds, Bounds):
+        form, outside = bounds.form, bounds.outside if outside is None else outside
         bounds = np.asarray(bounds.lower), np.asarray(bounds.upper)
-    box = checks.solution_bounds(bounds, start)
-    return jnp.asarray(start, jnp.float32), None if box is None else Bounds(*box)
+    box = checks.solution_bounds((None, None) if bounds is None and form else bounds, start)
+    outside = "clip" if outside is None else outside
+    return jnp.asarray(start, jnp.float32), None if box is None else Bounds(*box, outside, form)
 
 
 def checked_step(

@@ -14,6 +14,7 @@ from gloam.emitters.emitter import (
     Bounds,
     ElitesWanted,
     Emitter,
+    Outside,
     checked_start,
     checked_step,
     coordinates_of,
@@ -92,7 +93,8 @@ class GradientAscent(Emitter):
     the QD score. A point that has not improved the archive for a while starts again.
 
     Discounts without a gradient, such as `gloam.discounts.Thresholds`, leave the gradient of the
-    objective for both kinds.
+    objective for both kinds. In a `gloam.Space`, real variables climb; integers and choices stay
+    those of the elite.
 
     Args:
         x0: ``(sol,)`` solution from which points start while the archive is empty.
@@ -102,8 +104,8 @@ class GradientAscent(Emitter):
             again: those that climb the improvement, and those that refine.
         best_of: Tournament size: a point starts at the elite with the largest improvement of this
             many random ones.
-        bounds: Lower and upper bounds of the solutions, to which they are clipped; each a number,
-            an array or ``None``.
+        bounds: Lower and upper bounds of the solutions, each a number, an array or ``None``.
+        outside: What happens to numbers outside the bounds, as for `gloam.emitters.CmaEmitters`.
 
     Example:
         >>> import gloam
@@ -132,8 +134,13 @@ class GradientAscent(Emitter):
         patience: tuple[int, int] = (20, 4),
         best_of: int = 4,
         bounds: checks.SolutionBounds | None = None,
+        outside: Outside | None = None,
     ):
-        self.x0, self.bounds = checked_start(x0, bounds)
+        self.x0, self.bounds = checked_start(x0, bounds, outside)
+        discrete = None if self.bounds is None else self.bounds.discrete
+        has_real = discrete is None or not discrete.is_discrete.all()
+        expected, got = "a real variable, because it climbs by gradients", "a space without one"
+        checks.expect(has_real, "x0", expected, got, "Use gloam.DMS without gradients.")
         self.sigma0 = checked_step("sigma0", sigma0, self.x0.size, self.bounds, default=0.2)
         self.batch_size = checks.count("batch_size", batch_size)
         is_pair = isinstance(patience, (list, tuple)) and len(patience) == 2
@@ -204,7 +211,7 @@ class GradientAscent(Emitter):
         logs = jnp.where(is_new[:, None], logs, points.logs)
         noise = _NOISE * self._scale * self._sigma * normals(key_noise, points.solutions.shape)
         solutions = jnp.where(is_new[:, None], elites + noise, points.solutions)
-        solutions = solutions if self.bounds is None else self.bounds.clip(solutions)
+        solutions = solutions if self.bounds is None else self.bounds.keep(solutions)
         return Proposal(solutions, (refines, logs), Aims(refines, jnp.exp(logs[:, 1])))
 
     def adapt(
@@ -232,7 +239,7 @@ class GradientAscent(Emitter):
         direction = mean / jnp.where(length > 0, length, 1.0)[:, None]
         step = self._sigma * jnp.exp(logs[:, :1]) * direction
         solutions = proposal.solutions + scale * step
-        solutions = solutions if self.bounds is None else self.bounds.clip(solutions)
+        solutions = solutions if self.bounds is None else self.bounds.keep(solutions)
 
         idle = jnp.where(feedback.accepted, 0, points.idle + 1)
         is_usable = climb.is_finite & feedback.valid & jnp.all(jnp.isfinite(solutions), axis=1)
@@ -289,9 +296,12 @@ class GradientAscent(Emitter):
 
     @property
     def _scale(self) -> Float[Array, " sol"] | float:
-        """Unit of each variable."""
+        """Unit of each variable; 0 for integers and choices, which stay as they are."""
         found = coordinates_of(self.sigma0, self.bounds)
-        return 1.0 if found is None else found.scale
+        if found is None:
+            return 1.0
+        discrete = None if self.bounds is None else self.bounds.discrete
+        return found.scale if discrete is None else jnp.where(discrete.is_discrete, 0, found.scale)
 
     @property
     def _sigma(self) -> float | Float[Array, ""]:

@@ -69,6 +69,21 @@ class LMMAES(Strategy):
         numbers = jnp.arange(vectors, dtype=jnp.int32)
         return jax.lax.scan(stretch, noise, (state.directions, rates, numbers))[0]
 
+    def noise_of(self, state: LmState, steps: Float[Array, "each sol"]) -> Float[Array, "each sol"]:
+        """Turn steps into noise, direction by direction in reverse (Sherman and Morrison)."""
+        vectors, sol = state.directions.shape
+        rates = jnp.asarray(1 / (1.5 ** np.arange(vectors) * sol), jnp.float32)
+
+        def shrink(step: Array, one: tuple[Array, Array, Array]) -> tuple[Array, None]:
+            direction, rate, number = one
+            share = rate / (1 - rate + rate * jnp.sum(jnp.square(direction)))
+            new = (step - share * jnp.outer(step @ direction, direction)) / (1 - rate)
+            return jnp.where(number < state.generation, new, step), None
+
+        numbers = jnp.arange(vectors, dtype=jnp.int32)
+        used = (state.directions, rates, numbers)
+        return jax.lax.scan(shrink, steps, used, reverse=True)[0]
+
     def update(
         self,
         state: LmState,

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from gloam import checks
-from gloam.emitters.emitter import Divisible, ElitesWanted, Emitter
+from gloam.emitters.emitter import Bounds, Divisible, ElitesWanted, Emitter
 from gloam.records import Branching, Feedback, Proposal
 
 
@@ -57,7 +57,15 @@ class Mixture(Emitter):
         sizes = [emitter.x0.shape[0] for emitter in emitters]
         expected = "emitters for solutions of one size"
         checks.expect(len(set(sizes)) == 1, "emitters", expected, f"sizes {sizes}")
+        forms = [emitter.form for emitter in emitters]
+        expected = "emitters for one space"
+        checks.expect(all(one == forms[0] for one in forms), "emitters", expected, "several")
         self.emitters = tuple(emitters)
+
+    @property
+    def solution_bounds(self) -> Bounds | None:
+        """Bounds of the first emitter."""
+        return self.emitters[0].solution_bounds
 
     @property
     def x0(self) -> Float[Array, " sol"]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -129,6 +137,13 @@ class Mixture(Emitter):
             filled.append(jnp.sum(mine.filled, dtype=jnp.int32))
         accepted, filled = state.accepted + jnp.stack(accepted), state.filled + jnp.stack(filled)
         return MixtureState(tuple(adapted), accepted, filled)
+
+    def started_at(self, state: MixtureState, elites: Float[Array, "n sol"]) -> MixtureState:
+        """Let every emitter begin at its own elites."""
+        shares = self._split(elites, lambda emitter: emitter.num_elites_to_adapt)
+        triples = zip(self.emitters, state.emitters, shares, strict=True)
+        started = tuple(emitter.started_at(own, share) for emitter, own, share in triples)
+        return MixtureState(started, state.accepted, state.filled)
 
     def metrics(self, state: MixtureState) -> dict[str, Array]:
         """Return the restarts of all emitters, and the metrics of each under its label."""

@@ -13,6 +13,7 @@ from gloam.emitters.emitter import (
     Bounds,
     EliteEmitter,
     ElitesWanted,
+    Outside,
     checked_start,
     checked_step,
 )
@@ -72,8 +73,8 @@ class Recombination(EliteEmitter):
         best_of: Tournament size: ``x1`` has the largest improvement over the discount of this many
             random elites.
         window: Number of moves over which the success counts are taken; 100 batches by default.
-        bounds: Lower and upper bounds of the solutions, to which they are clipped; each a number,
-            an array or ``None``.
+        bounds: Lower and upper bounds of the solutions, each a number, an array or ``None``.
+        outside: What happens to numbers outside the bounds, as for `gloam.emitters.CmaEmitters`.
 
     Example:
         >>> import gloam, numpy as np
@@ -102,8 +103,9 @@ class Recombination(EliteEmitter):
         best_of: int = 4,
         window: float | None = None,
         bounds: checks.SolutionBounds | None = None,
+        outside: Outside | None = None,
     ):
-        self.x0, self.bounds = checked_start(x0, bounds)
+        self.x0, self.bounds = checked_start(x0, bounds, outside)
         self.sigma0 = checked_step("sigma0", sigma0, self.x0.size, self.bounds, default=0.2)
         iso_sigma = _NOISE * self.sigma0 if iso_sigma is None else iso_sigma
         self.iso_sigma = checked_step("iso_sigma", iso_sigma, self.x0.size, self.bounds)
@@ -147,10 +149,12 @@ class Recombination(EliteEmitter):
         from_others = jnp.concatenate([first[: number - self.num_differences], third])
         start = jnp.where(is_swap[:, None], first, from_others)
         swapped = _numbers_to_swap(key_numbers, drawn[number:], size)
-        direction = jnp.where(is_swap[:, None] & ~swapped, 0.0, second - start)
+        stays = is_swap[:, None] & ~swapped
+        direction = jnp.where(stays, 0.0, second - start)
         solutions = self.varied(first, noise[:, :-1], self.iso_sigma)
         solutions += self.line_sigma * noise[:, -1:] * direction
-        return Proposal(self.clipped(solutions), is_swap)
+        solutions = self.with_categories(solutions, first, second, ~stays, key=key)
+        return Proposal(self.inside(solutions, key=key), is_swap)
 
     def adapt(
         self,

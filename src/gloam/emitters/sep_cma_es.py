@@ -52,7 +52,17 @@ class SepCMAES(Strategy):
 
     def steps(self, state: SepState, noise: Float[Array, "each sol"]) -> Float[Array, "each sol"]:
         """Multiply the noise by the standard deviations."""
-        return noise * _deviations(state)
+        return noise * self.deviations(state)
+
+    def noise_of(
+        self, state: SepState, steps: Float[Array, "each sol"]
+    ) -> Float[Array, "each sol"]:
+        """Divide the steps by the standard deviations."""
+        return steps / self.deviations(state)
+
+    def deviations(self, state: SepState) -> Float[Array, " sol"]:
+        """Return the square roots of the variances."""
+        return jnp.sqrt(state.variances)
 
     def update(
         self,
@@ -83,7 +93,7 @@ class SepCMAES(Strategy):
             pick(table.damping),
         )
         path_c = (1 - c_c) * state.path_c
-        path_c += h_sigma * jnp.sqrt(c_c * (2 - c_c) * mu_eff) * _deviations(state) * mean_noise
+        path_c += h_sigma * jnp.sqrt(c_c * (2 - c_c) * mu_eff) * self.deviations(state) * mean_noise
         rank_mu = state.variances * (weights @ jnp.square(noise))
         loss_of_h = (1 - h_sigma) * c_c * (2 - c_c)
         variances = (1 - c_1 * (1 - loss_of_h) - c_mu) * state.variances
@@ -108,8 +118,3 @@ def separable_constants(sol: int, each: int) -> Constants:
     c_1 = np.minimum(1.0, table.c_1 * (sol + 2) / 3)
     c_mu = np.minimum(1 - c_1, table.c_mu * (sol + 2) / 3)
     return table._replace(c_1=c_1, c_mu=c_mu)
-
-
-def _deviations(state: SepState) -> Float[Array, " sol"]:
-    """Return the standard deviations in units of sigma."""
-    return jnp.sqrt(state.variances)

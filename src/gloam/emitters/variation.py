@@ -11,6 +11,7 @@ from gloam.emitters.emitter import (
     Bounds,
     EliteEmitter,
     ElitesWanted,
+    Outside,
     checked_start,
     checked_step,
 )
@@ -26,13 +27,13 @@ class Variation(EliteEmitter):
     Args:
         x0: ``(sol,)`` solution that is varied while the archive is empty.
         sigma0: Standard deviation of the noise: one number, or one for each variable. With bounds
-            on both sides it is a share of their width.
+            on both sides it is a share of their width, by default a tenth.
         line_sigma: Standard deviation along the line to a second elite; ``None`` or 0 for no lines.
         batch_size: Number of solutions per iteration.
         best_of: Tournament size: ``x1`` has the largest improvement over the discount of this many
             random elites.
-        bounds: Lower and upper bounds of the solutions, to which they are clipped; each a number,
-            an array or ``None``.
+        bounds: Lower and upper bounds of the solutions, each a number, an array or ``None``.
+        outside: What happens to numbers outside the bounds, as for `gloam.emitters.CmaEmitters`.
     """
 
     x0: Float[Array, " sol"]
@@ -47,15 +48,16 @@ class Variation(EliteEmitter):
     def __init__(
         self,
         x0: Any,
-        sigma0: float | ArrayLike,
+        sigma0: float | ArrayLike | None = None,
         *,
         line_sigma: float | None = None,
         batch_size: int = 540,
         best_of: int = 1,
         bounds: checks.SolutionBounds | None = None,
+        outside: Outside | None = None,
     ):
-        self.x0, self.bounds = checked_start(x0, bounds)
-        self.sigma0 = checked_step("sigma0", sigma0, self.x0.size, self.bounds)
+        self.x0, self.bounds = checked_start(x0, bounds, outside)
+        self.sigma0 = checked_step("sigma0", sigma0, self.x0.size, self.bounds, default=0.1)
         along = 0.0 if line_sigma is None else line_sigma
         along = checks.number("line_sigma", along, at_least=0.0, at_most=1e3)
         self.line_sigma = along if along > 0 else None
@@ -85,9 +87,12 @@ class Variation(EliteEmitter):
         # The last column is for the lines.
         noise = normals(key, (self.batch_size, first.shape[1] + 1))
         solutions = self.varied(first, noise[:, :-1], self.sigma0)
+        second = first
         if self.line_sigma is not None:
-            solutions += self.line_sigma * noise[:, -1:] * (elites[self.batch_size :] - first)
-        return Proposal(self.clipped(solutions), None)
+            second = elites[self.batch_size :]
+            solutions += self.line_sigma * noise[:, -1:] * (second - first)
+        solutions = self.with_categories(solutions, first, second, key=key)
+        return Proposal(self.inside(solutions, key=key), None)
 
     def adapt(
         self,

@@ -18,7 +18,14 @@ import numpy as np
 
 from gloam import checks
 from gloam.evaluators.evaluator import Evaluator, EvaluatorError
-from gloam.evaluators.results import Block, Evaluated, PerSolution, ResultSpec, evaluated_blocks
+from gloam.evaluators.results import (
+    Block,
+    Evaluated,
+    PerSolution,
+    ResultSpec,
+    evaluated_blocks,
+    function_of_user,
+)
 from gloam.evaluators.row_queue import Pace, RowQueue
 
 _READY, _BROKEN = "ready", "broken"
@@ -354,7 +361,7 @@ def _kill_all(workers: list[Worker]) -> None:
 
 def _pickled(name: str, value: Any, function: Any) -> bytes:
     """Pickle ``value``, or raise an error if a spawned process cannot import it."""
-    inner = function.function if isinstance(function, PerSolution) else function
+    inner = function_of_user(function)
     told = getattr(inner, "__qualname__", type(inner).__name__)
     fix = (
         "Define it with def in a module (a .py file) and import it from there; functions of a "

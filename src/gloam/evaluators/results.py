@@ -17,6 +17,7 @@ import numpy as np
 from gloam import checks
 from gloam.archives import Archive
 from gloam.archives.archive import field_rows
+from gloam.spaces import Form
 
 Results = tuple[np.ndarray | None, np.ndarray, dict[str, np.ndarray]]
 """Objectives (or ``None``), measures and fields of some rows."""
@@ -88,11 +89,18 @@ class ResultSpec:
         # Copies, because a function may return the same array at each call and write into it.
         if self.fields is None:
             return {name: np.array(value) for name, value in fields.items()}
+        found = {}
+        if checks.VIOLATION in fields:
+            fields, given = dict(fields), np.asarray(fields[checks.VIOLATION])
+            given = given.astype(np.float32) if given.dtype == bool else given
+            found[checks.VIOLATION] = _float32(checks.rows(checks.VIOLATION, given, (number,)))
+            del fields[checks.VIOLATION]
         checks.same_names("fields", self.fields, fields)
-        return {
+        rows = {
             name: np.array(field_rows(name, fields[name], number, spec))
             for name, spec in self.fields.items()
         }
+        return rows | found
 
 
 def _float32(array: np.ndarray) -> np.ndarray:
@@ -101,11 +109,22 @@ def _float32(array: np.ndarray) -> np.ndarray:
 
 
 def valid_rows(
-    accepts: Callable, objectives: np.ndarray | None, measures: np.ndarray
+    accepts: Callable,
+    objectives: np.ndarray | None,
+    measures: np.ndarray,
+    fields: Mapping[str, np.ndarray],
 ) -> np.ndarray:
-    """Return a mask that is false for failed rows; ``accepts`` is the method of the archive."""
+    """Return a mask that is false for failed rows; ``accepts`` is the method of the archive.
+
+    Infeasible rows have not failed, whatever their objectives and measures are.
+    """
     valid = np.asarray(accepts(measures))
-    return valid if objectives is None else valid & (np.abs(objectives) <= checks.LARGEST)
+    if objectives is not None:
+        valid = valid & (np.abs(objectives) <= checks.LARGEST)
+    violations = fields.get(checks.VIOLATION)
+    if violations is None or violations.ndim != 1:
+        return valid
+    return (valid & (violations <= 0)) | (violations > 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,6 +181,84 @@ class PerSolution:
     def __call__(self, solution: np.ndarray) -> Any:
         """Evaluate one solution."""
         return self.function(solution)
+
+
+class OfVectors:
+    """A function of the values of a space or tree, as a function of flat vectors.
+
+    It is a class, so that it can be sent to workers.
+    """
+
+    def __init__(self, function: Callable, form: Form, *, one: bool):
+        self.function, self.form, self.one = function, form, one
+
+    def __call__(self, vectors: np.ndarray, **seeds: Any) -> Any:
+        """Evaluate a batch of vectors, or one."""
+        values = self.form.value if self.one else self.form.values
+        return self.function(values(vectors), **seeds)
+
+
+def of_vectors(function: Callable, form: Form | None) -> Callable:
+    """Return a function of flat vectors from one of values; ``None`` if it takes vectors."""
+    if form is None:
+        return function
+    if isinstance(function, PerSolution):
+        return PerSolution(OfVectors(function.function, form, one=True))
+    return OfVectors(function, form, one=False)
+
+
+class Seeded:
+    """A function that asks for seeds, as a function of rows that carry them (`rows_with_seeds`).
+
+    Evaluators divide a batch into rows, so that each row takes its seed to wherever it is
+    evaluated, however often.
+
+    Args:
+        function: A function of a batch, or `PerSolution`.
+    """
+
+    def __init__(self, function: Callable):
+        inner = function.function if isinstance(function, PerSolution) else function
+        self.function: Callable[..., Any] = inner
+
+    def __call__(self, rows: np.ndarray | np.void) -> Any:
+        """Evaluate rows of a batch, or one row."""
+        # A copy, because rows with seeds are not contiguous.
+        solutions, seeds = np.array(rows["solution"]), rows["seed"]
+        if isinstance(rows, np.void):
+            return self.function(solutions, seed=int(seeds))
+        return self.function(solutions, seeds=seeds.astype(np.int64))
+
+
+def as_seeded(function: Callable, form: Form | None = None) -> tuple[Callable, bool]:
+    """Return a function of values as one of vectors, and whether it asks for seeds.
+
+    If it does, it is one of `rows_with_seeds`.
+
+    Raises:
+        ValueError: It asks in another way.
+    """
+    whole = of_vectors(function, form)
+    if isinstance(function, PerSolution):
+        asks = checks.asks_for(function.function, "seed")
+        return (PerSolution(Seeded(whole)) if asks else whole), asks
+    asks = checks.asks_for(function, "seeds")
+    return (Seeded(whole) if asks else whole), asks
+
+
+def rows_with_seeds(solutions: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    """Return ``(batch,)`` rows of a solution and its seed, for `Seeded` functions."""
+    kind = np.dtype([("solution", solutions.dtype, solutions.shape[1:]), ("seed", np.int32)])
+    rows = np.empty(len(solutions), kind)
+    rows["solution"], rows["seed"] = solutions, seeds
+    return rows
+
+
+def function_of_user(function: Any) -> Any:
+    """Return the function that the user wrote, without gloam's wrappers."""
+    while isinstance(function, (PerSolution, Seeded, OfVectors)):
+        function = function.function
+    return function
 
 
 class Block(NamedTuple):

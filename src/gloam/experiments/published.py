@@ -85,6 +85,7 @@ TITLES = {
     "dds": "DDS",
     "map-elites-line": "MAP-Elites (line)",
     "map-elites": "MAP-Elites",
+    "dms-gradients": "DMS (gradients)",
     "cma-mega": "CMA-MEGA",
     "cma-maega": "CMA-MAEGA",
     "2d-lp-sphere": "2D LP (Sphere)",

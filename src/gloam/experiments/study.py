@@ -3,7 +3,8 @@
 import dataclasses
 import os
 from collections.abc import Iterator
-from contextlib import nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from gloam.formats import DamagedFileError, RunFolder
 from gloam.formats.documents import is_document, read_document, write_document
 from gloam.progress import Display
 from gloam.runs import run
+from gloam.runs.fused_driver import FusedDriver
 
 DOMAINS = (
     "2d-lp-sphere",
@@ -66,6 +68,7 @@ ABLATIONS: dict[str, dict[str, dict[str, Any]]] = {
 """The paper's ablations of DMS (appendix D): variants by name, with the arguments they change."""
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = (
     {name: (name, {}) for name in ALGORITHMS}
+    | {"dms-gradients": ("dms", {"gradients": True})}
     # The paper's results were computed with pyribs' CMA-ES; see `gloam.emitters.CMAES`.
     | {
         f"{name}-pyribs": (name, {"strategy": CMAES(pyribs_covariance=True)})
@@ -209,15 +212,40 @@ class Study:
             raise DamagedFileError(file, str(error), fix) from None
 
 
+def compiled_ahead(study: Study) -> Iterator[Cell]:
+    """Yield the cells that can run. While one of them runs, the next one is compiled."""
+    cells = list(study.cells())
+    # XLA releases the interpreter, so that a thread can compile while another one searches.
+    with ThreadPoolExecutor(1) as pool:
+        for place, cell in enumerate(cells):
+            unfinished = (later for later in cells[place + 1 :] if not study.finished(later))
+            pool.submit(_compile_ahead, study, next(unfinished, None))
+            yield cell
+
+
+def _compile_ahead(study: Study, cell: Cell | None) -> None:
+    """Compile the programs of a cell, which are kept for its run."""
+    if cell is None or cell.domain == LSI:  # LSI reads models and chooses its start first
+        return
+    with suppress(Exception):  # the run itself reports what is wrong
+        domain, algorithm = build_cell(study, cell)
+        FusedDriver(domain, algorithm, _groups(study, cell, algorithm)[0]).start()
+
+
+def _groups(study: Study, cell: Cell, algorithm: Algorithm) -> list[list[int]]:
+    """Return the seeds in groups that fit in memory."""
+    seeds = list(range(study.num_seeds))
+    # On LSI states are small, but each seed generates images, too.
+    size = seeds_that_fit(algorithm, IMAGES_AT_ONCE if cell.domain == LSI else len(seeds))
+    return [seeds[start : start + size] for start in range(0, len(seeds), size)]
+
+
 def run_cell(study: Study, cell: Cell, display: Display | bool) -> None:
     """Run or continue one cell: all seeds as one program, or in groups that fit in memory."""
     if study.finished(cell):
         return
     domain, algorithm = build_cell(study, cell)
-    seeds = list(range(study.num_seeds))
-    # On LSI states are small, but each seed generates images, too.
-    size = seeds_that_fit(algorithm, IMAGES_AT_ONCE if cell.domain == LSI else len(seeds))
-    groups = [seeds[start : start + size] for start in range(0, len(seeds), size)]
+    groups = _groups(study, cell, algorithm)
     snapshots = {max(1, study.iterations * share // 100) for share in (1, 10, 50, 100)}
     with low_objectives_expected() if cell.domain == LSI else nullcontext():
         for number, group in enumerate(groups):

@@ -15,6 +15,7 @@ from gloam.explorer.archive_view import distances_of, found_at, model_algorithm
 from gloam.explorer.library import EliteRows, OpenedRun
 from gloam.gallery.pairs import item_pictures, made_pictures
 from gloam.plots.discount import discounts, last_moment
+from gloam.spaces import Space
 
 MAX_TILES = 48
 """Number of pairs on one sheet."""
@@ -57,6 +58,7 @@ def cell_details(run: OpenedRun, seed: int, cell: int) -> dict[str, Any]:
         "objective": rows.objectives[row],
         "measures": measures[:_MAX_NUMBERS],
         "solution": solution[:_MAX_NUMBERS],
+        "values": _values(rows, row),
         "measure_dim": len(measures),
         "solution_dim": len(solution),
         "distance": None if own_distances is None else own_distances[row],
@@ -66,19 +68,28 @@ def cell_details(run: OpenedRun, seed: int, cell: int) -> dict[str, Any]:
     }
 
 
+def _values(rows: EliteRows, row: int) -> dict[str, str] | None:
+    """Return the variables of an elite as text by name; ``None`` without a space."""
+    form = rows.elites.form
+    if not isinstance(form, Space):
+        return None
+    (found,) = form.texts(rows.solutions[row : row + 1])
+    return dict(list(found.items())[:_MAX_NUMBERS])
+
+
 def python_lines(path: str) -> str:
     """Return the lines of Python that load an elite, as a format of ``seed`` and ``cell``.
 
     >>> print(python_lines("runs/a'b"))
     from gloam.formats import RunFolder
     elites = RunFolder("runs/a'b").read_archive(seed={seed})
-    solution = elites.store.solutions[{cell}]
+    solution = elites.solution({cell})
     """
     quoted = repr(path).replace("{", "{{").replace("}", "}}")
     return (
         "from gloam.formats import RunFolder\n"
         f"elites = RunFolder({quoted}).read_archive(seed={{seed}})\n"
-        "solution = elites.store.solutions[{cell}]"
+        "solution = elites.solution({cell})"
     )
 
 

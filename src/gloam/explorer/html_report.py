@@ -36,6 +36,7 @@ from gloam.explorer.page import (
     static_files,
     style_names,
 )
+from gloam.spaces import Space
 
 MAX_BYTES = 9_500_000
 """Largest size of a report."""
@@ -210,8 +211,12 @@ def _add_rows(parts: Parts, run: OpenedRun, address: str, seed: int) -> None:
     name = f"{address}/rows?seed={seed}"
     # The rest is left for snapshots and pictures.
     own = parts.share(parts.left * 6 // 10)
-    both = measures | {"solutions": rows.solutions}
-    if not own.add_arrays(name, packed(both, about | {"solution_dim": length})):
+    both, told = measures | {"solutions": rows.solutions}, about | {"solution_dim": length}
+    form = rows.elites.form
+    if isinstance(form, Space):
+        both["values"], choices = form.numbers(rows.solutions)
+        told |= {"variables": [name for name, _ in form.places], "choices": choices}
+    if not own.add_arrays(name, packed(both, told)):
         own.add_arrays(name, packed(measures, about | {"solution_dim": 0}))
 
 

@@ -23,6 +23,7 @@ from gloam.draws import GENERATOR
 from gloam.formats.arrays import Prefix, raw_array, read_arrays, write_arrays
 from gloam.formats.documents import DamagedFileError, content_of
 from gloam.formats.ownership import CHECKPOINT
+from gloam.spaces import Form
 
 _FIX = "Restore it from a copy, or start the run again in another folder."
 _T = TypeVar("_T")
@@ -230,7 +231,9 @@ def store_of_seed(store: dict[str, np.ndarray], place: int) -> dict[str, np.ndar
     return {name: array[place] for name, array in store.items()}
 
 
-def elites_from(archive: Archive, arrays: dict[str, np.ndarray], lowest: float) -> Elites:
+def elites_from(
+    archive: Archive, arrays: dict[str, np.ndarray], lowest: float, form: Form | None = None
+) -> Elites:
     """Return the elites of ``archive`` from `elite_arrays`, and the lowest objective of the search.
 
     Raises:
@@ -258,4 +261,6 @@ def elites_from(archive: Archive, arrays: dict[str, np.ndarray], lowest: float) 
         leaf = np.full(spec.shape, -np.inf if name == "objectives" else 0, spec.dtype)
         leaf[cells] = arrays[name]
         leaves.append(leaf)
-    return Elites(archive, jax.tree.unflatten(structure, leaves), lowest=lowest)
+    if form is not None and form.size != solution_dim and len(cells):
+        raise ValueError(f"it has solutions of {solution_dim} numbers instead of {form.size}")
+    return Elites(archive, jax.tree.unflatten(structure, leaves), lowest=lowest, form=form)

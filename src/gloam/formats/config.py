@@ -25,6 +25,7 @@ class RunConfig:
         seeds: The seeds.
         dataset: Digest of the items that the cells stand for, or ``None``.
         plan: Number of iterations, and options; it may change when a run is resumed.
+        start: Digest of the solutions that the run started from, or ``None``.
         version: Version of gloam that wrote it.
     """
 
@@ -34,6 +35,7 @@ class RunConfig:
     seeds: tuple[int, ...]
     dataset: str | None
     plan: Mapping[str, Any]
+    start: str | None = None
     version: str = __version__
 
     @property
@@ -43,7 +45,7 @@ class RunConfig:
         Files of a run carry it, so that files of different runs cannot be mixed.
         """
         searched = objects.without_foreign_names([self.algorithm, self.domain])
-        return content_digest([searched, self.driver, list(self.seeds)])
+        return content_digest([searched, self.driver, list(self.seeds), self.start])
 
     def to_json(self) -> dict[str, Any]:
         """Return the configuration as JSON."""
@@ -63,6 +65,7 @@ class RunConfig:
         if content["driver"] not in get_args(DriverKind):
             raise ValueError(f"it names the driver {content['driver']!r}")
         types = {"seeds": list, "dataset": str | None, "plan": dict, "version": str}
+        types["start"] = str | None
         for name, kind in types.items():
             if not isinstance(content[name], kind):
                 raise ValueError(f"its part '{name}' has the wrong type")
@@ -81,6 +84,8 @@ class RunConfig:
             stored, given = getattr(self, name), getattr(other, name)
             if stored != given:
                 found.append(f"{name} is {_short(stored)} in the file and {_short(given)} now")
+        if self.start != other.start:
+            found.append("start_from has other solutions than those that the run started from")
         if None not in (self.dataset, other.dataset) and self.dataset != other.dataset:
             found.append("dataset has other items, labels or names than the file says")
         return found
@@ -99,11 +104,12 @@ def describe(
     seeds: Sequence[int],
     dataset: str | None,
     plan: Mapping[str, Any],
+    start: str | None = None,
 ) -> tuple[RunConfig, dict[str, np.ndarray]]:
     """Return the configuration of a run, and the arrays that it names."""
     arrays: dict[str, np.ndarray] = {}
     encoded = objects.encode(algorithm, arrays), objects.encode(domain, arrays)
-    return RunConfig(*encoded, driver, tuple(seeds), dataset, plan), arrays
+    return RunConfig(*encoded, driver, tuple(seeds), dataset, plan, start), arrays
 
 
 def _short(value: Any) -> str:

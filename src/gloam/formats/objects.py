@@ -194,6 +194,19 @@ def _dtype(value: Any) -> np.dtype:
     return np.dtype(value)
 
 
+def first_of_class(content: Any, names: tuple[str, ...]) -> Any:
+    """Return the first part of a content that is of one of these classes, or ``None``."""
+    if isinstance(content, dict) and content.get("class") in names:
+        return content
+    parts = content.values() if isinstance(content, dict) else content
+    found = (first_of_class(part, names) for part in (parts if _is_nested(content) else ()))
+    return next((part for part in found if part is not None), None)
+
+
+def _is_nested(content: Any) -> bool:
+    return isinstance(content, (dict, list))
+
+
 def without_foreign_names(content: Any) -> Any:
     """Return a content without names and sources of the user's own objects, which may change.
 

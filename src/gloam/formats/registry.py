@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
-from gloam import algorithms, archives, discounts, domains, emitters, generators
+from gloam import algorithms, archives, discounts, domains, emitters, generators, spaces, trees
 from gloam.discounts.from_torch import (
     Convolution,
     Flatten,
@@ -106,6 +106,9 @@ _CONSTRUCTED = (
     emitters.LMMAES,
     Bounds,
     MeasureSpace,
+    spaces.Real,
+    spaces.Integer,
+    spaces.Categorical,
     discounts.DiscountModel,
     discounts.Thresholds,
     discounts.KernelDensity,
@@ -149,6 +152,17 @@ _SPECIAL = (
         {
             "centroids": lambda domain: _images_of(domain.images),
             "x0": lambda domain: domain.start,
+        },
+    ),
+    # Pairs instead of a dict, whose order JSON need not keep.
+    Entry(spaces.Space, ("variables",), spaces.Space.of),
+    Entry(
+        trees.Tree,
+        ("leaves", "skeleton"),
+        trees.Tree.from_json,
+        {
+            "leaves": lambda tree: tree.to_json()["leaves"],
+            "skeleton": lambda tree: tree.to_json()["skeleton"],
         },
     ),
 )

@@ -47,6 +47,7 @@ from gloam.formats.documents import (
 )
 from gloam.formats.ownership import ARCHIVE, FOLDERS, SNAPSHOT, locked, own_files
 from gloam.formats.tables import MetricsFile, read_failures, write_failures
+from gloam.spaces import Form
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -183,6 +184,12 @@ class RunFolder:
         with content_of(self.path / "config.json", _COPY):
             return objects.decode(getattr(config, name), arrays)
 
+    def read_form(self) -> Form | None:
+        """Return the space or tree that solutions stand for; ``None`` for plain vectors."""
+        content = objects.first_of_class(self.read_config().algorithm, ("Space", "Tree"))
+        with content_of(self.path / "config.json", _COPY):
+            return None if content is None else objects.decode(content, {})
+
     def write_dataset(self, dataset: Dataset) -> None:
         """Write the items that the cells stand for, with their labels, names and images."""
         write_arrays(self.path / "dataset.npz", dataset_arrays(dataset), kind="dataset")
@@ -310,7 +317,7 @@ class RunFolder:
                 arrays = elite_arrays(store_of_seed(store, config.seeds.index(seed)))
         with content_of(path, fix):
             lowest = checks.objective("lowest", about.get("lowest"))
-            return elites_from(archive, arrays, lowest)
+            return elites_from(archive, arrays, lowest, self.read_form())
 
     def _archive_path(self, seed: int, config: RunConfig) -> Path:
         is_single = len(config.seeds) == 1

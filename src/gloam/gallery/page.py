@@ -31,9 +31,11 @@ from gloam.gallery.pairs import (
     rounded,
     rules,
 )
+from gloam.spaces import Space
 
 _BINS, _STOPS = 40, 200
 _MAX_LABELS = 500  # more labels are not listed
+_MAX_VARIABLES = 20  # more variables are not listed
 _BATCH = 256  # pairs whose images are in memory at a time
 # Sides of images in pixels: up to _EXACT they are embedded unchanged; on the page, small images are
 # enlarged to about _AIM, and none is larger than _LARGEST.
@@ -276,7 +278,8 @@ def _notes(matches: Matches, pictures: Pictures | None, shown: int) -> str:
     sides = " Left the nearest solution, right the item." if both else ""
     what = "item" if matches.dataset.labels is None else "label and item"
     below = "Below" if matches.dataset.has_images or pictures is not None else "Shown"
-    shows = f"{which}{sides} {below}: {what}, objective · distance, explained variance."
+    last = ", variables" if isinstance(matches.elites.form, Space) else ""
+    shows = f"{which}{sides} {below}: {what}, objective · distance, explained variance{last}."
     return "\n".join(f'<p class="quiet">{line}</p>' for line in [shows, *rules(matches)])
 
 
@@ -333,6 +336,7 @@ def _pairs(matches: Matches, pictures: Pictures | None, shown: pd.DataFrame) -> 
         shown["name"],
         shown["reached"],
         captions(shown),
+        _variables(matches, shown),
         images,
     )
     entries = "\n".join(_entry(*row) for row in zip(*columns, strict=True))
@@ -345,6 +349,7 @@ def _entry(
     name: str,
     is_reached: bool,
     caption: tuple[str, str],
+    variables: str,
     images: list[tuple[str, str]],
 ) -> str:
     name = html.escape(name)
@@ -354,8 +359,23 @@ def _entry(
     mark = "" if is_reached else ' class="unreached"'
     return (
         f'<li{mark}>{drawn}<div class="name" title="{name}">{known}{name}</div>'
-        f'<div class="numbers">{caption[0]}</div><div class="numbers">{caption[1]}</div></li>'
+        f'<div class="numbers">{caption[0]}</div><div class="numbers">{caption[1]}</div>'
+        f"{variables}</li>"
     )
+
+
+def _variables(matches: Matches, shown: pd.DataFrame) -> list[str]:
+    """Return a line with the variables of each pair's solution; empty without a space."""
+    form = matches.elites.form
+    if not isinstance(form, Space):
+        return [""] * len(shown)
+    lines = []
+    for texts in form.texts(matches.elites.solutions[shown["row"].to_numpy()]):
+        named = [f"{name}: {value}" for name, value in list(texts.items())[:_MAX_VARIABLES]]
+        line = html.escape(", ".join(named) + (", ..." if len(texts) > len(named) else ""))
+        # The line is cut off at the width of the pictures; the title is not.
+        lines.append(f'<div class="numbers" title="{line}">{line}</div>')
+    return lines
 
 
 def _images(

@@ -162,9 +162,7 @@ class StyleGAN3(Generator):
         self, w: Float[Array, "n w"] | Float[Array, "n layers w"]
     ) -> Float[Array, "n channels height width"]:
         """Return images in [-1, 1] of style vectors, one for all layers or one for each."""
-        *_, (_, images) = self._stages(w)
-        images = images.astype(jnp.float32) * self.settings.output_scale
-        return jnp.clip(images.transpose(0, 3, 1, 2), -1.0, 1.0)
+        return _images(self, jnp.asarray(w))
 
     def activations(
         self, w: Float[Array, "n w"] | Float[Array, "n layers w"]
@@ -203,3 +201,14 @@ class StyleGAN3(Generator):
             f"rows of {size} numbers",
             "nothing" if rows is None else f"shape {shape}",
         )
+
+
+# Compiled also where the caller does not: operation by operation, a first image takes ten times
+# as long.
+@eqx.filter_jit
+def _images(
+    network: StyleGAN3, w: Float[Array, "n w"] | Float[Array, "n layers w"]
+) -> Float[Array, "n channels height width"]:
+    *_, (_, images) = network._stages(w)
+    images = images.astype(jnp.float32) * network.settings.output_scale
+    return jnp.clip(images.transpose(0, 3, 1, 2), -1.0, 1.0)

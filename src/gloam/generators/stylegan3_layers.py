@@ -11,6 +11,7 @@ timings: ``docs/generators.md``.
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -148,8 +149,9 @@ class SynthesisLayer(eqx.Module):
 
     def __init__(self, layer: LayerSettings, tensors: Tensors):
         self.layer = layer
-        self.kernel = jnp.asarray(np.asarray(tensors["weight"]).transpose(2, 3, 1, 0))
-        self.power = jnp.sum(jnp.square(self.kernel), axis=(0, 1))
+        kernel = np.asarray(tensors["weight"]).transpose(2, 3, 1, 0)
+        self.kernel = jnp.asarray(kernel)
+        self.power = jnp.asarray(np.square(kernel).sum(axis=(0, 1)))
         self.bias = jnp.asarray(tensors["bias"])
         self.affine = FullyConnected(part_of(tensors, "affine"))
         self.magnitude_ema = jnp.asarray(tensors["magnitude_ema"])
@@ -301,6 +303,16 @@ def upsample(
     Returns:
         float32 for every input precision, so that the caller rounds once.
     """
+    return _upsampled(images, taps, factor, axis, padding)
+
+
+# Gradients go through the filters by their transposes, which are filters of the same kind: the
+# derivative of each shifted slice would be padded to the whole size, which is five times slower.
+# Filters themselves are constants and have no gradient.
+@partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
+def _upsampled(
+    images: Array, taps: Array, factor: int, axis: int, padding: tuple[int, int]
+) -> Array:
     size, num_taps, before = images.shape[axis], taps.shape[0], padding[0]
     length = size * factor + sum(padding) - num_taps + 1
     rows = -(-length // factor)
@@ -336,6 +348,11 @@ def downsample(
     axis: int,
 ) -> Float[Array, "n new_height new_width channels"]:
     """Filter along one axis without padding, and keep every ``factor``-th element, in float32."""
+    return _downsampled(images, taps, factor, axis)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def _downsampled(images: Array, taps: Array, factor: int, axis: int) -> Array:
     num_taps = taps.shape[0]
     length = (images.shape[axis] - num_taps) // factor + 1
     num_halves = _HALVES if num_taps > 1 else 1
@@ -353,6 +370,50 @@ def downsample(
         )
         halves.append(_weighted_sum(slices, [taps[t] for t in range(num_taps)]))
     return jax.lax.slice_in_dim(_interleaved(halves, axis), 0, length, axis=axis)
+
+
+def _of_upsampled(
+    factor: int, axis: int, padding: tuple[int, int], saved: tuple[Array, Array], gradient: Array
+) -> tuple[Array, Array]:
+    """Transpose of `upsample`: element i meets tap t in output ``factor i + before - last + t``."""
+    taps, like = saved
+    size, num_taps = like.shape[0], taps.shape[0]
+    lead, needed = num_taps - 1 - padding[0], (size - 1) * factor + num_taps
+    placed = _placed(gradient, axis, lead, needed)
+    found = downsample(placed, jnp.flip(factor * taps), factor=factor, axis=axis)
+    return found.astype(like.dtype), jnp.zeros_like(taps)
+
+
+def _of_downsampled(
+    factor: int, axis: int, saved: tuple[Array, Array], gradient: Array
+) -> tuple[Array, Array]:
+    """Transpose of `downsample`: result i came from elements ``factor i + last - t``."""
+    taps, like = saved
+    padding = taps.shape[0] - 1, like.shape[0] - gradient.shape[axis] * factor
+    flipped = jnp.flip(taps) / factor
+    found = upsample(gradient, flipped, factor=factor, axis=axis, padding=padding)
+    return found.astype(like.dtype), jnp.zeros_like(taps)
+
+
+def _kept(images: Array, taps: Array, axis: int) -> tuple[Array, Array]:
+    """Return what the transposes need: the filter, and size and dtype of the images as an array."""
+    return taps, jnp.zeros((images.shape[axis], 0), images.dtype)
+
+
+_upsampled.defvjp(
+    lambda images, taps, factor, axis, padding: (
+        _upsampled(images, taps, factor, axis, padding),
+        _kept(images, taps, axis),
+    ),
+    _of_upsampled,
+)
+_downsampled.defvjp(
+    lambda images, taps, factor, axis: (
+        _downsampled(images, taps, factor, axis),
+        _kept(images, taps, axis),
+    ),
+    _of_downsampled,
+)
 
 
 def downsample_both(
@@ -380,6 +441,13 @@ def _weighted_sum(slices, weights) -> Array:
     for term in terms:
         total = total + term
     return total
+
+
+def _placed(images: Array, axis: int, before: int, length: int) -> Array:
+    """Return images after ``before`` zeros (or without their first elements), of a given length."""
+    widths = [(0, 0, 0)] * images.ndim
+    widths[axis] = (before, length - before - images.shape[axis], 0)
+    return jax.lax.pad(images, jnp.zeros((), images.dtype), widths)
 
 
 def _padded(images: Array, axis: int, before: int, after: int) -> Array:

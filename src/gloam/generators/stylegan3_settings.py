@@ -11,9 +11,8 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from gloam import checks
 
@@ -236,36 +235,36 @@ def _linear(name: str, in_features: int, out_features: int) -> dict[str, tuple[i
     return {f"{name}.weight": (out_features, in_features), f"{name}.bias": (out_features,)}
 
 
-def random_tensors(
-    settings: StyleGAN3Settings, *, key: PRNGKeyArray
-) -> dict[str, Array | np.ndarray]:
+def random_tensors(settings: StyleGAN3Settings, *, key: PRNGKeyArray) -> dict[str, np.ndarray]:
     """Return the tensors of an untrained network by their official names."""
+    # NumPy draws them: compiling a program for each shape would take longer than a first image.
+    draw = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     shapes = tensor_shapes(settings)
-    keys = dict(zip(shapes, jax.random.split(key, len(shapes)), strict=True))
-    tensors: dict[str, Array | np.ndarray] = {
-        name: jax.random.normal(keys[name], shape) if name.endswith(".weight") else jnp.zeros(shape)
+    tensors = {
+        name: draw.standard_normal(shape, np.float32)
+        if name.endswith(".weight")
+        else np.zeros(shape, np.float32)
         for name, shape in shapes.items()
     }
     for index in range(settings.mapping_layers):
         tensors[f"mapping.fc{index}.weight"] /= settings.mapping_lr_multiplier
     for layer in settings.layers():
         name = f"synthesis.{layer.name}"
-        tensors[f"{name}.magnitude_ema"] = jnp.ones(())
-        tensors[f"{name}.affine.bias"] = jnp.ones(layer.in_channels)
+        tensors[f"{name}.magnitude_ema"] = np.ones((), np.float32)
+        tensors[f"{name}.affine.bias"] = np.ones(layer.in_channels, np.float32)
         tensors |= {f"{name}.{kind}": taps for kind, taps in _filters(layer).items()}
     first = settings.layers()[0]
     place = "synthesis.input"
     # Before training, the input does not depend on w.
-    tensors[f"{place}.affine.weight"] = jnp.zeros(shapes[f"{place}.affine.weight"])
-    tensors[f"{place}.affine.bias"] = jnp.array([1.0, 0.0, 0.0, 0.0])
-    tensors[f"{place}.transform"] = jnp.eye(3)
-    phases = jax.random.uniform(keys[f"{place}.phases"], (first.in_channels,))
-    tensors[f"{place}.phases"] = phases - 0.5
+    tensors[f"{place}.affine.weight"] = np.zeros(shapes[f"{place}.affine.weight"], np.float32)
+    tensors[f"{place}.affine.bias"] = np.array([1, 0, 0, 0], np.float32)
+    tensors[f"{place}.transform"] = np.eye(3, dtype=np.float32)
+    tensors[f"{place}.phases"] = draw.random(first.in_channels, np.float32) - np.float32(0.5)
     # Frequencies are distributed uniformly over a disc whose radius is the bandwidth.
-    directions = jax.random.normal(keys[f"{place}.freqs"], (first.in_channels, 2))
-    radii = jnp.linalg.norm(directions, axis=1, keepdims=True)
-    scale = first.in_cutoff / (radii * jnp.exp(jnp.square(radii) / 4))
-    tensors[f"{place}.freqs"] = directions * scale
+    directions = draw.standard_normal((first.in_channels, 2))
+    radii = np.linalg.norm(directions, axis=1, keepdims=True)
+    scale = first.in_cutoff / (radii * np.exp(np.square(radii) / 4))
+    tensors[f"{place}.freqs"] = (directions * scale).astype(np.float32)
     return tensors
 
 

@@ -14,6 +14,7 @@ from gloam.archives import Archive, Elites
 from gloam.archives.archive import field_rows
 from gloam.archives.store import add, empty_store
 from gloam.records import Batch
+from gloam.spaces import Form, Space
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,13 +85,14 @@ def elites_from_arrays(
     return Elites(archive, _add(store, batch)[0])
 
 
-def elites_from_pandas(archive: Archive, table: "pd.DataFrame") -> Elites:
+def elites_from_pandas(archive: Archive, table: "pd.DataFrame", form: Form | None = None) -> Elites:
     """Build elites from a table in the format of `Elites.to_pandas`.
 
     Args:
         archive: The archive to fill.
         table: Table with columns ``objective``, ``measures_0``, ... or the archive's measure names,
             ``solution_0``, ..., the archive's fields, and optionally ``cell``.
+        form: The space whose variables are the columns, in the place of ``solution_0``, ...
     """
     columns = [str(name) for name in table.columns]
 
@@ -110,14 +112,19 @@ def elites_from_pandas(archive: Archive, table: "pd.DataFrame") -> Elites:
     for name, spec in archive.fields.items():
         values = table[name].to_numpy() if name in columns else block(name)
         fields[name] = values.reshape(len(table), *spec.shape)
-    return elites_from_arrays(
+    by_name = {name: table[name].to_numpy() for name in columns}
+    if isinstance(form, Space):  # a variable with the name of a measure has another column
+        own = {name: f"solution_{name}" for name, _ in form.places}
+        by_name |= {n: by_name[column] for n, column in own.items() if column in by_name}
+    found = elites_from_arrays(
         archive,
-        block("solution"),
+        block("solution") if form is None else form.from_columns(by_name),
         table["objective"].to_numpy(),
         table[names].to_numpy() if has_names else block("measures"),
         cells=table["cell"].to_numpy() if "cell" in columns else None,
         fields=fields,
     )
+    return Elites(archive, found.store, form=form)
 
 
 def elites_to_parquet(elites: Elites, path: str | os.PathLike) -> None:
@@ -125,17 +132,27 @@ def elites_to_parquet(elites: Elites, path: str | os.PathLike) -> None:
     target = Path(path)
     fix = "Choose another name, or move the file away."
     checks.expect(not target.exists(), "path", "a new file", f"'{target}', which exists", fix)
-    files.write_table(target, elites.to_pandas())
+    table = elites.to_pandas()
+    for name, column in table.items():
+        values = column.tolist() if column.dtype.kind == "O" else []
+        if len({type(value) for value in values}) > 1:  # choices of several types
+            table[name] = [str(value) for value in values]
+    files.write_table(target, table)
 
 
 def elites_from_parquet(
-    archive: Archive, path: str | os.PathLike, *, max_bytes: int | None = None
+    archive: Archive,
+    path: str | os.PathLike,
+    form: Form | None = None,
+    *,
+    max_bytes: int | None = None,
 ) -> Elites:
     """Read elites from a Parquet file in the format of `elites_to_parquet`.
 
     Args:
         archive: The archive to fill.
         path: The file; it need not be trusted.
+        form: The space whose variables are the columns, as for `elites_from_pandas`.
         max_bytes: Size of the largest table that is read. Default: half of the memory.
 
     Raises:
@@ -146,13 +163,18 @@ def elites_from_parquet(
     file = checks.existing_file("path", path)
     try:
         with parquet.opened(file) as opened:
-            columns = [field.name for field in opened.schema_arrow if parquet.is_number(field.type)]
+            names = [name for name, _ in form.places] if isinstance(form, Space) else []
+            texts = {*names, *(f"solution_{name}" for name in names)}
+            schema = opened.schema_arrow
+            columns = [f.name for f in schema if parquet.is_number(f.type) or f.name in texts]
             parquet.declared(file, columns, files.byte_limit(max_bytes))
-            table = opened.read(columns).to_pandas()
+            read = opened.read(columns)
+            read.validate(full=True)  # indices of a damaged dictionary may be out of range
+            table = read.to_pandas()
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).split("\n")[0].rstrip(".")
         raise ValueError(
             f"path: expected a Parquet file of elites, got '{file}' ({reason}). Write it again by "
             "elites_to_parquet, or raise max_bytes if it is meant to be that large."
         ) from None
-    return elites_from_pandas(archive, table)
+    return elites_from_pandas(archive, table, form)

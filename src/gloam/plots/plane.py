@@ -79,7 +79,8 @@ def cell_values(elites: Filled, color: Color = "objective") -> CellValues:
         _check_cells("color", values, archive, "Cells without a value have NaN.")
         return CellValues(archive, values, "")
     if color == "objective":
-        return CellValues(archive, objectives, color)
+        is_corrected = isinstance(elites, Elites) and elites.is_corrected
+        return CellValues(archive, objectives, f"{'corrected ' * is_corrected}{color}")
     fields = elites.store.fields if isinstance(elites, Elites) else {}
     known = [name for name, values in fields.items() if np.ndim(values) == 1]
     checks.choice("color", color, ("objective", *known), "Or give a number for each cell.")

@@ -1,6 +1,8 @@
 """Runs: whole searches with metrics, checkpoints and progress."""
 
 from gloam.runs.options import Asynchronous as Asynchronous
+from gloam.runs.reevaluation import Corrected as Corrected
+from gloam.runs.reevaluation import reevaluate as reevaluate
 from gloam.runs.result import Interrupted as Interrupted
 from gloam.runs.result import Result as Result
 from gloam.runs.run import optimize as optimize

@@ -12,9 +12,15 @@ import numpy as np
 
 from gloam import checks
 from gloam.algorithms import Algorithm
-from gloam.evaluators import Failure
+from gloam.evaluators import Executors, Failure
 from gloam.evaluators.evaluator import executor_error, num_workers
-from gloam.evaluators.results import Block, assembled, portable_blocks, valid_rows
+from gloam.evaluators.results import (
+    Block,
+    assembled,
+    portable_blocks,
+    rows_with_seeds,
+    valid_rows,
+)
 from gloam.formats import RunFolder
 from gloam.formats.config import DriverKind
 from gloam.records import SearchState
@@ -32,6 +38,7 @@ class _Job(NamedTuple):
 
     search: AsyncSearch
     ticket: Ticket
+    vector: np.ndarray
 
 
 class AsyncDriver(HostDriver[AsyncSearch]):
@@ -54,6 +61,7 @@ class AsyncDriver(HostDriver[AsyncSearch]):
         fix = "Give an executor of concurrent.futures to an asynchronous run."
         checks.instance("evaluator", executor, Executor, fix)
         self._executor, self._settings = executor, settings
+        self.evaluator = Executors(executor)
         # By iteration and seed, until all seeds have finished the iteration.
         self._outcomes: defaultdict[int, dict[int, Outcome]] = defaultdict(
             lambda: {seed: Outcome(seed) for seed in seeds}
@@ -133,13 +141,17 @@ class AsyncDriver(HostDriver[AsyncSearch]):
             if free <= 0:
                 return
             for ticket in search.ask(free):
+                vector = search.vector_of(ticket)
                 # A copy, because the function may modify it, and failures are logged with it.
-                arguments = (self._function, ticket.solution[None].copy(), self._spec, False)
+                row = vector[None].copy()
+                if self._has_seeds:
+                    row = rows_with_seeds(row, np.array([search.seed_of(ticket)]))
+                arguments = (self._function, row, self._spec, False)
                 try:
                     future = self._executor.submit(portable_blocks, *arguments)
                 except RuntimeError as error:
                     raise executor_error(self._executor, error) from error
-                self._jobs[future] = _Job(search, ticket)
+                self._jobs[future] = _Job(search, ticket, vector)
                 free -= 1
 
     def _take_one(self, target: int) -> None:
@@ -177,13 +189,13 @@ class AsyncDriver(HostDriver[AsyncSearch]):
 
     def _tell(self, job: _Job, block: Block, target: int) -> None:
         """Tell a result, or keep it while its seed waits for the others."""
-        search, ticket = job
+        search, ticket, _ = job
         if search.iteration >= target:
             self._waiting.append((job, block))
             return
         evaluations = search.evaluations
         found = assembled([([0], block)], 1, self._spec)
-        valid = valid_rows(self._archive.accepts, found.objectives, found.measures)
+        valid = valid_rows(self._archive.accepts, *found[:3])
         failure = next(iter(all_failures(found, valid)), None)
         if failure is None:
             try:
@@ -221,7 +233,7 @@ class AsyncDriver(HostDriver[AsyncSearch]):
         if failure is not None:
             failure = dataclasses.replace(failure, row=evaluations % self.batch)
             outcome.failures.append(failure)
-            self._log.add(seed, iteration, job.ticket.solution, failure)
+            self._log.add(seed, iteration, job.vector, failure)
         if self.iteration == iteration:  # of all seeds
             outcomes = list(self._outcomes.pop(iteration).values())
             if iteration == 1:

@@ -1,18 +1,21 @@
 """The driver of `gloam.run`: stretches of iterations in one compiled program, all seeds at once."""
 
+import dataclasses
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, PRNGKeyArray
 
 from gloam import checks, step
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.devices import usable_devices
-from gloam.draws import root_keys
+from gloam.draws import STARTS, root_key, root_keys
 from gloam.formats import RunFolder
 from gloam.formats.config import DriverKind
 from gloam.programs.cache import keep_compiled_programs
@@ -27,6 +30,7 @@ from gloam.searches.metrics import (
     metric_rows,
     snapshot_arrays,
 )
+from gloam.searches.starts import Start, evaluated_start, started
 
 
 class FusedDriver:
@@ -39,9 +43,10 @@ class FusedDriver:
         is_function = callable(domain)
         expected = "a function of a batch of solutions"
         checks.expect(is_function, "domain", expected, type(domain).__name__)
+        has_noise = checks.asks_for(domain, "key")
         keep_compiled_programs()
         self.seeds = seeds
-        self.algorithm = algorithm
+        self.algorithm, self._domain = algorithm, domain
         self.batch = algorithm.emitter.num_solutions
         self._keys = root_keys(seeds)
         self._x0s = jnp.asarray(np.stack([start_of(domain, algorithm, seed) for seed in seeds]))
@@ -49,7 +54,8 @@ class FusedDriver:
         arrays = self._arrays, self._keys, self._x0s
         self._program = fused_program(static, arrays, len(seeds), _devices_for(len(seeds)))
         if not self._program.is_checked:
-            _check_evaluation(domain, algorithm)
+            one_draw = partial(domain, key=root_key(0)) if has_noise else domain
+            _check_evaluation(one_draw, algorithm)
             self._program.is_checked = True
         self._info: StepInfo | None = None
         self._columns: dict[str, np.ndarray] = {}
@@ -57,13 +63,34 @@ class FusedDriver:
         self._warning = LowObjectiveWarning(algorithm)
         self._warned: set[int] = set()
 
-    def start(self) -> None:
-        """Begin at iteration 0; the programs compile in the background."""
+    def start(self, start: Start | None = None) -> None:
+        """Begin at iteration 0; the programs compile in the background.
+
+        Args:
+            start: Solutions to start from, which are evaluated again if they have no results.
+        """
         shapes = self._program.state_shapes(self._arrays, self._keys, self._x0s)
         size = sum(math.prod(leaf.shape) * 4 for leaf in jax.tree.leaves(shapes))
         of, fix = f"the states of {len(self.seeds):,} seeds", "Use fewer seeds or cells."
         checks.fits_memory("seeds", size, of, fix)
         self._program.start(self._arrays, self._keys, self._x0s)
+        if start is None:
+            return
+        if start.results is None:
+            key = jax.random.fold_in(root_key(self.seeds[0]), STARTS)
+            start = evaluated_start(start, self.batch, jax.jit(self._evaluated), key)
+        state = self.checkpoint()
+        each = [
+            started(self.algorithm, _seed_of(state, place), start)
+            for place in range(len(self.seeds))
+        ]
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+        self._state = dataclasses.replace(stacked, iteration=state.iteration)
+
+    def _evaluated(self, rows: Array, key: PRNGKeyArray) -> step.Evaluation:
+        has_noise = checks.asks_for(self._domain, "key")
+        domain = partial(self._domain, key=key) if has_noise else self._domain
+        return step.evaluation(step.of_vectors(self.algorithm, domain)(rows))
 
     def restore(self, read: Callable[[Any], SearchState]) -> None:
         """Begin at a checkpoint; ``read`` returns its state, given the shapes of the state."""
@@ -117,9 +144,11 @@ class FusedDriver:
     def elites(self) -> list[Elites]:
         """Return the elites of each seed."""
         state, archive = self.checkpoint(), self.algorithm.archive
-        store = jax.tree.map(np.asarray, state.store)
+        store, form = jax.tree.map(np.asarray, state.store), self.algorithm.emitter.form
         return [
-            Elites(archive, jax.tree.map(lambda leaf, i=i: leaf[i], store), lowest=lowest)
+            Elites(
+                archive, jax.tree.map(lambda leaf, i=i: leaf[i], store), lowest=lowest, form=form
+            )
             for i, lowest in enumerate(np.asarray(state.low.lowest).tolist())
         ]
 
@@ -137,6 +166,12 @@ class FusedDriver:
         """Do nothing."""
 
 
+def _seed_of(state: SearchState, place: int) -> SearchState:
+    """Return the state of one seed; all share the iteration."""
+    one = jax.tree.map(lambda leaf: leaf[place] if leaf.ndim else leaf, state)
+    return dataclasses.replace(one, iteration=state.iteration)
+
+
 def _devices_for(seeds: int) -> tuple[Any, ...]:
     """Return as many devices as can have equal shares of the seeds."""
     devices = usable_devices()
@@ -147,6 +182,7 @@ def _check_evaluation(domain: Callable, algorithm: Algorithm) -> None:
     """Trace the domain once, without running it, and check the shapes and dtypes of its results."""
     batch, archive = algorithm.emitter.num_solutions, algorithm.archive
     solutions = jax.ShapeDtypeStruct((batch, algorithm.emitter.x0.shape[0]), jnp.float32)
+    domain = step.of_vectors(algorithm, domain)
     try:
         objectives, measures, fields = jax.eval_shape(
             lambda rows: checks.evaluation_parts(domain(rows)), solutions
@@ -169,6 +205,10 @@ def _check_evaluation(domain: Callable, algorithm: Algorithm) -> None:
         f"shape {checks.one_of(shapes)}, as the archive has",
         f"shape {measures.shape} from the domain",
     )
+    if checks.VIOLATION in fields:
+        got = f"shape {fields[checks.VIOLATION].shape} from the domain"
+        is_row = fields.pop(checks.VIOLATION).shape == (batch,)
+        checks.expect(is_row, checks.VIOLATION, f"shape {(batch,)}", got)
     checks.same_names("fields", archive.fields, fields)
     if algorithm.emitter.num_gradients:
         _check_gradients(domain, algorithm, objectives, measures)

@@ -23,6 +23,7 @@ from gloam.progress import Silent, run_display
 from gloam.runs.options import RunOptions
 from gloam.runs.result import Interrupted, Result
 from gloam.runs.signals import StopRequest, stop_signals
+from gloam.searches.starts import Start, start_of_run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,8 +46,8 @@ class Driver(Protocol):
     """Number of evaluations per iteration and seed."""
     seeds: list[int]
 
-    def start(self) -> None:
-        """Begin at iteration 0."""
+    def start(self, start: Start | None = None) -> None:
+        """Begin at iteration 0, with an archive that is empty or has the solutions of ``start``."""
         ...
 
     def restore(self, read: Callable[[Any], Any]) -> None:
@@ -105,8 +106,12 @@ def drive(driver: Driver, domain: Callable, algorithm: Algorithm, options: RunOp
         fix = "Build the archive by dataset.archive()."
         checks.expect(fits, "dataset", expected, f"{len(dataset)}", fix)
     loop = _Loop(driver, domain, algorithm, options)
+    start = None
+    if options.start_from is not None:
+        again = options.reevaluate
+        start = start_of_run(options.start_from, algorithm, reevaluate=again)
     if options.run_dir is None:
-        driver.start()
+        driver.start(start)
         return loop.run(None, began, 0)
     folder = RunFolder(options.run_dir)
     config, config_arrays = describe(
@@ -116,15 +121,16 @@ def drive(driver: Driver, domain: Callable, algorithm: Algorithm, options: RunOp
         seeds=driver.seeds,
         dataset=None if arrays is None else dataset_digest(arrays),
         plan=options.plan,
+        start=None if start is None else start.digest,
     )
     with folder.locked():
         seconds, num_rows = 0.0, 0
         if not folder.holds_run:
             folder.check_free()
-            driver.start()
+            driver.start(start)
             folder.write_config(config, config_arrays)
         elif options.resume:
-            seconds, num_rows = _restore(driver, folder, config)
+            seconds, num_rows = _restore(driver, folder, config, start)
         else:
             raise RunExistsError(folder.path)
         if dataset is not None:
@@ -281,7 +287,7 @@ class _Loop:
         driver, folder = self._driver, self._folder
         by_seed = driver.elites()
         lowest = min(elites.f_min for elites in by_seed)
-        by_seed = [Elites(elites.archive, elites.store, lowest=lowest) for elites in by_seed]
+        by_seed = [elites.with_lowest(lowest) for elites in by_seed]
         found = dict(zip(driver.seeds, by_seed, strict=True))
         if folder is not None:
             for seed, elites in found.items():
@@ -315,13 +321,20 @@ def _with_one_reference(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row | {"qd_score": qd_score_from(row, f_min), "f_min": f_min} for row in rows]
 
 
-def _restore(driver: Driver, folder: RunFolder, config: RunConfig) -> tuple[float, int]:
+def _restore(
+    driver: Driver, folder: RunFolder, config: RunConfig, start: Start | None = None
+) -> tuple[float, int]:
     """Continue the run in a folder, which is written to only after everything fits.
 
     Returns:
         Time that earlier sessions took, and the number of rows of metrics in the folder.
     """
     stored = folder.read_config()
+    if start is None and stored.start is not None:
+        config = dataclasses.replace(config, start=stored.start)
+        expected = "what the run started from, because it has no checkpoint yet"
+        fix = "Give the same start_from as before."
+        checks.expect(folder.holds_checkpoint, "start_from", expected, "None", fix)
     differences = stored.differences(config)
     if differences:
         listed = "; ".join(differences[:5]) + ("; ..." if len(differences) > 5 else "")
@@ -340,7 +353,7 @@ def _restore(driver: Driver, folder: RunFolder, config: RunConfig) -> tuple[floa
         driver.restore(read)
         driver.read_failures(folder)
     else:  # it was stopped before its first checkpoint
-        driver.start()
+        driver.start(start)
     changed = stored.changed_sources(config) if found and found.iteration > 0 else []
     if changed:
         warnings.warn(

@@ -70,6 +70,8 @@ class RunOptions:
     keep_checkpoints: int = 2
     snapshots: Sequence[int] = ()
     dataset: Dataset | None = None
+    start_from: Any = None
+    reevaluate: bool = False
     progress: bool | Display = True
     callbacks: Sequence[Callback] = ()
 
@@ -87,6 +89,10 @@ class RunOptions:
         checks.integer("keep_checkpoints", self.keep_checkpoints, minimum=1)
         snapshots = checks.integers("snapshots", self.snapshots, minimum=1)
         object.__setattr__(self, "snapshots", snapshots)
+        checks.instance("reevaluate", self.reevaluate, bool)
+        is_used = self.start_from is not None or not self.reevaluate
+        fix = "Give start_from=..., whose solutions it evaluates again."
+        checks.expect(is_used, "reevaluate", "False without start_from", self.reevaluate, fix)
         object.__setattr__(self, "callbacks", checked(self.callbacks))
 
     @classmethod
@@ -137,6 +143,8 @@ class OptionKeywords(TypedDict, total=False):
     keep_checkpoints: int
     snapshots: Sequence[int]
     dataset: Dataset | None
+    start_from: Any
+    reevaluate: bool
     progress: bool | Display
     callbacks: Sequence[Callback]
 

@@ -13,8 +13,9 @@ import numpy as np
 from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
+from gloam.draws import STARTS, evaluation_key, evaluation_seeds, root_key
 from gloam.evaluators import Evaluator, PerSolution, ResultSpec, as_evaluator
-from gloam.evaluators.results import Results, valid_rows
+from gloam.evaluators.results import Results, as_seeded, rows_with_seeds, valid_rows
 from gloam.formats import RunFolder
 from gloam.formats.config import DriverKind
 from gloam.records import SearchState
@@ -28,6 +29,7 @@ from gloam.runs.failures import (
 from gloam.runs.options import start_of
 from gloam.searches import AsyncSearch, Search
 from gloam.searches.gradients import VJP, check_vjp
+from gloam.searches.starts import Start
 
 _Search = TypeVar("_Search", Search, AsyncSearch)
 
@@ -36,6 +38,7 @@ class HostDriver(Generic[_Search]):
     """Base of drivers with evaluations in Python: searches, failures and what they report."""
 
     searches: list[_Search]
+    evaluator: Evaluator
 
     def __init__(
         self,
@@ -50,13 +53,25 @@ class HostDriver(Generic[_Search]):
         checks.instance("algorithm", algorithm, Algorithm, "Build one, for instance gloam.DMS.")
         declared = isinstance(evaluate, PerSolution) or not per_solution
         self.seeds, self.batch = seeds, algorithm.emitter.num_solutions
-        self._function = evaluate if declared else PerSolution(evaluate)
+        function = evaluate if declared else PerSolution(evaluate)
+        self._function, self._has_seeds = as_seeded(function, algorithm.emitter.form)
         self._archive, self._spec = algorithm.archive, ResultSpec.of(algorithm.archive)
         self._log = FailureLog()
         self._limit = FailureLimit(max_failure_rate)
 
-    def start(self) -> None:
-        """Begin at iteration 0, as new searches do."""
+    def start(self, start: Start | None = None) -> None:
+        """Begin at iteration 0, with solutions that are evaluated again if they have no results."""
+        if start is None:
+            return
+        if start.results is None:
+            rows = start.solutions
+            if self._has_seeds:
+                key = evaluation_key(jax.random.fold_in(root_key(self.seeds[0]), STARTS), 0)
+                rows = rows_with_seeds(rows, evaluation_seeds(key, len(rows)))
+            found = self.evaluator.evaluate(self._function, rows, self._spec)
+            start = start._replace(results=found[:3])
+        for search in self.searches:
+            search.start_from(start)
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the metrics of each seed after the last iteration."""
@@ -146,12 +161,13 @@ class PythonDriver(HostDriver[Search]):
         self._log.read(folder, self.batch, dict.fromkeys(self.seeds, self.iteration * self.batch))
 
     def _evaluated(self, search: Search) -> "_EvaluatedBatch":
-        solutions = search.ask()
-        found = self.evaluator.evaluate(self._function, solutions, self._spec)
+        solutions = search.ask_vectors()
+        rows = rows_with_seeds(solutions, search.seeds()) if self._has_seeds else solutions
+        found = self.evaluator.evaluate(self._function, rows, self._spec)
         if self._spec.has_objectives is None and len(found.failures) < self.batch:
             given = found.objectives is not None
             self._spec = dataclasses.replace(self._spec, has_objectives=given)
-        valid = valid_rows(self._archive.accepts, found.objectives, found.measures)
+        valid = valid_rows(self._archive.accepts, *found[:3])
         failures = all_failures(found, valid)
         outcome = Outcome(search.seed, self.batch, failures)
         return _EvaluatedBatch(solutions, found[:3], outcome)

@@ -1,15 +1,18 @@
 """The result of a run, and the exception of an interrupted one."""
 
 import dataclasses
+from concurrent.futures import Executor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gloam import drawing
+from gloam import checks, drawing
 from gloam.archives import Elites
 from gloam.archives.elites import thumbnail
 from gloam.callbacks import CallbackFailure
+from gloam.evaluators import Evaluator
+from gloam.runs.reevaluation import Corrected, Problem, corrected
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +39,9 @@ class Result:
       `gloam.discounts.discount.DiscountMetrics`;
     * ``restarts``, of all emitters since the start;
     * ``unique_cells``, number of different cells of the last batch;
-    * ``failed`` in the last iteration, and ``failed_total`` since the start;
+    * ``failed`` in the last iteration, and ``failed_total`` since the start; ``infeasible`` and
+      ``infeasible_total`` likewise, if the evaluation has constraints;
+    * ``started_from``, number of solutions that the run was given by ``start_from``;
     * ``below_f_min``, ``outside_bounds``, solutions of the last batch with an objective below the
       archive's ``f_min`` (0 if it has none) or measures outside its bounds.
 
@@ -53,6 +58,56 @@ class Result:
     """Reason of the callback that stopped the run before its last iteration."""
     callback_failures: tuple[CallbackFailure, ...] = ()
     """Errors that callbacks raised."""
+    _problem: Problem | None = dataclasses.field(default=None, compare=False)
+
+    def reevaluated(
+        self, number: int, *, evaluator: Evaluator | Executor | None = None
+    ) -> Corrected:
+        """Evaluate the elites again, for problems with noise.
+
+        An archive keeps the highest objective that it has seen in a cell, so with noise its elites
+        are lucky ones, and its QD score and coverage are too high. Here each elite gets the mean
+        objective and the mean measures of ``number`` new evaluations, with random numbers that the
+        search has not seen, and is added to an empty archive. The QD score and coverage of this
+        archive are the corrected ones.
+
+        Standard errors are root mean squares of the differences between the score and those of 64
+        random halves of the evaluations. They shrink as ``1 / sqrt(number)``, and are NaN for one
+        evaluation.
+
+        Args:
+            number: Number of evaluations of each elite.
+            evaluator: Where to evaluate, as in `gloam.optimize`; by default that of the run.
+
+        Raises:
+            ValueError: The result was sent to another process, and has no evaluation any more. Use
+                `gloam.reevaluate` with a run folder.
+
+        Example:
+            >>> import gloam, jax
+            >>> def evaluate(solutions, *, key):
+            ...     noise = 0.1 * jax.random.normal(key, solutions.shape[:1])
+            ...     return noise - (solutions**2).sum(axis=1), solutions[:, :2]
+            >>> archive = gloam.GridArchive((8, 8), lower=-1, upper=1)
+            >>> algorithm = gloam.MAPElites(archive, x0=[0.0] * 3, sigma0=0.3, batch_size=50)
+            >>> result = gloam.run(evaluate, algorithm, iterations=20, progress=False)
+            >>> table = result.reevaluated(20).table
+            >>> bool(table["corrected_qd_score"][0] < table["qd_score"][0])
+            True
+        """
+        fix = "Use gloam.reevaluate(run_dir, evaluate, number)."
+        expected = "a result of this process, which knows its evaluation"
+        checks.expect(self._problem is not None, "result", expected, "one without", fix)
+        assert self._problem is not None
+        problem = self._problem
+        if evaluator is not None:
+            problem = dataclasses.replace(problem, evaluator=evaluator)
+        batch = self.evaluations_per_seed // self._last("iteration")
+        return corrected(self.elites_by_seed, problem, number, batch)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Functions of the user's often cannot be sent to other processes.
+        return self.__dict__ | {"_problem": None}
 
     @property
     def elites(self) -> Elites:

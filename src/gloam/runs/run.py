@@ -7,8 +7,6 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any, Unpack
 
-import numpy as np
-
 from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.callbacks import Callback
@@ -27,6 +25,7 @@ from gloam.runs.options import (
     shows_options,
 )
 from gloam.runs.python_driver import PythonDriver
+from gloam.runs.reevaluation import Problem
 from gloam.runs.result import Result
 from gloam.searches.gradients import VJP
 
@@ -48,8 +47,9 @@ def run(
             optionally a dict of fields, in operations that JAX can trace. It may return measures
             alone: then closeness to the centre of the cell (a dataset's item) is maximised. It may
             have a starting solution for each seed, ``domain.x0_of(seed)``, which is used if the
-            algorithm was built with ``domain.x0``. As with `jax.jit`, a function is compiled once,
-            and other values that it reads become constants.
+            algorithm was built with ``domain.x0``. If it has noise, it takes a random key for each
+            batch: ``def domain(solutions, *, key)``, see `Result.reevaluated`. As with `jax.jit`,
+            a function is compiled once, and other values that it reads become constants.
         algorithm: For instance `gloam.DMS`.
         iterations: Total number of iterations.
         seeds: The seeds, or the number of seeds (then 0, 1, ...).
@@ -67,6 +67,12 @@ def run(
         snapshots: Iterations for which the data of figures of the discount function is kept.
         dataset: Dataset whose items are the archive's cells (``dataset.archive()``). It is stored
             in the run folder for galleries.
+        start_from: Solutions that were found before: `gloam.Elites`, a table as of
+            `gloam.Elites.to_pandas`, or the path of a run folder. They enter the archive and train
+            the discount, and emitters begin at elites. The archive may have other cells and bounds.
+            The column ``started_from`` of the metrics counts them.
+        reevaluate: Evaluate the solutions of ``start_from`` again, for instance because this search
+            has other measures. These evaluations are not in the column ``evaluations``.
         progress: Whether to show a progress bar, or a display of your own.
         callbacks: Callbacks that receive the logged rows and can stop the run; see
             `gloam.callbacks`.
@@ -89,12 +95,13 @@ def run(
     """
     chosen = checked_options(run, iterations, options)
     driver = FusedDriver(domain, algorithm, seed_list(seeds))
-    return drive(driver, domain, algorithm, chosen)
+    result = drive(driver, domain, algorithm, chosen)
+    return dataclasses.replace(result, _problem=Problem(domain, is_traced=True))
 
 
 @shows_options
 def optimize(
-    evaluate: Callable[[np.ndarray], Sequence[Any]],
+    evaluate: Callable[..., Sequence[Any]],
     algorithm: Algorithm,
     iterations: int,
     *,
@@ -117,7 +124,9 @@ def optimize(
             ``(batch, meas)`` (or in the archive's shape, such as ``(batch, 28, 28)``), and
             optionally a dict of fields. It may return measures alone: then closeness to the centre
             of the cell (a dataset's item) is maximised. If it raises for a batch, it is called
-            again for each row alone.
+            again for each row alone. If it has noise, it may take ``(batch,)`` seeds below 2**31:
+            ``def evaluate(solutions, *, seeds)``, or ``def evaluate(solution, *, seed)`` with
+            ``per_solution``. Then the run is reproducible; see `Result.reevaluated`.
         algorithm: For instance `gloam.DMS`.
         iterations: Total number of iterations.
         seeds: The seeds, or the number of seeds (then 0, 1, ...). In each iteration their batches
@@ -136,7 +145,8 @@ def optimize(
             `gloam.Search.tell`. It is called in this process, with the batch of each seed, also if
             ``per_solution`` is true. An error of it ends the run.
         name, run_dir, resume, log_every, checkpoint_every, checkpoint_seconds: As in `gloam.run`.
-        keep_checkpoints, snapshots, dataset, progress, callbacks: As in `gloam.run`.
+        keep_checkpoints, snapshots, dataset, start_from, reevaluate: As in `gloam.run`.
+        progress, callbacks: As in `gloam.run`.
 
     Returns:
         Elites and metrics of every seed.
@@ -151,6 +161,7 @@ def optimize(
 
     Example:
         >>> import gloam
+        >>> import numpy as np
         >>> def evaluate(x):
         ...     return 1 - np.square(x).sum(axis=1), x[:, :2]
         >>> archive = gloam.GridArchive(shape=(10, 10), lower=-1, upper=1)
@@ -177,7 +188,9 @@ def optimize(
                 evaluate, algorithm, seed_list(seeds), evaluator=evaluator, vjp=vjp, **common
             )
             stack.enter_context(driver.evaluator)
-        return drive(driver, evaluate, algorithm, chosen)
+        result = drive(driver, evaluate, algorithm, chosen)
+    problem = Problem(evaluate, False, per_solution, evaluator)
+    return dataclasses.replace(result, _problem=problem)
 
 
 def resume(
@@ -232,4 +245,6 @@ def resume(
         progress=progress,
         callbacks=callbacks,
     )
-    return drive(driver, domain, algorithm, options)
+    result = drive(driver, domain, algorithm, options)
+    problem = Problem(domain, is_traced=config.driver == "fused")
+    return dataclasses.replace(result, _problem=problem)

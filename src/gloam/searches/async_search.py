@@ -14,6 +14,7 @@ from jaxtyping import ArrayLike
 from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
+from gloam.draws import evaluation_seeds
 from gloam.programs.sharing import compiled, for_programs, partition
 from gloam.records import SearchState, StepInfo
 from gloam.searches import part_step
@@ -30,7 +31,8 @@ from gloam.searches.parts import (
     checked_rows,
     padded_rows,
 )
-from gloam.searches.search import Search
+from gloam.searches.search import Search, elites_of
+from gloam.searches.starts import Start
 
 # Number of results that are added to the archive at a time; all pairs of them are compared.
 _MOST_ROWS = 64
@@ -58,6 +60,7 @@ class AsyncSearch:
         x0: Starting solution, instead of the algorithm's own ``x0``.
         close_at: Share of its solutions that must be evaluated before an emitter adapts. Later
             results enter the archive and train the discount, but the emitter does not use them.
+        start_from: Solutions that were found before, as in `gloam.Search`.
 
     Example:
         >>> import gloam
@@ -75,12 +78,14 @@ class AsyncSearch:
         algorithm: Algorithm,
         seed: int = 0,
         *,
-        x0: ArrayLike | None = None,
+        x0: Any = None,
         close_at: float = 1.0,
+        start_from: Any = None,
     ):
-        self._search = Search(algorithm, seed, x0=x0)
+        self._search = Search(algorithm, seed, x0=x0, start_from=start_from)
         check_no_gradients(algorithm.emitter)
         self.algorithm, self.seed = algorithm, self._search.seed
+        self._form = algorithm.emitter.form
         share = checks.number("close_at", close_at, above=0.0, at_most=1.0)
         num_parts, part = part_step.divided(algorithm.emitter)
         pair = for_programs(algorithm, cells_given=True), part
@@ -93,6 +98,7 @@ class AsyncSearch:
         ask = partial(part_step.ask_part, pair)
         self._table.allocate_aux(jax.eval_shape(ask, self._search.state, first, first).aux)
         self._tickets = TicketBook()
+        self._seeds: dict[tuple[int, int], np.ndarray] = {}  # by part and generation
         self._told: list[Told] = []  # and not in the archive yet
         self._has_objectives: bool | None = None
         self._num_counted = 0  # results since the last training
@@ -113,8 +119,29 @@ class AsyncSearch:
                     break
                 self._open(part)
                 continue
-            tickets.append(self._tickets.issue(place, self._table.solution(place)))
+            tickets.append(self._tickets.issue(place, self._table.solution(place), self._form))
         return tickets
+
+    def vector_of(self, ticket: Ticket) -> np.ndarray:
+        """Return the solution of a ticket without a result as a ``(sol,)`` vector."""
+        return self._tickets.vector(ticket)
+
+    def seed_of(self, ticket: Ticket) -> int:
+        """Return a seed below 2**31 for the evaluation of a ticket with random numbers.
+
+        It depends on the seed of the search and on the place of the solution in it, so a solution
+        that is evaluated again after a resume has the same one.
+        """
+        (number,) = self._tickets.numbers([ticket], may_have_failed=True)
+        place = self._tickets.place(number)
+        which = place.part, place.generation
+        if which not in self._seeds:
+            key = part_step.evaluation_key(self._search.state.key, *which)
+            # Of the parts that are open or were before; late tickets may ask for older ones.
+            while len(self._seeds) > 2 * self._table.num_parts:
+                del self._seeds[next(iter(self._seeds))]
+            self._seeds[which] = evaluation_seeds(key, self._table.part_size)
+        return int(self._seeds[which][place.row % self._table.part_size])
 
     def tell(
         self,
@@ -192,8 +219,7 @@ class AsyncSearch:
 
     def elites(self) -> Elites:
         """Return the elites found so far, including all results that were told."""
-        state = self._with_results()
-        return Elites(self.algorithm.archive, state.store, lowest=float(state.low.lowest))
+        return elites_of(self.algorithm, self._with_results())
 
     def metrics(self) -> dict[str, Any]:
         """Return the metrics of the search; those of training are of the last iteration."""
@@ -203,6 +229,10 @@ class AsyncSearch:
     def snapshot(self) -> dict[str, np.ndarray]:
         """Return the arrays for a figure of the search after the last iteration."""
         return self._search.snapshot()
+
+    def start_from(self, start: Start) -> None:
+        """Begin with evaluated solutions, before the first `ask`."""
+        self._search.start_from(start)
 
     def checkpoint(self) -> SearchState:
         """Return the state for a checkpoint. Solutions without a result count as not asked."""

@@ -24,6 +24,14 @@ def check_vjp(vjp: Any, emitter: Emitter) -> None:
         checks.expect(vjp is None, "vjp", "None for an emitter without gradients", _kind(vjp), fix)
         return
     checks.expect(
+        emitter.form is None,
+        "x0",
+        "a flat vector, because gradients from Python are those of vectors",
+        f"a {type(emitter.form).__name__.lower()}",
+        "Give a flat vector, and convert it in your functions; or use gloam.run with a function "
+        f"that JAX traces, {_WITHOUT}.",
+    )
+    checks.expect(
         callable(vjp),
         "vjp",
         f"a function, because the emitter needs the gradients of {number} of {total} solutions",

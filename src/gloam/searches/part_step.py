@@ -13,16 +13,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gloam import step
+from gloam import draws, step
 from gloam.algorithms import Algorithm
 from gloam.archives.store import num_unique_cells
 from gloam.emitters import Divisible, Emitter
 from gloam.records import Added, Batch, Proposal, SearchState, StepInfo
-
-# No iteration has this number, so parts share no random numbers with the training.
-_PARTS = 2**32 - 2
 
 WithPart = tuple[Algorithm, Emitter]
 """An algorithm, and an emitter like one part of its emitter."""
@@ -66,7 +63,8 @@ def add_rows(
     """
     algorithm, _ = pair
     batch = step.masked_batch(algorithm, solutions, evaluation, cells)
-    valid = batch.valid & is_row
+    assert batch.violations is not None, "results of asynchronous searches have violations"
+    valid, is_infeasible = batch.valid & is_row, (batch.violations > 0) & is_row
     batch = eqx.tree_at(lambda b: b.valid, batch, valid)
     was_empty = state.store.objectives[batch.cells] == -jnp.inf
     state, added = step.add(algorithm, state, batch)
@@ -74,9 +72,10 @@ def add_rows(
     best_earlier = jnp.max(jnp.where(is_earlier, batch.objectives, -jnp.inf), axis=1)
     accepted = added.accepted & (batch.objectives > best_earlier)
     filled = valid & was_empty & ~jnp.any(is_earlier, axis=1)
-    failed = state.failed + jnp.sum(is_row & ~valid, dtype=jnp.int32)
+    infeasible = state.infeasible + jnp.sum(is_infeasible, dtype=jnp.int32)
+    failed = state.failed + jnp.sum(is_row & ~valid & ~is_infeasible, dtype=jnp.int32)
     in_order = Added(accepted, filled, added.unique_cells)
-    return dataclasses.replace(state, failed=failed), batch, in_order
+    return dataclasses.replace(state, failed=failed, infeasible=infeasible), batch, in_order
 
 
 def adapt_part(
@@ -124,8 +123,23 @@ def _view(
     pair: WithPart, state: SearchState, index: Int[Array, ""], generation: Int[Array, ""]
 ) -> SearchState:
     """Return the state from the view of one part: its own key, generation and emitter."""
-    key = jax.random.fold_in(jax.random.fold_in(state.key, _PARTS), index)
+    key = _part_key(state.key, index)
     emitter, own = pair[0].emitter, state.emitter
     if isinstance(emitter, Divisible):
         own = emitter.part_state(own, index)
     return dataclasses.replace(state, key=key, iteration=generation, emitter=own)
+
+
+def evaluation_key(key: PRNGKeyArray, index: int, generation: int) -> PRNGKeyArray:
+    """Return the random key for the evaluations of one part, as `gloam.step.evaluation_key`.
+
+    Args:
+        key: Root key of the search.
+        index: Index of the part.
+        generation: Number of times that this part has adapted.
+    """
+    return draws.evaluation_key(_part_key(key, index), generation)
+
+
+def _part_key(key: PRNGKeyArray, index: Int[Array, ""] | int) -> PRNGKeyArray:
+    return jax.random.fold_in(jax.random.fold_in(key, draws.PARTS), index)

@@ -18,6 +18,7 @@ from gloam.algorithms import Algorithm
 from gloam.archives import Archive
 from gloam.evaluators import ResultSpec
 from gloam.records import Added, Batch, Proposal
+from gloam.spaces import Form
 
 
 class OpenParts(eqx.Module):
@@ -117,6 +118,7 @@ class PartTable:
         arrays.opened[part] = 1 + arrays.opened.max()
         arrays.batch.solutions[rows] = proposal.solutions
         arrays.batch.valid[rows] = arrays.is_told[rows] = False
+        arrays.batch.violations[rows] = 0
 
         def keep(all_: np.ndarray, one: Any) -> None:
             all_[self._share(all_, part)] = one
@@ -195,7 +197,7 @@ def _empty_rows(number: int, solution_dim: int, measure_dim: int, fields: dict[s
 
     extras = {name: zeros(*spec.shape, dtype=spec.dtype) for name, spec in fields.items()}
     cells, valid = zeros(dtype=np.int32), zeros(dtype=bool)
-    return Batch(zeros(solution_dim), zeros(), zeros(measure_dim), cells, valid, extras)
+    return Batch(zeros(solution_dim), zeros(), zeros(measure_dim), cells, valid, extras, zeros())
 
 
 def _copy_rows(table: Any, rows: Any, results: Batch) -> None:
@@ -209,7 +211,8 @@ class Ticket(NamedTuple):
     """A solution to evaluate, and the number under which its result is told."""
 
     number: int
-    solution: np.ndarray
+    solution: Any
+    """``(sol,)`` numbers, or a dict of values of a space, or a tree."""
 
 
 class HandedOut(NamedTuple):
@@ -228,13 +231,17 @@ class TicketBook:
         self._out: dict[int, HandedOut] = {}
         self._next = 0
 
-    def issue(self, place: Place, solution: np.ndarray) -> Ticket:
-        """Return a new ticket."""
-        ticket = Ticket(self._next, solution)
+    def issue(self, place: Place, solution: np.ndarray, form: Form | None = None) -> Ticket:
+        """Return a new ticket, with the solution in its form."""
+        ticket = Ticket(self._next, solution if form is None else form.value(solution))
         self._next += 1
         # A copy, because the user may modify the solution.
         self._out[ticket.number] = HandedOut(place, solution.copy(), False)
         return ticket
+
+    def vector(self, ticket: Ticket) -> np.ndarray:
+        """Return a copy of the solution of a ticket."""
+        return self._out[ticket.number].solution.copy()
 
     def numbers(self, tickets: Sequence[Ticket], *, may_have_failed: bool) -> list[int]:
         """Return the numbers of tickets.
@@ -263,6 +270,10 @@ class TicketBook:
         if as_failed:
             self._out[number] = found._replace(has_failed=True)
         return found
+
+    def place(self, number: int) -> Place:
+        """Return the place of a ticket's solution."""
+        return self._out[number].place
 
     def void(self) -> None:
         """Invalidate all tickets."""
@@ -333,6 +344,8 @@ def padded_rows(
         name: _padded([result.fields[name] for result in results], size, 0)
         for name in archive.fields
     }
+    violations = [result.fields.get(checks.VIOLATION, np.float32(0)) for result in results]
+    fields[checks.VIOLATION] = _padded(violations, size, 0)
     cells = archive.index_on_host(measures)
     return solutions, (objectives, measures, fields), cells, np.arange(size) < len(told)
 

@@ -14,7 +14,7 @@ from gloam._version import __version__
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.archives.elites import archive_figures, thumbnail
-from gloam.draws import root_key
+from gloam.draws import evaluation_seeds, root_key
 from gloam.evaluators import ResultSpec
 from gloam.evaluators.results import Results, valid_rows
 from gloam.formats import objects
@@ -31,6 +31,7 @@ from gloam.searches.metrics import (
     metric_rows,
     snapshot_arrays,
 )
+from gloam.searches.starts import Start, start_of_run, started
 
 _init = compiled(step.init)
 _ask = compiled(step.ask)
@@ -59,7 +60,11 @@ class Search:
     Args:
         algorithm: For instance `gloam.DMS`.
         seed: Seed of the random numbers. The same seed gives the same search.
-        x0: Starting solution, instead of the algorithm's own ``x0``.
+        x0: Starting solution, instead of the algorithm's own ``x0``: a vector, or a dict of values
+            of its space, or a tree.
+        start_from: Solutions that were found before: `gloam.Elites`, a table as of
+            `gloam.Elites.to_pandas`, or the path of a run folder. They enter the archive and train
+            the discount, and emitters begin at elites.
 
     Example:
         >>> import gloam
@@ -72,7 +77,9 @@ class Search:
         (2, 1080)
     """
 
-    def __init__(self, algorithm: Algorithm, seed: int = 0, *, x0: ArrayLike | None = None):
+    def __init__(
+        self, algorithm: Algorithm, seed: int = 0, *, x0: Any = None, start_from: Any = None
+    ):
         checks.instance("algorithm", algorithm, Algorithm, "Build one, for instance gloam.DMS.")
         is_branching = isinstance(algorithm.emitter, Branching)
         fix = "Use gloam.run with an evaluation that JAX can trace, or gloam.DMS."
@@ -88,21 +95,43 @@ class Search:
         # Attributes and methods of Equinox modules are slow to look up, and a batch may take 1 ms.
         self._archive, self._batch = algorithm.archive, algorithm.emitter.num_solutions
         self._accepts, self._index_on_host = self._archive.accepts, self._archive.index_on_host
-        self._gradient_rows = algorithm.emitter.gradient_rows
+        self._gradient_rows, self._form = algorithm.emitter.gradient_rows, algorithm.emitter.form
         self._proposal: Proposal | None = None
         self._warning = LowObjectiveWarning(algorithm)
         self._arrays, self._static = partition(for_programs(algorithm, cells_given=True))
         start = _start(algorithm, x0)
         self.state: SearchState = _init(self._static, self._arrays, root_key(self.seed), start)
+        if start_from is not None:
+            self.start_from(start_of_run(start_from, algorithm))
 
-    def ask(self) -> np.ndarray:
-        """Return ``(batch, sol)`` solutions to evaluate; the same ones until `tell` is called."""
+    def start_from(self, start: Start) -> None:
+        """Begin with evaluated solutions, before the first `ask`."""
+        self.state = started(self.algorithm, self.state, start)
+
+    def ask(self) -> Any:
+        """Return solutions to evaluate; the same ones until `tell` is called.
+
+        They are ``(batch, sol)`` vectors; or, of a `gloam.Space`, a dict with an array
+        ``(batch, ...)`` for each variable; or a tree whose arrays have a leading batch axis.
+        """
+        vectors = self.ask_vectors()
+        return vectors if self._form is None else self._form.values(vectors)
+
+    def ask_vectors(self) -> np.ndarray:
+        """Return the solutions of `ask` as ``(batch, sol)`` vectors."""
         proposal = self._proposal or _ask(self._static, self._arrays, self.state)
         self._proposal = proposal
         solutions = np.asarray(proposal.solutions)
         # By now the device has finished the last `tell`, so this does not wait.
-        self._warning.check(self.state.low, stacklevel=2)
+        self._warning.check(self.state.low, stacklevel=3)
         return solutions
+
+    def seeds(self) -> np.ndarray:
+        """Return ``(batch,)`` seeds below 2**31 for evaluations with random numbers.
+
+        They belong to the solutions of `ask`: the same ones until `tell` is called.
+        """
+        return evaluation_seeds(step.evaluation_key(self.state), self._batch)
 
     def tell(
         self,
@@ -132,7 +161,10 @@ class Search:
                 failed. A gradient with NaN or infinity is masked and counted
                 (``gradients_failed``). `gloam.interop.torch_evaluation` makes it from a PyTorch
                 function.
-            fields: Extra fields that the archive declares, ``(batch, ...)`` each.
+            fields: Extra fields that the archive declares, ``(batch, ...)`` each. The field
+                ``violation`` need not be declared: ``(batch,)`` numbers, or booleans, above 0 for
+                infeasible solutions. They never become elites, and rank below all others by their
+                violation. Their objectives and measures are not used.
 
         Raises:
             EvaluationError: Every row failed. The search is unchanged, and `ask` returns the same
@@ -145,9 +177,10 @@ class Search:
                 "tell() was called before ask(). Call ask(), evaluate the solutions that it "
                 "returns, then call tell()."
             )
-        check_vjp(vjp, self.algorithm.emitter)
+        if vjp is not None or len(self._gradient_rows):
+            check_vjp(vjp, self.algorithm.emitter)
         results = self.result_spec.checked(objectives, measures, fields, self._batch)
-        valid = valid_rows(self._accepts, *results[:2])
+        valid = valid_rows(self._accepts, *results)
         checks.some_valid(int(valid.sum()), self._batch)
         found = self._index_on_host(results[1]) if cells is None else self._checked_cells(cells)
         gradients = None if vjp is None else self.gradients(vjp, results, found)
@@ -160,7 +193,7 @@ class Search:
         """
         assert self._proposal is not None
         rows, solutions = self._gradient_rows, np.asarray(self._proposal.solutions)
-        valid = valid_rows(self._accepts, *results[:2])[rows]
+        valid = valid_rows(self._accepts, *results)[rows]
         gradients = np.zeros((len(rows), solutions.shape[1]), np.float32)
         if valid.any():
             weights = _weights(
@@ -202,7 +235,7 @@ class Search:
     def elites(self) -> Elites:
         """Return the elites found so far."""
         state = self.state
-        return Elites(self.algorithm.archive, state.store, lowest=float(state.low.lowest))
+        return elites_of(self.algorithm, state)
 
     def metrics(self) -> dict[str, Any]:
         """Return the metrics of the search; those of training are of the last `tell`."""
@@ -227,6 +260,8 @@ class Search:
             "coverage": float(found.archive.coverage),
             "best_objective": float(found.archive.best_objective),
             "failed_total": int(found.failed),
+            "infeasible_total": int(found.infeasible),
+            "started_from": int(found.started),
         }
 
     def snapshot(self) -> dict[str, np.ndarray]:
@@ -312,9 +347,17 @@ class Search:
         return found.astype(np.int32)
 
 
-def _start(algorithm: Algorithm, x0: ArrayLike | None) -> jax.Array:
+def elites_of(algorithm: Algorithm, state: SearchState) -> Elites:
+    """Return the elites of a state."""
+    lowest, form = float(state.low.lowest), algorithm.emitter.form
+    return Elites(algorithm.archive, state.store, lowest=lowest, form=form)
+
+
+def _start(algorithm: Algorithm, x0: Any) -> jax.Array:
     """Return the starting solution as a new array, because the state is donated."""
-    own = algorithm.emitter.x0
+    own, form = algorithm.emitter.x0, algorithm.emitter.form
+    if form is not None and x0 is not None and not hasattr(x0, "shape"):
+        x0 = form.vector(x0)
     start = own if x0 is None else checks.finite_array("x0", x0, ndim=1)
     checks.expect(
         start.shape == own.shape, "x0", f"{own.size} numbers, as the algorithm has", f"{start.size}"

@@ -55,10 +55,17 @@ export class CellPanel {
         details.found && fact("Found", foundText(details.found)),
       ),
       this.measures(details),
-      numbers("Solution", details.solution, details.solution_dim),
+      this.solution(details),
       this.copies(details),
       this.neighbours(details.neighbours),
     );
+  }
+
+  /** The variables of a space by name, or the numbers of a vector. */
+  solution({ values, solution, solution_dim }) {
+    if (!values) return numbers("Solution", solution, solution_dim);
+    const facts = Object.entries(values).map(([name, value]) => fact(name, value));
+    return h("div", { class: "numbers" }, h("h3", {}, "Solution"), h("dl", { class: "facts" }, facts));
   }
 
   /** The measures by name, or as a list of numbers if they are many. */

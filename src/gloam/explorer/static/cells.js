@@ -29,6 +29,7 @@ export async function cellDetails(run, seed, cell) {
   Object.assign(found, {
     measures: part("measures", measure_dim),
     solution: part("solutions", solution_dim),
+    values: named(rows.about, part("values", rows.values && solution_dim)),
     measure_dim,
     solution_dim: rows.about.solution_length,
     neighbours: neighbours(run, elites, rows.measures, measure_dim, row),
@@ -40,6 +41,14 @@ export async function cellDetails(run, seed, cell) {
 export async function cellDiscount(run, seed, cell) {
   if (isReport || !run.model || seed !== run.seeds[0]) return null;
   return (await json(`runs/${run.id}/cells/${cell}/discount?seed=${seed}`)).content.discount;
+}
+
+/** The variables of a space as text by name; `null` without a space. */
+function named({ variables, choices }, values) {
+  if (!values) return null;
+  const short = (value) => String(Number.isInteger(value) ? value : Number(value.toPrecision(6)));
+  const text = (value, k) => (choices[k] ? choices[k][value] : short(value));
+  return Object.fromEntries(variables.map((name, k) => [name, text(values[k], k)]));
 }
 
 async function item(run, seed, cell) {

@@ -1,0 +1,336 @@
+"""Re-evaluation of the elites of a run with noise, and the corrected archive and scores."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from gloam import checks, step
+from gloam.archives import Archive, Elites
+from gloam.archives.elites import added_to_empty
+from gloam.archives.store import ArchiveMetrics, add, archive_metrics, empty_store
+from gloam.draws import REEVALUATION, evaluation_seeds, root_key
+from gloam.evaluators import Evaluator, PerSolution, ResultSpec, as_evaluator
+from gloam.evaluators.results import Results, as_seeded, rows_with_seeds, valid_rows
+from gloam.formats import RunFolder
+from gloam.programs.sharing import compiled, partition
+from gloam.records import Batch
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Random half-samples of the evaluations, from whose scores standard errors are computed to about
+# 9%, and groups of evaluations of which each takes half.
+_HALVES, _GROUPS = 64, 16
+# Numbers, and elites, that are evaluated before their means are computed.
+_NUMBERS, _ELITES = 2**24, 4096
+_COLUMNS = ("qd_score", "coverage")
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """The evaluation of a run, which its result keeps in memory and never in files.
+
+    Args:
+        evaluate: The function that the user gave.
+        is_traced: Whether it is evaluated in compiled programs.
+        per_solution: As in `gloam.optimize`.
+        evaluator: As in `gloam.optimize`.
+    """
+
+    evaluate: Callable
+    is_traced: bool
+    per_solution: bool = False
+    evaluator: Evaluator | Executor | None = None
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Corrected:
+    """Elites that were evaluated again, and the corrected QD score and coverage."""
+
+    elites_by_seed: dict[int, Elites]
+    """The corrected elites of every seed: each has its mean objective and mean measures, in the
+    cell of these. Of several in one cell the best is kept. Fields are those of the search."""
+    table: "pd.DataFrame"
+    """A row for each seed: ``corrected_qd_score``, ``corrected_coverage`` and their standard errors
+    (``_error``); ``qd_score`` and ``coverage`` as the search reported them; ``num_elites`` that are
+    left of ``evaluated_elites``; ``evaluations``, and how many of them ``failed``."""
+    number: int
+    """Number of evaluations of each elite."""
+
+    @property
+    def elites(self) -> Elites:
+        """Corrected elites of the first seed."""
+        return next(iter(self.elites_by_seed.values()))
+
+    def __repr__(self) -> str:
+        mean, seeds = self.table.mean(), len(self.table)
+        return (
+            f"Corrected({'1 seed' if seeds == 1 else f'{seeds} seeds'}, {self.number:,} "
+            f"evaluations of each elite, corrected QD score {mean['corrected_qd_score']:.2f} "
+            f"(reported {mean['qd_score']:.2f}), corrected coverage "
+            f"{mean['corrected_coverage']:.1%} (reported {mean['coverage']:.1%}))"
+        )
+
+
+def reevaluate(
+    run_dir: str | os.PathLike | RunFolder,
+    evaluate: Callable,
+    number: int,
+    *,
+    per_solution: bool = False,
+    evaluator: Evaluator | Executor | None = None,
+    archive: Archive | None = None,
+) -> Corrected:
+    """Evaluate the elites of a run folder again; see `gloam.Result.reevaluated`.
+
+    Args:
+        run_dir: The run folder.
+        evaluate: The domain or the function of the run. A folder contains no code.
+        number: Number of evaluations of each elite.
+        per_solution, evaluator: As in `gloam.optimize`.
+        archive: The archive, if the algorithm of the run has parts of your own.
+    """
+    folder = run_dir if isinstance(run_dir, RunFolder) else RunFolder(run_dir)
+    config = folder.must_hold_run().read_config()
+    found = {seed: folder.read_archive(seed, archive=archive) for seed in config.seeds}
+    last = folder.read_metrics().iloc[-1]
+    batch = int(last["evaluations"]) // int(last["iteration"])
+    problem = Problem(evaluate, config.driver == "fused", per_solution, evaluator)
+    return corrected(found, problem, number, batch)
+
+
+def corrected(
+    elites_by_seed: Mapping[int, Elites], problem: Problem, number: int, batch: int
+) -> Corrected:
+    """Evaluate the elites of all seeds ``number`` times, ``batch`` solutions at a time."""
+    import pandas as pd
+
+    number = checks.count("number", number)
+    rows, corrected_elites = [], {}
+    with _evaluation(problem, next(iter(elites_by_seed.values()))) as evaluate:
+        for seed, elites in elites_by_seed.items():
+            key = jax.random.fold_in(root_key(seed), REEVALUATION)
+            key = jax.random.fold_in(key, number)
+            sums = _Sums(elites, number)
+            for chunk in sums.chunks():
+                sums.put(chunk, _evaluated(evaluate, elites, chunk, number, batch, key))
+            corrected_elites[seed], row = sums.result()
+            rows.append({"seed": seed} | row)
+    return Corrected(corrected_elites, pd.DataFrame(rows), number)
+
+
+_Evaluate = Callable[
+    [Float[np.ndarray, "rows sol"], PRNGKeyArray],
+    Results,
+]
+
+
+def _trace(problem: Any, solutions: Float[Array, "rows sol"], key: PRNGKeyArray) -> Any:
+    domain, form = problem
+    values = solutions if form is None else form.values(solutions)
+    answer = domain(values, key=key) if checks.asks_for(domain, "key") else domain(values)
+    return step.evaluation(answer)
+
+
+def _index_of(archive: Archive, measures: Float[Array, "rows meas"]) -> Int[Array, " rows"]:
+    with jax.default_matmul_precision("float32"):  # as in a search
+        return archive.index_of(measures)
+
+
+_traced, _cells = compiled(_trace), compiled(_index_of)
+
+
+@contextmanager
+def _evaluation(problem: Problem, elites: Elites) -> Iterator[_Evaluate]:
+    """Yield the evaluation of rows with a random key, with its workers started."""
+    if problem.is_traced:
+        arrays, static = partition((problem.evaluate, elites.form))
+        yield lambda solutions, key: _traced(static, arrays, jnp.asarray(solutions), key)
+        return
+    declared = isinstance(problem.evaluate, PerSolution) or not problem.per_solution
+    function = problem.evaluate if declared else PerSolution(problem.evaluate)
+    function, has_seeds = as_seeded(function, elites.form)
+    evaluator, spec = as_evaluator(problem.evaluator), ResultSpec.of(elites.archive)
+    evaluator.check(function)
+
+    def evaluate(solutions: np.ndarray, key: PRNGKeyArray) -> Any:
+        rows: np.ndarray = solutions
+        if has_seeds:
+            rows = rows_with_seeds(solutions, evaluation_seeds(key, len(solutions)))
+        return evaluator.evaluate(function, rows, spec)[:3]
+
+    with evaluator:
+        yield evaluate
+
+
+class _Evaluations(NamedTuple):
+    """Evaluations of some elites."""
+
+    objectives: Float[np.ndarray, "rows number"] | None
+    measures: Float[np.ndarray, "rows number meas"]
+    valid: Bool[np.ndarray, "rows number"]
+
+
+def _evaluated(
+    evaluate: _Evaluate, elites: Elites, chunk: slice, number: int, batch: int, key: PRNGKeyArray
+) -> _Evaluations:
+    """Evaluate some elites ``number`` times each."""
+    solutions, archive = elites.solutions[chunk], elites.archive
+    size, first = len(solutions) * number, chunk.start * number
+    parts = []
+    for start in range(0, size, batch):
+        # Always a whole batch, whose shape the domain knows and is compiled for.
+        rows = np.minimum(np.arange(start, start + batch), size - 1) // number
+        parts.append(evaluate(solutions[rows], jax.random.fold_in(key, first + start)))
+    none = any(part[0] is None for part in parts)
+    objectives = None if none else np.concatenate([np.asarray(part[0]) for part in parts])[:size]
+    measures = np.concatenate([np.asarray(part[1]) for part in parts])[:size]
+    valid = valid_rows(archive.accepts, objectives, measures, {})
+    if all(checks.VIOLATION in part[2] for part in parts):
+        violations = np.concatenate([np.asarray(part[2][checks.VIOLATION]) for part in parts])
+        valid &= violations[:size] <= 0
+    valid = valid.reshape(-1, number)
+    measures = np.where(valid[..., None], measures.reshape(*valid.shape, -1), 0.0)
+    if objectives is not None:
+        objectives = np.where(valid, objectives.reshape(valid.shape), 0.0)
+    return _Evaluations(objectives, measures, valid)
+
+
+class _Sums:
+    """Means of the evaluations of the elites of one seed: of all, and of random half-samples."""
+
+    def __init__(self, elites: Elites, number: int):
+        self._elites, self._number = elites, number
+        self._random = np.random.default_rng(0)
+        num_cells, measure_dim = elites.archive.num_cells, elites.archive.measure_dim
+        # The first row is of all evaluations, the others of halves. There is a place for each cell,
+        # so that programs are compiled once for all seeds; those without an elite are not valid.
+        size = (1 + _HALVES if number > 1 else 1, num_cells)
+        self._objectives, self._cells = np.zeros(size, np.float32), np.zeros(size, np.int32)
+        self._valid = np.zeros(size, bool)
+        self._measures = np.zeros((num_cells, measure_dim), np.float32)
+        most = min(_ELITES, num_cells)
+        self._chunk = int(np.clip(_NUMBERS // (number * measure_dim), 1, most))
+        self._num_valid = 0
+        self._arrays, self._static = partition(elites.archive.for_programs(cells_given=True))
+
+    def chunks(self) -> Iterator[slice]:
+        """Yield the elites in parts that are evaluated together."""
+        total = len(self._elites)
+        for start in range(0, total, self._chunk):
+            yield slice(start, min(start + self._chunk, total))
+
+    def put(self, chunk: slice, found: _Evaluations) -> None:
+        """Compute means of the evaluations of some elites."""
+        archive, number = self._elites.archive, self._number
+        self._num_valid += int(found.valid.sum())
+        means, own_cells, valid = self._means(found, found.valid)
+        self._measures[chunk] = means
+        # Noise is often on objectives alone, and then elites stay where they are.
+        moves = np.ptp(found.measures, axis=1).any(axis=1) | ~found.valid.all(axis=1)
+        groups = np.arange(number) % (min(number, _GROUPS) // 2 * 2 or 1)
+        for row in range(len(self._objectives)):
+            weights, cells, usable = found.valid, own_cells, valid
+            if row:
+                ranks = self._random.random((len(means), groups.max() + 1)).argsort(axis=1)
+                weights = found.valid & (ranks < (groups.max() + 1) // 2)[:, groups]
+                if moves.any():
+                    _, cells, usable = self._means(found, weights)
+                    cells = np.where(moves, cells, own_cells)
+            objectives = found.objectives
+            if objectives is None:
+                flat = jnp.asarray(found.measures.reshape(-1, archive.measure_dim), jnp.float32)
+                close = archive.closeness(flat, jnp.asarray(np.repeat(cells, number)))
+                objectives = np.asarray(close).reshape(weights.shape)
+            self._objectives[row, chunk] = _mean(objectives[..., None], weights)[:, 0]
+            self._cells[row, chunk], self._valid[row, chunk] = cells, usable
+
+    def _means(self, found: _Evaluations, weights: Bool[np.ndarray, "rows number"]) -> Any:
+        """Return mean measures, their cells, and whether there are any."""
+        archive = self._elites.archive
+        means = _mean(found.measures, weights).astype(np.float32)
+        valid = np.asarray(archive.accepts(means)) & weights.any(axis=1)
+        spare = np.ones((self._chunk - len(means), means.shape[1]), np.float32)
+        return means, self._index_of(np.concatenate([means, spare]))[: len(means)], valid
+
+    def _index_of(self, measures: Float[np.ndarray, "rows meas"]) -> Int[np.ndarray, " rows"]:
+        found = self._elites.archive.index_on_host(measures)
+        return np.asarray(_cells(self._static, self._arrays, measures)) if found is None else found
+
+    def result(self) -> tuple[Elites, dict[str, Any]]:
+        """Return the corrected elites, and a row of the table."""
+        elites, total = self._elites, len(self._elites)
+        if total:
+            checks.some_valid(int(self._valid[0].sum()), total)
+        cells = np.resize(elites.cells, len(self._measures))
+        store = added_to_empty(
+            elites.archive,
+            np.asarray(elites.store.solutions)[cells],
+            self._objectives[0],
+            self._measures,
+            self._cells[0],
+            {name: np.asarray(values)[cells] for name, values in elites.store.fields.items()},
+            self._valid[0],
+        )
+        more = {"form": elites.form, "is_corrected": True}
+        again = Elites(elites.archive, store, lowest=elites.f_min, **more)
+        scores = np.array(
+            [
+                _score(elites.archive.num_cells, *rows, again.f_min)
+                for rows in zip(self._objectives, self._cells, self._valid, strict=True)
+            ]
+        )
+        errors = (
+            np.sqrt(np.mean((scores[1:] - scores[0]) ** 2, axis=0)) if len(scores) > 1 else None
+        )
+        row: dict[str, Any] = {}
+        for place, name in enumerate(_COLUMNS):
+            row[f"corrected_{name}"] = getattr(again, name)
+            row[f"corrected_{name}_error"] = np.nan if errors is None else errors[place]
+        row |= {name: getattr(elites, name) for name in _COLUMNS}
+        evaluations = len(elites) * self._number
+        row |= {"num_elites": len(again), "evaluated_elites": len(elites)}
+        row |= {"evaluations": evaluations, "failed": evaluations - self._num_valid}
+        return again, row
+
+
+def _mean(
+    values: Float[np.ndarray, "rows number n"], weights: Bool[np.ndarray, "rows number"]
+) -> Float[np.ndarray, "rows n"]:
+    """Return means of the evaluations with weight, in float64; zero if there are none."""
+    total = np.maximum(weights.sum(axis=1), 1)[:, None]
+    return np.einsum("rin,ri->rn", values, weights.astype(np.float64)) / total
+
+
+def _score(
+    num_cells: int,
+    objectives: Float[np.ndarray, " rows"],
+    cells: Int[np.ndarray, " rows"],
+    valid: Bool[np.ndarray, " rows"],
+    f_min: float,
+) -> tuple[float, float]:
+    """Return QD score and coverage of rows that are added to an empty archive."""
+    found = _metrics(objectives, cells, valid, f_min, num_cells)
+    return float(found.qd_score), float(found.coverage)
+
+
+@partial(jax.jit, static_argnums=4)
+def _metrics(
+    objectives: Float[Array, " rows"],
+    cells: Int[Array, " rows"],
+    valid: Bool[Array, " rows"],
+    f_min: Float[Array, ""] | float,
+    num_cells: int,
+) -> ArchiveMetrics:
+    nothing = jnp.zeros((objectives.shape[0], 0), jnp.float32)
+    batch = Batch(nothing, objectives, nothing, cells, valid, {})
+    return archive_metrics(add(empty_store(num_cells, 0, 0, {}), batch)[0], f_min)

@@ -1,0 +1,233 @@
+"""Warm starts: solutions that were found before, brought into the archive of a new search."""
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from gloam import checks, step
+from gloam.algorithms import Algorithm
+from gloam.archives import Elites
+from gloam.draws import evaluation_key
+from gloam.evaluators import ResultSpec
+from gloam.evaluators.results import Results
+from gloam.formats import RunFolder
+from gloam.formats.arrays import digest
+from gloam.programs.sharing import compiled, for_programs, partition
+from gloam.records import SearchState
+from gloam.spaces import Space
+from gloam.trees import Tree, flat_columns
+
+_start_with = compiled(step.start_with)
+_start_emitters = compiled(step.start_emitters)
+
+_FIX = (
+    "Give elites (result.elites), a table of Elites.to_pandas(), or the path of a run folder to "
+    "start_from."
+)
+_AGAIN = (
+    "With reevaluate=True, gloam.run and gloam.optimize evaluate the solutions again; to "
+    "gloam.Search, give a table with the new columns."
+)
+
+
+class Start(NamedTuple):
+    """Solutions that a search starts from."""
+
+    solutions: np.ndarray
+    """``(n, sol)`` vectors."""
+    results: Results | None
+    """Their objectives, measures and fields; ``None`` if they have to be evaluated again."""
+
+    @property
+    def digest(self) -> str:
+        """Digest of the solutions and results."""
+        arrays = {"solutions": self.solutions}
+        if self.results is not None:
+            objectives, measures, fields = self.results
+            arrays |= {"objectives": objectives, "measures": measures} | fields
+        parts = [f"{name} {digest(arrays[name])}" for name in sorted(arrays)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def start_of_run(source: Any, algorithm: Algorithm, *, reevaluate: bool = False) -> Start:
+    """Return the solutions of an earlier run, a table or elites, after checking that they fit.
+
+    Args:
+        source: `gloam.Elites`, a table, or the path of a run folder.
+        algorithm: The algorithm of the new search.
+        reevaluate: Leave out objectives and measures, because they are evaluated again.
+    """
+    checks.instance("reevaluate", reevaluate, bool)
+    if isinstance(source, (str, os.PathLike)):
+        source = _elites_in(RunFolder(source))
+    fix = "Leave start_from out, or run the earlier search longer."
+    if isinstance(source, Elites):
+        checks.expect(len(source) > 0, "start_from", "at least one solution", "none", fix)
+        start = _of_elites(source, algorithm, reevaluate)
+    else:
+        is_table = isinstance(source, Mapping) or hasattr(source, "columns")
+        expected = "elites, a table or the path of a run folder"
+        got = f"{type(source).__name__} {checks.short(source)}"
+        checks.expect(is_table, "start_from", expected, got, _FIX)
+        start = _of_table(source, algorithm, reevaluate)
+    checks.expect(len(start.solutions) > 0, "start_from", "at least one solution", "none", fix)
+    return start
+
+
+def started(algorithm: Algorithm, state: SearchState, start: Start) -> SearchState:
+    """Return the first state of a search that starts from evaluated solutions.
+
+    They enter the archive, the discount is trained on them in batches of the usual size, and
+    emitters begin at elites.
+
+    Raises:
+        ValueError: None of them has a valid result.
+    """
+    results, size = start.results, algorithm.emitter.num_solutions
+    assert results is not None, "the solutions have been evaluated"
+    arrays, static = partition(for_programs(algorithm, cells_given=True))
+    for number, first in enumerate(range(0, len(start.solutions), size)):
+
+        def part(rows: np.ndarray, first: int = first) -> np.ndarray:
+            taken = rows[first : first + size]
+            rest = np.zeros((size - len(taken), *taken.shape[1:]), taken.dtype)
+            return np.concatenate([taken, rest])
+
+        objectives, measures, fields = results
+        values = None if objectives is None else part(objectives)
+        batch = values, part(measures), {name: part(rows) for name, rows in fields.items()}
+        is_row = np.arange(first, first + size) < len(start.solutions)
+        cells = algorithm.archive.index_on_host(batch[1])
+        arguments = part(start.solutions), batch, cells, is_row, np.int32(number)
+        state = _start_with(static, arrays, state, *arguments)
+    expected, fix = "at least one solution with a valid result", "Check the evaluation function."
+    checks.expect(int(state.started) > 0, "start_from", expected, "none", fix)
+    return _start_emitters(static, arrays, state)
+
+
+def evaluated_start(
+    start: Start, size: int, evaluate: Callable[[Any, PRNGKeyArray], Any], key: PRNGKeyArray
+) -> Start:
+    """Evaluate a start in batches of ``size`` solutions; the last one repeats solutions.
+
+    Args:
+        start: The solutions.
+        size: Number of solutions in a batch.
+        evaluate: Returns the results of a batch, given a random key.
+        key: Random key of all batches.
+    """
+    found, number = [], len(start.solutions)
+    for place, first in enumerate(range(0, number, size)):
+        rows = np.minimum(np.arange(first, first + size), number - 1)
+        own = evaluation_key(key, place)
+        found.append(evaluate(jnp.asarray(start.solutions[rows]), own))
+    objectives, _, fields = found[0]
+
+    def joined(parts: list[Any]) -> np.ndarray:
+        return np.concatenate([np.asarray(part) for part in parts])[:number]
+
+    values = None if objectives is None else joined([one[0] for one in found])
+    extras = {name: joined([one[2][name] for one in found]) for name in fields}
+    return Start(start.solutions, (values, joined([one[1] for one in found]), extras))
+
+
+def _elites_in(folder: RunFolder) -> Elites:
+    """Return the best elites of all seeds of a run folder."""
+    folder.must_hold_run()
+    first, *others = (folder.read_archive(seed) for seed in folder.read_config().seeds)
+    return first.merged(*others)
+
+
+def _of_elites(elites: Elites, algorithm: Algorithm, reevaluate: bool) -> Start:
+    form, solutions = algorithm.emitter.form, elites.solutions
+    if isinstance(form, Space) and isinstance(elites.form, Space):
+        if form != elites.form:
+            solutions = form.vectors(elites.values())
+    elif isinstance(form, Space) or isinstance(elites.form, Space):
+        words = [_words(one) for one in (form, elites.form)]
+        fix = "Give a table with a column for each variable."
+        checks.expect(False, "start_from", f"solutions of {words[0]}", words[1], fix)
+    elif isinstance(form, Tree) and isinstance(elites.form, Tree):
+        expected = f"trees with arrays of shapes {checks.short(list(form.shapes))}"
+        got = checks.short(list(elites.form.shapes))
+        checks.expect(form.shapes == elites.form.shapes, "start_from", expected, got)
+    solutions = _checked_vectors(solutions, algorithm)
+    if reevaluate:
+        return Start(solutions, None)
+    fields = {name: elites.field(name) for name in elites.store.fields}
+    return Start(solutions, _checked(algorithm, elites.objectives, elites.flat_measures, fields))
+
+
+def _of_table(table: Any, algorithm: Algorithm, reevaluate: bool) -> Start:
+    columns = {str(name): np.asarray(table[name]) for name in table}
+    form, archive = algorithm.emitter.form, algorithm.archive
+    if form is None:
+        solutions = flat_columns(columns, algorithm.emitter.x0.size)
+    else:
+        # A variable with the name of a measure or field has the column solution_NAME.
+        own = {name.removeprefix("solution_"): rows for name, rows in columns.items()}
+        solutions = form.from_columns(own | columns if isinstance(form, Tree) else columns | own)
+    solutions = _checked_vectors(solutions, algorithm)
+    if reevaluate:
+        return Start(solutions, None)
+
+    def block(name: str, size: int) -> np.ndarray:
+        names = [name] if name in columns else [f"{name}_{i}" for i in range(size)]
+        missing = [one for one in names if one not in columns]
+        got = f"no column '{missing[0]}'" if missing else ""
+        checks.expect(not missing, "start_from", f"columns {', '.join(names[:4])}", got, _AGAIN)
+        return np.stack([columns[one] for one in names], axis=1)
+
+    objectives = block("objective", 1)[:, 0]
+    named = list(archive.measure_names)
+    has_names = bool(named) and set(named) <= set(columns)
+    measures = (
+        np.stack([columns[name] for name in named], axis=1)
+        if has_names
+        else block("measures", archive.measure_dim)
+    )
+    fields = {
+        name: block(name, int(np.prod(spec.shape))).reshape(-1, *spec.shape)
+        for name, spec in archive.fields.items()
+    }
+    return Start(solutions, _checked(algorithm, objectives, measures, fields))
+
+
+def _checked(
+    algorithm: Algorithm, objectives: np.ndarray, measures: np.ndarray, fields: dict[str, Any]
+) -> Results:
+    archive = algorithm.archive
+    measures = measures.reshape(len(measures), -1)
+    found, wanted = measures.shape[1], archive.measure_dim
+    checks.expect(found == wanted, "start_from", f"{wanted} measures", f"{found}", _AGAIN)
+    missing = sorted(set(archive.fields) - set(fields))
+    got = f"no field '{missing[0]}'" if missing else ""
+    checks.expect(not missing, "start_from", f"fields {sorted(archive.fields)}", got, _AGAIN)
+    kept = {name: fields[name] for name in archive.fields}
+    return ResultSpec.of(archive).checked(objectives, measures, kept, len(measures))
+
+
+def _checked_vectors(solutions: np.ndarray, algorithm: Algorithm) -> np.ndarray:
+    emitter = algorithm.emitter
+    size, found = emitter.x0.size, solutions.shape[1]
+    expected = f"solutions of {size} numbers, as x0 has"
+    checks.expect(found == size, "start_from", expected, f"{found}", "Use the same variables.")
+    bounds = emitter.solution_bounds
+    if bounds is not None:
+        lower, upper = np.asarray(bounds.lower), np.asarray(bounds.upper)
+        outside = int(((solutions < lower) | (solutions > upper)).any(axis=1).sum())
+        fix = "Widen the bounds, or leave these solutions out."
+        expected = "solutions within the bounds"
+        checks.expect(outside == 0, "start_from", expected, f"{outside} outside", fix)
+    return solutions.astype(np.float32)
+
+
+def _words(form: Any) -> str:
+    if isinstance(form, Space):
+        return f"a space of {', '.join(name for name, _ in form.variables)}"
+    return "trees of arrays" if isinstance(form, Tree) else "plain vectors"
