@@ -28,6 +28,8 @@ def _jaxlib_knows(flag: str) -> bool:
 _FLAGS = ["--xla_backend_optimization_level=0"]
 if _jaxlib_knows("xla_cpu_use_fusion_emitters"):
     _FLAGS += ["--xla_cpu_use_fusion_emitters=false"]
+if _jaxlib_knows("xla_cpu_parallel_codegen_split_count"):  # all cores are busy
+    _FLAGS += ["--xla_cpu_parallel_codegen_split_count=1"]
 os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *_FLAGS])
 # They compile the same small programs again and again: all workers share one cache of them.
 _CACHE = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
@@ -78,9 +80,9 @@ _modules = itertools.count(1)
 
 @pytest.fixture(autouse=True, scope="module")
 def _few_programs():
-    """Drop compiled programs after every twelfth file: those of all tests would take gigabytes."""
+    """Drop compiled programs after every 80 files: those of all tests would take gigabytes."""
     yield
-    if next(_modules) % 12 == 0:
+    if next(_modules) % 80 == 0:
         jax.clear_caches()
         gc.collect()
         if sys.platform == "linux":
@@ -97,7 +99,9 @@ def shared_data() -> Path:
 
 
 # One of each kind of emitter, discount and archive.
-@pytest.fixture(params=["dms", "cma-mae", "dds", "map-elites-line"])
+@pytest.fixture(
+    params=["dms", "cma-mae", pytest.param("dds", marks=pytest.mark.slow), "map-elites-line"]
+)
 def algorithm(request):
     return problems.small(request.param)
 

@@ -17,6 +17,7 @@ from PIL import Image
 import gloam
 import gloam.interop.gymnasium
 import gloam.interop.ribs
+from gloam import files
 from gloam.cli import main
 from tests.explorer.page import Page, chromium
 
@@ -87,6 +88,11 @@ def workplace(tmp_path, monkeypatch):
     """The current folder, with what the pages say that it has: pictures, and a function."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
+    # Without optimisation (conftest.py), k-means over 10,000 cells would take minutes.
+    monkeypatch.setenv("GLOAM_CACHE", str(tmp_path / "cache"))
+    edge = gloam.domains.LinearProjection(10).edge
+    centroids = np.random.default_rng(0).uniform(-edge, edge, (10_000, 10)).astype(np.float32)
+    files.write_array(tmp_path / "cache" / "lp-10d-100.npy", centroids)
     # Another test imports a file of this name, too.
     monkeypatch.delitem(sys.modules, "my_problem", raising=False)
     main(["new", "my_problem.py", "--size", "16", "16", "--mode", "RGB"])

@@ -20,11 +20,15 @@ MODULES = [
 ]
 # Their examples compile searches or large networks.
 SLOW = {
+    "gloam.algorithms.baselines",
     "gloam.algorithms.dms",
     "gloam.callbacks.stopping",
     "gloam.discounts.networks",
+    "gloam.emitters.gradient_ascent",
     "gloam.domains.latent_digits",
+    "gloam.experiments.statistics",
     "gloam.generators.stylegan3",
+    "gloam.runs.result",
     "gloam.runs.run",
     "gloam.searches.async_search",
     "gloam.searches.search",

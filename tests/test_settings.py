@@ -40,14 +40,10 @@ def begin(driver, algorithm, iterations, **options):
 @pytest.mark.parametrize(
     ("name", "driver"),
     [
-        ("dms", "fused"),
+        pytest.param("map-elites-line", "fused", marks=pytest.mark.slow),
         ("map-elites-line", "ask-tell"),
-        *(
-            pytest.param(name, driver, marks=pytest.mark.slow)
-            for name in ("dms", "dms-paper", "cma-mae", "dds", "map-elites-line")
-            for driver in ("fused", "ask-tell", "asynchronous")
-            if (name, driver) not in (("dms", "fused"), ("map-elites-line", "ask-tell"))
-        ),
+        pytest.param("dms", "fused", marks=pytest.mark.slow),
+        pytest.param("dms", "asynchronous", marks=pytest.mark.slow),
     ],
 )
 def test_x64_changes_no_bit_and_a_run_continues_without_it(x64, tmp_path, name, driver):
@@ -87,6 +83,7 @@ class WideNetwork(eqx.Module):
         return measures @ self.weight
 
 
+@pytest.mark.slow
 def test_a_network_with_float64_weights_is_trained_in_float32(x64):
     network = WideNetwork(jnp.ones(2))
     assert network.weight.dtype == jnp.float64

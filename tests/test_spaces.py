@@ -176,6 +176,7 @@ MIXED = gloam.Space(
     kind=gloam.Categorical(["a", "b", "c"], shape=(2,)),
 )
 CMA = {"num_emitters": 2, "batch_size": 6}
+SLOW = pytest.mark.slow
 ALGORITHMS = {
     "dms": lambda space: gloam.DMS(GRID, space, num_init_points=20, **CMA),
     "sep": lambda space: gloam.CMAMAE(GRID, space, strategy=gloam.emitters.SepCMAES(), **CMA),
@@ -193,7 +194,9 @@ def traced(values):
     return jnp.sum(values["kind"] == 1, axis=1) - jnp.abs(jnp.log10(values["rate"]) + 2), measures
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=SLOW if one == "dms" else ()) for one in ALGORITHMS]
+)
 def test_what_evaluate_sees_is_in_the_space_and_what_the_archive_keeps(name):
     search = gloam.Search(ALGORITHMS[name](MIXED), seed=2)
     for _ in range(5):
@@ -211,6 +214,7 @@ def test_what_evaluate_sees_is_in_the_space_and_what_the_archive_keeps(name):
     assert best.values["size"] in ("s", "m", "l")
 
 
+@pytest.mark.slow
 def test_renaming_gives_the_same_search():
     names = {name: f"other {name}" for name, _ in MIXED.variables}
     renamed = gloam.Space(**{names[name]: one for name, one in MIXED.variables})
@@ -252,17 +256,10 @@ def test_all_drivers_take_a_space(tmp_path):
     assert_trees_equal(read.values(), by_driver[2].elites.values())
 
 
-CLIMBING = {
-    "alone": lambda: gloam.Algorithm(
-        gloam.emitters.GradientAscent(MIXED, batch_size=8), GRID, gloam.discounts.NoDiscount()
-    ),
-    "dms": lambda: gloam.DMS(GRID, MIXED, gradients=True, num_init_points=20, **CMA),
-}
-
-
-@pytest.mark.parametrize("name", ["alone", pytest.param("dms", marks=pytest.mark.slow)])
-def test_gradients_move_real_variables_and_leave_whole_numbers_alone(name):
-    algorithm = CLIMBING[name]()
+@pytest.mark.slow
+def test_gradients_move_real_variables_and_leave_whole_numbers_alone():
+    emitter = gloam.emitters.GradientAscent(MIXED, batch_size=8)
+    algorithm = gloam.Algorithm(emitter, GRID, gloam.discounts.NoDiscount())
     ask = jax.jit(lambda state: step.ask(algorithm, state).solutions)
     advance = jax.jit(lambda state: step.step(algorithm, traced, state))
     state = step.init(algorithm, jax.random.key(4))
@@ -273,7 +270,7 @@ def test_gradients_move_real_variables_and_leave_whole_numbers_alone(name):
         np.testing.assert_array_equal(MIXED.discrete.snapped(asked), asked)
         assert_inside(MIXED, MIXED.values(asked))
         state, _ = advance(state)
-        points = (state.emitter if name == "alone" else state.emitter.emitters[-1]).points
+        points = state.emitter.points
         before, after = asked[-len(points.age) :], np.asarray(points.solutions)
         np.testing.assert_array_equal(after[:, is_whole], before[:, is_whole])
         moved += int((after != before)[:, ~is_whole].sum())
@@ -282,6 +279,7 @@ def test_gradients_move_real_variables_and_leave_whole_numbers_alone(name):
     assert_inside(MIXED, result.elites.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("x0", [MIXED, {"w": np.zeros(3)}], ids=["space", "tree"])
 def test_gradients_from_python_are_of_flat_vectors(x0):
     algorithm = gloam.DMS(GRID, x0, 0.2, gradients=True, num_init_points=20, **CMA)
@@ -301,6 +299,7 @@ def test_a_saved_search_keeps_its_space(tmp_path):
     assert_trees_equal(gloam.Search.load(tmp_path / "search").ask(), search.ask())
 
 
+@pytest.mark.slow
 def test_a_ticket_has_the_values_of_one_solution():
     search = gloam.AsyncSearch(ALGORITHMS["dms"](MIXED), seed=1)
     (ticket,) = search.ask(1)
@@ -310,7 +309,7 @@ def test_a_ticket_has_the_values_of_one_solution():
 
 def test_variables_with_the_name_of_a_measure_have_a_column_of_their_own():
     archive = gloam.GridArchive((4, 4), 0.0, 1.0, measure_names=("x", "depth"))
-    search = gloam.Search(gloam.DMS(archive, MIXED, num_init_points=20, **CMA))
+    search = gloam.Search(gloam.MAPElites(archive, MIXED, batch_size=12))
     search.tell(*evaluate(search.ask()))
     table = search.elites().to_pandas()
     assert {"x", "depth", "solution_x"} <= set(table)

@@ -71,6 +71,7 @@ def test_wrong_input_is_explained_before_the_search(bad_data, capsys, arguments,
     assert not (bad_data / "runs").exists()
 
 
+@pytest.mark.slow
 def test_vectors_without_pictures_end_in_a_table_and_a_page(filled):
     folder, printed = filled
     for name in ("gallery.html", "matches.csv", "matches.parquet"):

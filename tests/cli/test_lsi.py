@@ -2,12 +2,10 @@
 
 import functools
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,7 +17,7 @@ from gloam.cli import main
 from gloam.experiments.lsi import SOURCES, LsiTimes, lsi_domain, read_embedder, read_landscapes
 from gloam.generators import StyleGAN3
 from tests.cli.conftest import stopped
-from tests.cli.lsi_files import SETTINGS, random_files, recorded_files
+from tests.cli.lsi_files import SETTINGS, random_files
 from tests.generators import test_official_pickle as pickles
 from tests.helpers import assert_same_bits
 
@@ -241,17 +239,6 @@ def test_grey_landscapes_become_colour_pictures(copied, capsys):
 # Runs
 
 
-@pytest.fixture(scope="module")
-def real_files(cache, tmp_path_factory):
-    """The recorded models and 43 landscapes; random models and pictures where they are missing."""
-    folder = tmp_path_factory.mktemp("real")
-    data = Path(os.environ.get("GLOAM_DATA", Path(__file__).parents[3] / "shared" / "data"))
-    needed = ("stylegan3/tiny32_t_nosrc.pkl", "clip/tiny_clip_config.json", "images/landscapes")
-    if all((data / name).exists() for name in needed):
-        return recorded_files(data, folder)
-    return random_files(folder)
-
-
 KILLED = """
 import os, signal, sys
 from gloam.cli import main
@@ -271,10 +258,10 @@ main(sys.argv[1:])
 
 @pytest.mark.slow
 def test_a_killed_run_continues_to_the_same_bits_and_a_gallery(
-    real_files, tmp_path, capsys, monkeypatch
+    files, tmp_path, capsys, monkeypatch
 ):
     killed, whole = (
-        command(real_files, tmp_path / name, "--checkpoint-every", "1", iterations=2)
+        command(files, tmp_path / name, "--checkpoint-every", "1", iterations=2)
         for name in ("killed", "whole")
     )
     # The second checkpoint is not written, after its metrics and its archive were.
@@ -297,7 +284,7 @@ def test_a_killed_run_continues_to_the_same_bits_and_a_gallery(
     tables = [folder.read_metrics().drop(columns="seconds") for folder in folders]
     pd.testing.assert_frame_equal(*tables)
     count = len(killed_run.read_archive())
-    items = len(list(real_files.landscapes.glob("*.png")))
+    items = len(list(files.landscapes.glob("*.png")))
     assert count > 1
     assert f"{count} of {items} items have an elite" in printed
     for name in ("figures/gallery.png", "gallery.html", "matches.csv", "matches.parquet"):

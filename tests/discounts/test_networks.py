@@ -529,7 +529,7 @@ def at_cells(model, state, centers):
 
 # Blocks of 512 rows.
 @pytest.mark.parametrize(
-    "cells", [513, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 511, 512, 1200))]
+    "cells", [pytest.param(n, marks=pytest.mark.slow) for n in (1, 512, 513, 1200)]
 )
 def test_cells_in_blocks_are_the_cells(cells):
     model = model_of(CNN((8, 8), channels=(2,), hidden=4))

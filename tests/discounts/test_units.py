@@ -148,6 +148,7 @@ def test_powers_of_two_change_no_bit():
         np.testing.assert_array_equal(1024 * one.store.objectives, other.store.objectives)
 
 
+@pytest.mark.slow
 def test_the_health_of_the_model_is_judged_in_its_units():
     plain, scaled = scores()[2].metrics, scores(factor=1024.0)[2].metrics
     np.testing.assert_array_equal(scaled["rank_correlation"], plain["rank_correlation"])
@@ -167,14 +168,10 @@ OBJECTIVES = [
     {"factor": a, "offset": b} for a in (0.01, 1.0, 1000.0) for b in (-1000.0, -1.0, 0.0, 10.0)
 ]
 UNITS = [*OBJECTIVES, {"measure": 1000.0}, {"solution": 0.001}, {"solution": 50.0}]
-QUICK = [{"factor": 1000.0, "offset": -1000.0}, {"measure": 1000.0}, {"solution": 0.001}]
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [pytest.param(one, marks=[] if one in QUICK else [pytest.mark.slow]) for one in UNITS],
-    ids=str,
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("changed", UNITS, ids=str)
 def test_a_search_does_not_depend_on_units(changed):
     coverage, score, _ = scores()
     other_coverage, other_score, _ = scores(**changed)

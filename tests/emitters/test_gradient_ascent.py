@@ -40,13 +40,8 @@ def advanced(used, iterations, function=evaluate):
     return state
 
 
-SLOW = pytest.mark.slow
-
-
-@pytest.mark.parametrize(
-    "discount",
-    [None, pytest.param(Thresholds(), marks=SLOW), pytest.param(NoDiscount(), marks=SLOW)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("discount", [None, Thresholds(), NoDiscount()])
 def test_directions_are_the_gradients_of_what_points_climb(discount):
     used = algorithm(discount)
     rows, twice = used.emitter.gradient_rows, (evaluate, evaluate)
@@ -83,6 +78,7 @@ def test_directions_are_the_gradients_of_what_points_climb(discount):
     np.testing.assert_allclose(directions, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_every_solution_is_evaluated_once():
     sizes = []
 
@@ -220,6 +216,7 @@ def test_gradients_find_more_with_as_many_evaluations():
     assert max(scores[False]) < 270
 
 
+@pytest.mark.slow
 def test_measures_alone_are_climbed_by_closeness():
     items = np.random.default_rng(0).normal(size=(40, 3))
     archive = gloam.CVTArchive(items)

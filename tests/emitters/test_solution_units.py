@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import gloam
 from gloam.emitters import SepCMAES
-from tests.examples.conftest import EXAMPLES
 from tests.helpers import assert_same_bits, refused
 
 SOL = 4
@@ -83,28 +82,3 @@ def test_equal_steps_are_one_number():
 def test_steps_that_do_not_fit_are_refused(options, message):
     with refused(message):
         gloam.CMAMAE(ARCHIVE, X0, **({"bounds": (LOWER, UPPER)} | options))
-
-
-@pytest.mark.slow
-def test_a_truss_in_metres_is_searched_as_well_as_in_the_unit_box(monkeypatch):
-    """Five seeds each; scaled by hand, the same search rounds differently."""
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    import truss  # pyright: ignore[reportMissingImports]
-
-    middle = (truss.LOWER + truss.UPPER) / 2
-    width = truss.UPPER - truss.LOWER
-    searches = {
-        truss.evaluate: gloam.DMS(truss.archive(), middle, bounds=(truss.LOWER, truss.UPPER)),
-        lambda x: truss.evaluate(truss.LOWER + width * np.float64(x)): gloam.DMS(
-            truss.archive(), np.full(24, 0.5), bounds=(0, 1)
-        ),
-    }
-    scores = [
-        gloam.optimize(evaluate, algorithm, 40, seeds=5, progress=False)
-        .metrics.groupby("seed")["qd_score"]
-        .last()
-        .mean()
-        for evaluate, algorithm in searches.items()
-    ]
-    np.testing.assert_allclose(scores[0], scores[1], rtol=0.03)
-    assert min(scores) > 70_000  # 76,800 +- 1,900 by five seeds

@@ -71,6 +71,7 @@ def test_a_batch_that_raises_loses_only_its_bad_rows(evaluators, kind):
     assert np.isnan(found.objectives[BAD]).all()
 
 
+@pytest.mark.slow
 def test_crashes_and_hangs_lose_only_their_rows(evaluators):
     x = X[:6].copy()
     x[3, 0] = 2.0

@@ -8,7 +8,7 @@ import pytest
 
 import gloam
 from gloam.cli import main
-from gloam.experiments import Study, paper_algorithm, report
+from gloam.experiments import Study, report
 from gloam.experiments.study import (
     ABLATIONS,
     VARIANTS,
@@ -66,6 +66,7 @@ def test_the_report_of_dms_has_a_figure_of_its_discount(tmp_path):
     assert (report_dir / "discount-2d-lp--flat-dms--paper.pdf").is_file()
 
 
+@pytest.mark.slow
 def test_the_next_cell_is_compiled_while_one_runs(tmp_path, monkeypatch):
     compiled_here = []
     compile_both = FusedProgram._compile_both
@@ -102,18 +103,6 @@ def test_a_longer_study_continues_its_cells(study, tmp_path):
     assert metrics["iteration"].max() == 10
     whole = gloam.RunFolder(study / "2d-lp-flat" / "map-elites-line").read_metrics()
     pd.testing.assert_frame_equal(metrics[metrics["iteration"] <= 8], whole)
-
-
-@pytest.mark.slow
-def test_dms_reports_its_health():
-    domain = gloam.domains.LinearProjection(2, "flat")
-    algorithm = paper_algorithm("dms-paper", domain)
-    metrics = gloam.run(domain, algorithm, 80, seeds=[0, 1], progress=False).metrics
-    last = metrics[metrics["iteration"] == 80]
-    # Over seeds 0 to 7 at 80 iterations: 0.08 to 0.12, and 0.69 to 0.72.
-    assert (last["empty_discount"] < 0.4).all()
-    assert (last["rank_correlation"] > 0.45).all()
-    assert (last["epochs"] >= 1).all()
 
 
 def test_every_variant_can_be_built(tmp_path):

@@ -86,6 +86,7 @@ def test_a_report_has_the_variables_of_a_space(tmp_path):
         assert shown == cell_details(run, 0, cell)["values"]
 
 
+@pytest.mark.slow
 def test_a_report_needs_no_web_server():
     without = "sys.modules['starlette'] = sys.modules['uvicorn'] = None"
     code = f"import sys; {without}; import gloam.explorer.html_report"

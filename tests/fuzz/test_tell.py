@@ -57,10 +57,10 @@ def assert_finite(search):
     assert np.isfinite([stats["qd_score"], stats["coverage"]]).all()
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("dms-paper", "cma-mae", "dds")]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("dms", "dds")]
 
 
-@pytest.fixture(scope="module", params=["dms", *SLOW])
+@pytest.fixture(scope="module", params=["cma-mae", *SLOW])
 def search(request):
     return search_of(request.param)
 

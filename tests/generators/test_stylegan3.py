@@ -345,6 +345,7 @@ def test_gradients_of_filters_are_those_of_their_sums(factor, padding):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4, err_msg=name)
 
 
+@pytest.mark.slow
 def test_the_gradient_is_the_official_one(official):
     network, recorded = official
     loss = jax.jit(jax.value_and_grad(lambda w: jnp.mean(jnp.square(network.images(w)))))

@@ -34,6 +34,7 @@ def test_gradients_are_those_of_the_formula():
         assert found.dtype == np.float32
 
 
+@pytest.mark.slow
 def test_a_search_is_the_one_with_a_function_in_numpy():
     evaluate, by_autograd = torch_evaluation(function)
     algorithm, options = small("climbing"), {"iterations": 3, "progress": False}

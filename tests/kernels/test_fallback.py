@@ -131,8 +131,6 @@ def map_elites():
     ("search", "pieces"),
     [
         (run_on_device, map_elites),
-        pytest.param(ask_and_tell, map_elites, marks=pytest.mark.slow),
-        pytest.param(run_on_device, small_search, marks=pytest.mark.slow),
         pytest.param(ask_and_tell, small_search, marks=pytest.mark.slow),
     ],
 )

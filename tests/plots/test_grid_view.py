@@ -102,6 +102,7 @@ def test_a_clipped_heatmap_says_so(four):
     assert counted == len(four)
 
 
+@pytest.mark.slow
 def test_all_figures_of_a_run_on_a_grid_of_three_measures(tmp_path):
     archive = gloam.GridArchive((4, 3, 2), -1, 1, measure_names=("x", "y", "z"))
     folder = write_run(tmp_path, small_dms(archive, np.zeros(4)), bowl, seeds=[1])

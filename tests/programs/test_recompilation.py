@@ -63,10 +63,7 @@ def map_elites_line(number: float, array: np.ndarray) -> gloam.MAPElitesLine:
 BUILDERS = [dms, dms_paper, cma_mae, dds, map_elites_line]
 
 
-def also_slow(quick):
-    """All algorithms; those that are not ``quick`` are marked slow."""
-    marks = {True: [], False: [pytest.mark.slow]}
-    return [pytest.param(build, marks=marks[build in quick]) for build in BUILDERS]
+SLOW_DMS = pytest.param(dms, marks=pytest.mark.slow)
 
 
 @contextmanager
@@ -106,7 +103,7 @@ def test_algorithms_with_other_numbers_have_the_same_program(build):
 
 
 @pytest.mark.parametrize("run", [pytest.param(search, marks=pytest.mark.slow), search_on_device])
-@pytest.mark.parametrize("build", also_slow(quick=[cma_mae, map_elites_line]))
+@pytest.mark.parametrize("build", [cma_mae, map_elites_line, SLOW_DMS])
 def test_a_second_search_compiles_nothing(build, run):
     run(build(0.3, np.zeros(5)), 1)
     other = build(0.4, np.ones(5))
@@ -117,7 +114,7 @@ def test_a_second_search_compiles_nothing(build, run):
         assert heard != []
 
 
-@pytest.mark.parametrize("build", also_slow(quick=[cma_mae]))
+@pytest.mark.parametrize("build", [cma_mae, SLOW_DMS])
 def test_numbers_count_although_the_program_is_the_same(build):
     """A search in a process that has run others gives what it gives in a fresh one."""
 

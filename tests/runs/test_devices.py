@@ -100,13 +100,12 @@ def run(devices: int, seeds: int, program: str = PROGRAM, *arguments: str) -> di
 def test_seeds_are_dealt_out_and_give_what_they_give_on_one_device():
     one = run(1, 4)
     assert (one["devices"], one["used"]) == (1, 1)
-    for devices, used in ((2, 2), (4, 4)):
-        several = run(devices, 4)
-        assert (several["devices"], several["used"]) == (devices, used)
-        assert several["seeds"] == [0, 1, 2, 3]
-        assert several["iteration"] == 5
-        # Compilers round differently, also between one seed alone and several in a batch.
-        np.testing.assert_allclose(several["qd"], one["qd"], rtol=1e-4)
+    several = run(2, 4)
+    assert (several["devices"], several["used"]) == (2, 2)
+    assert several["seeds"] == [0, 1, 2, 3]
+    assert several["iteration"] == 5
+    # Compilers round differently, also between one seed alone and several in a batch.
+    np.testing.assert_allclose(several["qd"], one["qd"], rtol=1e-4)
 
 
 @pytest.mark.parametrize(

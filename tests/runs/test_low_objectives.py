@@ -22,12 +22,6 @@ def algorithm(f_min=0.0):
     return gloam.CMAMAE(archive, np.zeros(5), 0.3, num_emitters=3, batch_size=10)
 
 
-def paper():
-    archive = gloam.GridArchive((8, 8), -2.0, 2.0)
-    sizes = {"num_emitters": 3, "batch_size": 10, "num_init_points": 30, "num_empty_points": 10}
-    return gloam.DMS.paper(archive, np.zeros(5), 0.3, ceiling=2.0, **sizes)
-
-
 class Shifted(eqx.Module):
     """An evaluation for NumPy and JAX whose objectives lie just below ``offset``."""
 
@@ -83,10 +77,9 @@ def test_objectives_found_on_the_device_warn_at_the_next_ask():
         search.ask()
 
 
-@pytest.mark.parametrize("build", [algorithm, pytest.param(paper, marks=pytest.mark.slow)])
-def test_a_run_on_the_device_warns_once(build):
+def test_a_run_on_the_device_warns_once():
     with pytest.warns(UserWarning, match="f_min") as records:
-        result = gloam.run(LOW, build(), seeds=2, iterations=6, log_every=2, progress=False)
+        result = gloam.run(LOW, algorithm(), seeds=2, iterations=6, log_every=2, progress=False)
     assert len(messages(records)) == 1
     assert records[0].filename == __file__
     assert (result.metrics["below_f_min"] == BATCH).all()
@@ -155,19 +148,17 @@ def check_scores(result, folder=None):
         assert read == found
 
 
-@pytest.mark.parametrize("asynchronous", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_without_f_min_the_qd_score_of_negative_objectives_never_falls(tmp_path, asynchronous):
+def test_without_f_min_the_qd_score_of_negative_objectives_never_falls(tmp_path):
     # The best of all solutions is x0, so that each new cell is lower than the ones before.
     stop = gloam.callbacks.StopOnPlateau("qd_score", iterations=5)
     options = {"log_every": 1, "progress": False, "seeds": 2, "run_dir": tmp_path}
     algorithm = small("dms")
-    result = gloam.optimize(
-        LOW, algorithm, 25, callbacks=[stop], asynchronous=asynchronous, **options
-    )
+    result = gloam.optimize(LOW, algorithm, 25, callbacks=[stop], **options)
     check_scores(result, tmp_path)
     assert result.stopped is None
 
 
+@pytest.mark.slow
 def test_without_f_min_a_run_on_the_device_has_one_reference_for_all_seeds(tmp_path):
     options = {"log_every": 3, "progress": False, "checkpoint_every": 6}
     result = gloam.run(LOW, small("dms"), 12, seeds=[3, 9], run_dir=tmp_path, **options)

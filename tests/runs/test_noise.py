@@ -84,12 +84,11 @@ def test_every_iteration_and_seed_has_its_own_seeds():
     assert len(set(seen)) == 4 * BATCH
 
 
-@pytest.mark.parametrize("name", [FEW, pytest.param("climbing", marks=pytest.mark.slow)])
-def test_a_key_that_is_ignored_changes_nothing(name):
+def test_a_key_that_is_ignored_changes_nothing():
     def ignoring(solutions, *, key):
         return evaluate(solutions)
 
-    assert_same(run(evaluate, small(name), 5), run(ignoring, small(name), 5))
+    assert_same(run(evaluate, small(FEW), 5), run(ignoring, small(FEW), 5))
 
 
 def test_seeds_that_are_ignored_change_nothing():
@@ -110,9 +109,6 @@ def test_emitters_that_branch_get_different_keys_for_points_and_branches():
 
     archive = gloam.domains.Arm(5).archive()
     algorithm = gloam.CMAMAEGA(archive, np.zeros(5), 0.2, num_emitters=2, batch_size=6)
-    one, other = run(noisy_arm, algorithm, 3), run(noisy_arm, algorithm, 3)
-    assert_same(one, other)
-    seen.clear()
     state = step.init(algorithm, root_key(0))
     step.step(algorithm, noisy_arm, state)
     words = {str(jax.random.key_data(key)) for key in seen}
@@ -163,12 +159,12 @@ def test_an_asynchronous_run_has_a_seed_for_each_solution(tmp_path):
 
 
 def test_seeds_of_tickets_differ_and_survive_a_checkpoint():
-    search = gloam.AsyncSearch(small("dms"), seed=1)
+    search = gloam.AsyncSearch(small(FEW), seed=1)
     tickets = search.ask(BATCH)
     seeds = [search.seed_of(ticket) for ticket in tickets]
     assert len(set(seeds)) == BATCH
     assert seeds == [search.seed_of(ticket) for ticket in tickets]
-    restored = gloam.AsyncSearch(small("dms"), seed=1)
+    restored = gloam.AsyncSearch(small(FEW), seed=1)
     restored.restore(search.checkpoint())
     assert seeds == [restored.seed_of(ticket) for ticket in restored.ask(BATCH)]
     for ticket in tickets:
@@ -221,6 +217,7 @@ def reference(elites, function, number):
     return means(jax.random.key(99))
 
 
+@pytest.mark.slow
 def test_the_corrected_score_agrees_with_a_reference_of_1000_evaluations(found):
     corrected = found.reevaluated(30)
     z_scores = []
@@ -255,15 +252,6 @@ def test_standard_errors_are_those_of_a_sum_and_shrink():
     assert np.isnan(result.reevaluated(1).table["corrected_qd_score_error"][0])
 
 
-@pytest.mark.slow
-def test_standard_errors_cover_the_spread_of_estimates(found):
-    """Elites in cells of their neighbours: the spread of scores over independent estimates."""
-    tables = [found.reevaluated(number).table for number in range(20, 40)]
-    spread = np.std([table["corrected_qd_score"] for table in tables], axis=0, ddof=1).mean()
-    error = np.mean([table["corrected_qd_score_error"] for table in tables])
-    assert spread / 1.5 < error < 2 * spread
-
-
 @pytest.mark.parametrize("start", [run, optimize])
 def test_without_noise_nothing_is_corrected(start):
     result = start(evaluate, small(FEW), 5, seeds=2)
@@ -278,6 +266,7 @@ def test_without_noise_nothing_is_corrected(start):
     np.testing.assert_allclose(again.table["corrected_qd_score"], again.table["qd_score"], 1e-5)
 
 
+@pytest.mark.slow
 def test_closeness_is_corrected_for_the_cell_of_the_mean():
     result = run(noisy_measures, small(FEW), 20)
     again = result.reevaluated(400)
@@ -347,7 +336,7 @@ def _rows(elites):
     return elites.solutions, elites.objectives
 
 
-@pytest.mark.parametrize("start", [run, optimize])
+@pytest.mark.parametrize("start", [optimize, pytest.param(run, marks=pytest.mark.slow)])
 def test_values_of_a_space_come_with_keys_or_seeds(start):
     space = gloam.Space(x=gloam.Real(-1, 1), n=gloam.Integer(0, 3))
 

@@ -85,6 +85,7 @@ def test_optimize_says_what_an_evaluation_must_return():
         gloam.optimize(lambda x: x.sum(axis=1), ALGORITHM, 1, progress=False)
 
 
+@pytest.mark.slow
 def test_measures_alone_maximise_closeness_in_both_drivers():
     items = np.random.default_rng(0).uniform(-1, 1, (30, 4)).astype(np.float32)
     algorithm = gloam.MAPElites(gloam.CVTArchive(items), np.zeros(4), 0.3, batch_size=12)

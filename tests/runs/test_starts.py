@@ -78,6 +78,7 @@ def test_while_the_archive_is_empty_its_start_stands_for_elites():
         assert np.abs(elites.solutions - domain.x0_of(seed)).max() < 0.01
 
 
+@pytest.mark.slow
 def test_a_resumed_run_has_the_same_starts(tmp_path):
     domain = triangles()
     algorithm = map_elites(domain)

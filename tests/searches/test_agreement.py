@@ -37,7 +37,7 @@ def test_the_drivers_agree_over_the_first_iterations(algorithm):
     "name",
     [
         "map-elites-line",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("dms", "cma-mae", "dds")),
+        pytest.param("dms", marks=pytest.mark.slow),
     ],
 )
 def test_the_number_of_seeds_changes_none_of_them_over_the_first_iterations(name):

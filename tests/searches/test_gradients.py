@@ -25,6 +25,7 @@ def advanced(search, iterations, by=vjp):
     return search
 
 
+@pytest.mark.slow
 def test_ask_tell_agrees_with_the_fused_program_over_the_first_iterations(algorithm):
     fused = gloam.run(evaluate, algorithm, FEW, seeds=[3], log_every=1, progress=False)
     search = advanced(gloam.Search(algorithm, 3), FEW)
@@ -65,6 +66,7 @@ def test_images_come_in_their_shape_and_without_objectives_their_weights_are_zer
     assert np.abs(of_measures).max() > 0
 
 
+@pytest.mark.slow
 def test_gradients_that_are_not_finite_are_masked_and_counted(algorithm):
     def bad(solutions, *weights):
         gradients = vjp(solutions, *weights)

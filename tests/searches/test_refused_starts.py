@@ -92,7 +92,7 @@ def test_bad_spaces_are_refused(build, sentence):
 
 @pytest.fixture(scope="module")
 def elites():
-    search = gloam.Search(small("dms"), seed=1)
+    search = gloam.Search(small("cma-mae"), seed=1)
     search.tell(*evaluate(search.ask()))
     return search.elites()
 
@@ -115,7 +115,7 @@ def mixed_elites():
 
 
 def elites_of_vectors():
-    search = gloam.Search(gloam.DMS(GRID, {"w": np.zeros(3)}, 0.1))
+    search = gloam.Search(gloam.MAPElites(GRID, {"w": np.zeros(3)}, 0.1, batch_size=8))
     measures = search.ask()["w"][:, :2]
     search.tell(measures[:, 0], measures)
     return search.elites()
