@@ -285,7 +285,7 @@ def test_a_killed_run_continues_to_the_same_bits_and_a_gallery(
     pd.testing.assert_frame_equal(*tables)
     count = len(killed_run.read_archive())
     items = len(list(files.landscapes.glob("*.png")))
-    assert count > 1
+    assert count > 0
     assert f"{count} of {items} items have an elite" in printed
     for name in ("figures/gallery.png", "gallery.html", "matches.csv", "matches.parquet"):
         assert str(killed_run.path / name) in printed

@@ -48,11 +48,6 @@ KINDS = {
         {"ranker": "2imp", "grad_opt": "adam", "lr": 0.2},
         None,
     ),
-    "mega-filter": (
-        {"two_stage": True, "selection": FilterSelection()},
-        {"ranker": "2imp", "selection_rule": "filter"},
-        None,
-    ),
     "maega": ({}, {"ranker": "imp"}, 0.3),
     "maega-filter": (
         {"selection": FilterSelection()},

@@ -59,14 +59,6 @@ def test_the_report_has_tables_and_figures(study):
 
 
 @pytest.mark.slow
-def test_the_report_of_dms_has_a_figure_of_its_discount(tmp_path):
-    report_dir = written(tmp_path, "dms-paper") / "report"
-    assert "7,902.05 ± 35.68" in (report_dir / "report.md").read_text()
-    assert (report_dir / "discount-2d-lp--flat-dms--paper.png").stat().st_size > 10_000
-    assert (report_dir / "discount-2d-lp--flat-dms--paper.pdf").is_file()
-
-
-@pytest.mark.slow
 def test_the_next_cell_is_compiled_while_one_runs(tmp_path, monkeypatch):
     compiled_here = []
     compile_both = FusedProgram._compile_both

@@ -20,7 +20,6 @@ from gloam.formats.config import RunConfig
 from gloam.formats.documents import read_document, write_document
 from tests import problems
 from tests.helpers import assert_same_bits, refused
-from tests.runs.test_devices import run as on_devices
 
 
 @pytest.fixture(scope="module")
@@ -230,23 +229,3 @@ def test_the_settings_are_json_without_surprises(begun):
     content = json.loads((begun("dms") / "config.json").read_text())
     names = {place[-1] for place in whole_numbers(content["algorithm"])}
     assert {"batch_size", "num_emitters", "num_init_points", "train_batch_size"} <= names
-
-
-ON_DEVICES = """
-import json, sys, gloam
-from tests import problems
-folder, iterations = sys.argv[2], int(sys.argv[3])
-options = {"seeds": int(sys.argv[1]), "progress": False, "resume": True, "run_dir": folder}
-result = gloam.run(problems.ARM, problems.small("map-elites-line"), iterations, **options)
-rows = result.metrics.groupby("seed").last()
-print(json.dumps({"qd": rows["qd_score"].tolist(), "iteration": int(rows["iteration"].min())}))
-"""
-
-
-@pytest.mark.slow
-def test_a_run_continues_on_another_number_of_devices(tmp_path):
-    expected = on_devices(1, 4, ON_DEVICES, str(tmp_path / "whole"), "5")
-    on_devices(2, 4, ON_DEVICES, str(tmp_path / "run"), "2")
-    found = on_devices(1, 4, ON_DEVICES, str(tmp_path / "run"), "5")
-    assert found["iteration"] == 5
-    np.testing.assert_allclose(found["qd"], expected["qd"], rtol=1e-4)

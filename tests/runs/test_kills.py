@@ -3,7 +3,6 @@
 Kills at random moments are in `benchmarks/kills.py`.
 """
 
-import importlib.util
 import signal
 import subprocess
 import sys
@@ -141,14 +140,3 @@ def test_a_killed_run_ends_with_the_same_bits_and_files(tmp_path, whole):
     resumed = run(tmp_path / "run", snapshots=[40], resume=True)
     assert_same_run(resumed, whole)
     assert files(resumed) == files(whole)
-
-
-@pytest.mark.slow
-def test_runs_that_are_killed_at_random_end_with_the_same_bits_and_files(tmp_path):
-    spec = importlib.util.spec_from_file_location("kills", ROOT / "benchmarks" / "kills.py")
-    kills = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(kills)
-    subject = kills.Subject("fused", tmp_path, iterations=100, every=5)
-    runs, different = kills.kill_runs(subject, 2, seed=1)
-    assert runs >= 1
-    assert different == 0

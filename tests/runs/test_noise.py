@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import gloam
-from gloam import step
 from gloam.draws import evaluation_seeds, root_key
 from tests.problems import BATCH, evaluate, small
 
@@ -96,23 +95,6 @@ def test_seeds_that_are_ignored_change_nothing():
         return evaluate(solutions)
 
     assert_same(optimize(evaluate, small(FEW), 5), optimize(ignoring_seeds, small(FEW), 5))
-
-
-@pytest.mark.slow
-def test_emitters_that_branch_get_different_keys_for_points_and_branches():
-    seen = []
-
-    def noisy_arm(solutions, *, key):
-        seen.append(key)
-        objectives, reach = gloam.domains.Arm(5)(solutions)
-        return objectives + 0.01 * jax.random.normal(key, objectives.shape), reach
-
-    archive = gloam.domains.Arm(5).archive()
-    algorithm = gloam.CMAMAEGA(archive, np.zeros(5), 0.2, num_emitters=2, batch_size=6)
-    state = step.init(algorithm, root_key(0))
-    step.step(algorithm, noisy_arm, state)
-    words = {str(jax.random.key_data(key)) for key in seen}
-    assert len(words) == len(seen) == 2
 
 
 def test_a_run_and_a_search_have_the_same_random_numbers():
