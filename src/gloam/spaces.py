@@ -7,6 +7,7 @@ its value, an integer is itself, and a category is its index. Emitters keep whol
 
 import dataclasses
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -30,7 +31,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 @dataclasses.dataclass(frozen=True)
-class Variable:
+class Variable(ABC):
     """A named part of a solution: one value, or an array of them. Use one of the subclasses."""
 
     @property
@@ -48,21 +49,21 @@ class Variable:
         """True if the values have no order."""
         return False
 
+    @abstractmethod
     def box(self) -> tuple[float, float]:
         """Return the lowest and the highest number in a vector."""
-        raise NotImplementedError
 
+    @abstractmethod
     def decoded(self, numbers: Rows) -> Rows:
         """Return the values of numbers in a vector."""
-        raise NotImplementedError
 
+    @abstractmethod
     def encoded(self, name: str, values: np.ndarray) -> np.ndarray:
         """Return the numbers of values, after checking them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def first(self) -> Any:
         """Return the value at which a search starts, if none is given."""
-        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
