@@ -66,7 +66,10 @@ def instance(name: str, value: Any, kind: type | tuple[type, ...], fix: str = ""
     """Check that ``value`` is an instance of ``kind``."""
     kinds = kind if isinstance(kind, tuple) else (kind,)
     expected = " or ".join(k.__name__ for k in kinds)
-    expect(isinstance(value, kinds), name, expected, f"{type(value).__name__} {short(value)}", fix)
+    got = f"{type(value).__name__} {short(value)}"
+    if isinstance(value, type):
+        got = f"the class {value.__name__} itself"
+    expect(isinstance(value, kinds), name, expected, got, fix)
 
 
 def choice(name: str, value: Any, options: Sequence[str], fix: str = "") -> None:

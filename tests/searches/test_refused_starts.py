@@ -16,7 +16,7 @@ TREE = {"w": np.zeros((2, 2))}
 SPACES = [
     (lambda: Space(), "Space: expected at least one variable, got none. For instance gloam.Space("),
     (lambda: Space(x=3), "x: expected Real or Integer or Categorical, got int 3. Describe each"),
-    (lambda: Space(x=Real), "x: expected Real or Integer or Categorical, got type <class"),
+    (lambda: Space(x=Real), "x: expected Real or Integer or Categorical, got the class Real"),
     (lambda: Space(cell=Real(0, 1)), "name of a variable: expected a name that tables of elites"),
     (lambda: Space(**{"": Real(0, 1)}), "name of a variable: expected a text of 1 to 120"),
     (lambda: Space(**{" a": Real(0, 1)}), "name of a variable: expected a text of 1 to 120"),
