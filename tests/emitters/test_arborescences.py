@@ -149,9 +149,8 @@ def test_jacobians_are_scaled_to_length_one():
     assert emitter.metrics(state)["gradients_failed"] == 1
 
 
-@pytest.mark.parametrize(
-    "cls", [gloam.CMAMAEGA, pytest.param(gloam.CMAMEGA, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("cls", [gloam.CMAMEGA, gloam.CMAMAEGA])
 def test_points_whose_gradients_fail_restart(cls):
     def without_gradient(x):
         objectives, measures = evaluate(x)

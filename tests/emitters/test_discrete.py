@@ -42,6 +42,7 @@ def test_the_margin_keeps_the_probability_of_other_values(at, log_deviation, col
     assert abs(float(new_mean[column]) - at) <= 1 / number
 
 
+@pytest.mark.slow
 def test_wide_gaussians_and_real_numbers_stay_as_they_are():
     mean, deviation = jnp.full(5, 0.4), jnp.full(5, 0.2)
     new_mean, new_deviation = with_margin(DISCRETE, mean, deviation, least(DISCRETE))
@@ -53,6 +54,7 @@ def test_wide_gaussians_and_real_numbers_stay_as_they_are():
     assert np.asarray(tiny[1:3] > 1e-3).all()
 
 
+@pytest.mark.slow
 def test_probabilities_of_categories_keep_their_margin_and_sum_to_one():
     categories = Categories(DISCRETE)
     solutions = jnp.asarray(

@@ -96,6 +96,7 @@ def test_settings_that_ask_for_too_much_are_refused(begun, tmp_path, name, keep_
             gloam.resume(tmp_path / "run", iterations=3, progress=False)
 
 
+@pytest.mark.slow
 def test_a_saved_search_that_asks_for_too_much_is_refused(tmp_path):
     search = gloam.Search(problems.small("dms"))
     search.save(tmp_path / "a.npz")
@@ -224,6 +225,7 @@ def test_another_version_alone_is_no_obstacle(begun, tmp_path):
     assert_same_bits(found.elites, expected.elites)
 
 
+@pytest.mark.slow
 def test_the_settings_are_json_without_surprises(begun):
     """The places that the tests above change are there."""
     content = json.loads((begun("dms") / "config.json").read_text())

@@ -219,6 +219,7 @@ def test_the_corrected_score_agrees_with_a_reference_of_1000_evaluations(found):
     assert 0.2 < np.sqrt(np.mean(np.square(z_scores))) < 1.6
 
 
+@pytest.mark.slow
 def test_standard_errors_are_those_of_a_sum_and_shrink():
     result = run(noisy_objectives, small(FEW), 20)
     errors = {}
@@ -367,6 +368,7 @@ def test_an_archive_without_elites_stays_empty(tmp_path):
     assert len(again.elites) == again.table["corrected_qd_score"][0] == 0
 
 
+@pytest.mark.slow
 def test_corrected_archives_say_so(found):
     corrected = found.reevaluated(2)
     assert "corrected QD score" in repr(corrected)

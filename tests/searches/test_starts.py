@@ -42,6 +42,7 @@ def test_a_search_starts_with_the_elites_of_another(earlier, name):
     assert search.elites().qd_score_from(-9) >= earlier.into(algorithm.archive).qd_score_from(-9)
 
 
+@pytest.mark.slow
 def test_the_discount_is_trained_on_them(earlier):
     algorithm = small("dms-paper")
     started, fresh = gloam.Search(algorithm, start_from=earlier), gloam.Search(algorithm)
