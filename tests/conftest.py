@@ -99,9 +99,10 @@ def shared_data() -> Path:
 
 
 # One of each kind of emitter, discount and archive.
-@pytest.fixture(
-    params=["dms", "cma-mae", pytest.param("dds", marks=pytest.mark.slow), "map-elites-line"]
-)
+_SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("cma-mae", "dds")]
+
+
+@pytest.fixture(params=["dms", "map-elites-line", *_SLOW])
 def algorithm(request):
     return problems.small(request.param)
 
