@@ -39,7 +39,7 @@ ALLOWED = {
     "archives": _BASE,
     "discounts": _BASE,
     "algorithms": _BASE | _PIECES,
-    "step": {"checks", "draws", "algorithms", "archives", "discounts", "records"},
+    "step": {"checks", "draws", "spaces", "algorithms", "archives", "discounts", "records"},
     "datasets": _BASE | {"archives", "parquet"},
     # Models know nothing of searches.
     "generators": _BASE,

@@ -56,6 +56,7 @@ from gloam.records import (
     StepInfo,
     Weights,
 )
+from gloam.spaces import Form
 
 Evaluation = tuple[Float[Array, " batch"] | None, Float[Array, "batch meas"], dict[str, Array]]
 """Objectives, measures and fields. ``None`` maximises the closeness to the centre of the cell."""
@@ -99,7 +100,8 @@ def step(
     keyword-only parameter ``key``, it is given the `evaluation_key` of the iteration.
     """
     first, second = _with_keys(evaluate, state)
-    functions = of_vectors(algorithm, first), of_vectors(algorithm, second)
+    form = algorithm.emitter.form
+    functions = of_vectors(first, form), of_vectors(second, form)
     if isinstance(algorithm.emitter, Branching):
         return _branching_step(algorithm, algorithm.emitter, functions, state)
     proposal = ask(algorithm, state)
@@ -110,10 +112,14 @@ def step(
     return tell(algorithm, state, proposal, found, pullback=pullback)
 
 
-def of_vectors(algorithm: Algorithm, evaluate: Callable[[Any], Any]) -> Callable[[Array], Any]:
-    """Return a function of flat vectors from one of values of the algorithm's space or tree."""
-    form = algorithm.emitter.form
+def of_vectors(evaluate: Callable[[Any], Any], form: Form | None) -> Callable[[Array], Any]:
+    """Return a function of flat vectors from one of values of a space or tree, if there is one."""
     return evaluate if form is None else lambda vectors: evaluate(form.values(vectors))
+
+
+def with_key(evaluate: Callable[..., Any], key: PRNGKeyArray) -> Callable[[Any], Any]:
+    """Return the evaluation with a random key, if it asks for one."""
+    return partial(evaluate, key=key) if checks.asks_for(evaluate, "key") else evaluate
 
 
 @_float32()
@@ -130,7 +136,7 @@ def _with_keys(evaluate: Callable[..., Any], state: SearchState) -> tuple[_Evalu
     if not checks.asks_for(evaluate, "key"):
         return evaluate, evaluate
     key = evaluation_key(state)
-    return partial(evaluate, key=key), partial(evaluate, key=jax.random.fold_in(key, 1))
+    return with_key(evaluate, key), with_key(evaluate, jax.random.fold_in(key, 1))
 
 
 @_float32()

@@ -173,7 +173,7 @@ STARTS = [
     ),
     (
         lambda e: gloam.Search(small("dms"), start_from=e.to_pandas().drop(columns="objective")),
-        "start_from: expected columns objective_0, got no column 'objective_0'. With reevaluate",
+        "start_from: expected columns objective, got no column 'objective'. With reevaluate",
     ),
     (
         lambda e: gloam.Search(small("dms"), start_from=e.to_pandas().drop(columns="measures_1")),

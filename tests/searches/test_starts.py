@@ -105,6 +105,28 @@ def test_a_run_of_a_domain_is_resumed_from_its_folder(earlier, tmp_path):
     assert_same_bits(longer.elites, straight.elites)
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_failures_among_them_are_kept_and_a_function_that_always_fails_is_named(
+    earlier, asynchronous, tmp_path
+):
+    def fails(solutions):
+        raise RuntimeError("no licence")
+
+    def fails_at_times(solutions):
+        objectives, measures = evaluate(solutions)
+        return np.where(solutions[:, 0] > 0, np.nan, objectives), measures
+
+    options = {"start_from": earlier, "reevaluate": True, "asynchronous": asynchronous, **QUIET}
+    with pytest.raises(gloam.EvaluationError, match="The first was RuntimeError: no licence"):
+        gloam.optimize(fails, small("map-elites-line"), 2, **options)
+    algorithm = small("map-elites-line")
+    result = gloam.optimize(fails_at_times, algorithm, 1, run_dir=tmp_path, **options)
+    bad = earlier.solutions[:, 0] > 0
+    assert result.metrics["started_from"].tolist() == [int((~bad).sum())]
+    failed = gloam.RunFolder(tmp_path).read_failures().query("iteration == 0")
+    np.testing.assert_array_equal(failed["row"], np.flatnonzero(bad))
+
+
 def test_a_table_of_a_space_starts_a_search_of_another_space():
     narrow = gloam.Space(x=gloam.Real(0, 1), kind=gloam.Categorical(["a", "b"]))
     wide = gloam.Space(kind=gloam.Categorical(["b", "c", "a"]), x=gloam.Real(-1, 2))

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -43,7 +42,7 @@ class FusedDriver:
         is_function = callable(domain)
         expected = "a function of a batch of solutions"
         checks.expect(is_function, "domain", expected, type(domain).__name__)
-        has_noise = checks.asks_for(domain, "key")
+        checks.asks_for(domain, "key")  # refuses other parameters
         keep_compiled_programs()
         self.seeds = seeds
         self.algorithm, self._domain = algorithm, domain
@@ -54,8 +53,7 @@ class FusedDriver:
         arrays = self._arrays, self._keys, self._x0s
         self._program = fused_program(static, arrays, len(seeds), _devices_for(len(seeds)))
         if not self._program.is_checked:
-            one_draw = partial(domain, key=root_key(0)) if has_noise else domain
-            _check_evaluation(one_draw, algorithm)
+            _check_evaluation(step.with_key(domain, root_key(0)), algorithm)
             self._program.is_checked = True
         self._info: StepInfo | None = None
         self._columns: dict[str, np.ndarray] = {}
@@ -88,9 +86,8 @@ class FusedDriver:
         self._state = dataclasses.replace(stacked, iteration=state.iteration)
 
     def _evaluated(self, rows: Array, key: PRNGKeyArray) -> step.Evaluation:
-        has_noise = checks.asks_for(self._domain, "key")
-        domain = partial(self._domain, key=key) if has_noise else self._domain
-        return step.evaluation(step.of_vectors(self.algorithm, domain)(rows))
+        domain, form = step.with_key(self._domain, key), self.algorithm.emitter.form
+        return step.evaluation(step.of_vectors(domain, form)(rows))
 
     def restore(self, read: Callable[[Any], SearchState]) -> None:
         """Begin at a checkpoint; ``read`` returns its state, given the shapes of the state."""
@@ -182,7 +179,7 @@ def _check_evaluation(domain: Callable, algorithm: Algorithm) -> None:
     """Trace the domain once, without running it, and check the shapes and dtypes of its results."""
     batch, archive = algorithm.emitter.num_solutions, algorithm.archive
     solutions = jax.ShapeDtypeStruct((batch, algorithm.emitter.x0.shape[0]), jnp.float32)
-    domain = step.of_vectors(algorithm, domain)
+    domain = step.of_vectors(domain, algorithm.emitter.form)
     try:
         objectives, measures, fields = jax.eval_shape(
             lambda rows: checks.evaluation_parts(domain(rows)), solutions

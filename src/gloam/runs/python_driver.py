@@ -69,6 +69,10 @@ class HostDriver(Generic[_Search]):
                 key = evaluation_key(jax.random.fold_in(root_key(self.seeds[0]), STARTS), 0)
                 rows = rows_with_seeds(rows, evaluation_seeds(key, len(rows)))
             found = self.evaluator.evaluate(self._function, rows, self._spec)
+            failures = all_failures(found, valid_rows(self._archive.accepts, *found[:3]))
+            refuse_first_batches([Outcome(self.seeds[0], len(rows), failures)])
+            for failure in failures:
+                self._log.add(self.seeds[0], 0, start.solutions[failure.row], failure)
             start = start._replace(results=found[:3])
         for search in self.searches:
             search.start_from(start)

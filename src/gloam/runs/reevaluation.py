@@ -136,9 +136,7 @@ _Evaluate = Callable[
 
 def _trace(problem: Any, solutions: Float[Array, "rows sol"], key: PRNGKeyArray) -> Any:
     domain, form = problem
-    values = solutions if form is None else form.values(solutions)
-    answer = domain(values, key=key) if checks.asks_for(domain, "key") else domain(values)
-    return step.evaluation(answer)
+    return step.evaluation(step.of_vectors(step.with_key(domain, key), form)(solutions))
 
 
 def _index_of(archive: Archive, measures: Float[Array, "rows meas"]) -> Int[Array, " rows"]:

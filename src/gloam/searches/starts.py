@@ -177,7 +177,8 @@ def _of_table(table: Any, algorithm: Algorithm, reevaluate: bool) -> Start:
         return Start(solutions, None)
 
     def block(name: str, size: int) -> np.ndarray:
-        names = [name] if name in columns else [f"{name}_{i}" for i in range(size)]
+        is_one = name in columns or name == "objective"
+        names = [name] if is_one else [f"{name}_{i}" for i in range(size)]
         missing = [one for one in names if one not in columns]
         got = f"no column '{missing[0]}'" if missing else ""
         checks.expect(not missing, "start_from", f"columns {', '.join(names[:4])}", got, _AGAIN)
