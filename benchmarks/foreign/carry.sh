@@ -14,7 +14,7 @@ if [ "$1" = --unpack ]; then
 fi
 mkdir -p "$1"
 pinned=$(grep -E '^(qdax|kheperax|brax|gymnasium|coco-experiment)' \
-    "$(dirname "$0")/requirements.txt" | sed 's/\[box2d\]//')
+    "$(dirname "$0")/requirements.txt")
 # gloam; flax (QDax); gymnasium; Brax.
 pip download --quiet --no-deps --dest "$1" --only-binary=:all: \
     --python-version "${PYTHON_VERSION:-3.12}" --platform manylinux_2_28_x86_64 \
