@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 import gloam
-from gloam.emitters import CmaEmitters, Mixture, Recombination, RestartWhenIdle
+from gloam.emitters import (
+    AdaptiveMixture,
+    CmaEmitters,
+    Recombination,
+    Refinement,
+    RestartWhenIdle,
+)
 from tests.helpers import refused
 
 ARCHIVE = gloam.GridArchive((8, 8), -1, 1)
@@ -15,9 +21,10 @@ FEW = {"num_emitters": 3, "batch_size": 6, "num_init_points": 16}
 
 def test_the_default_mixes_cma_es_and_moves_between_elites():
     emitter = gloam.DMS(ARCHIVE, np.zeros(4), 0.5).emitter
-    cma, moves = emitter.emitters
+    cma, moves, refinement = emitter.emitters
     assert isinstance(cma, CmaEmitters)
     assert isinstance(moves, Recombination)
+    assert isinstance(refinement, Refinement)
     assert (cma.num_solutions, moves.num_solutions, emitter.num_solutions) == (324, 216, 540)
     assert isinstance(cma.restart, RestartWhenIdle)
     assert moves.iso_sigma == pytest.approx(0.04 * 0.5)
@@ -27,7 +34,7 @@ def test_the_default_mixes_cma_es_and_moves_between_elites():
 def test_without_moves_the_emitters_are_alone():
     assert isinstance(gloam.DMS(ARCHIVE, np.zeros(4), 0.5, num_moves=0).emitter, CmaEmitters)
     mixed = gloam.DMS(ARCHIVE, np.zeros(4), 0.5, num_moves=7).emitter
-    assert isinstance(mixed, Mixture)
+    assert isinstance(mixed, AdaptiveMixture)
     assert mixed.num_solutions == 331
 
 

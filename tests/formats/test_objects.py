@@ -48,7 +48,9 @@ EXAMPLES = [
     gloam.DMS(GRID, np.zeros(3), 0.5, **CMA),
     gloam.DMS(GRID, np.zeros(3), 0.5, gradients=True, **CMA),
     gloam.Algorithm(
-        emitters.Variation(np.zeros(3), 0.1, batch_size=4), GRID, discounts.NoDiscount()
+        emitters.Mixture([emitters.Variation(np.zeros(3), 0.1, batch_size=4)]),
+        GRID,
+        discounts.NoDiscount(),
     ),
     gloam.CVTArchive(IMAGES, metric="cosine"),
     gloam.CVTArchive(IMAGES, index="flat"),

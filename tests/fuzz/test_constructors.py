@@ -135,7 +135,16 @@ OTHERS = {
             "line_sigma": 0.5,
             "batch_size": 4,
             "best_of": 2,
-            "window": 9.0,
+            "bounds": (-1, 1),
+        },
+    ),
+    "Refinement": (
+        emitters.Refinement,
+        {
+            "x0": X0,
+            "iso_sigma": (0.1, 0.2),
+            "line_sigma": (0.5, 0.2),
+            "batch_size": 4,
             "bounds": (-1, 1),
         },
     ),

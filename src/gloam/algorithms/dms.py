@@ -9,12 +9,13 @@ from gloam.algorithms.algorithm import Algorithm, Piece, checked_archive, compos
 from gloam.archives import Archive
 from gloam.discounts import DiscountModel
 from gloam.emitters import (
+    AdaptiveMixture,
     BasicRestart,
     CmaEmitters,
     Emitter,
     GradientAscent,
-    Mixture,
     Recombination,
+    Refinement,
 )
 
 _PIECES = Piece(CmaEmitters), Piece(DiscountModel, without=("space",))
@@ -25,9 +26,11 @@ class DMS(Algorithm):
     """Discount Model Search.
 
     Three fifths of each batch come from CMA-ES emitters, which rank solutions by their improvement
-    over the discount model, and two fifths from moves between elites. It is composed of
-    ``Mixture([CmaEmitters(x0, sigma0), Recombination(x0, sigma0)])``, the archive and
-    ``DiscountModel()``. `DMS.paper` is the paper's form, with CMA-ES emitters alone.
+    over the discount model, and two fifths from moves between elites. When these no longer fill
+    cells, small changes of elites take over. It is composed of `gloam.emitters.CmaEmitters`,
+    `gloam.emitters.Recombination` and `gloam.emitters.Refinement` in a
+    `gloam.emitters.AdaptiveMixture`, the archive and ``DiscountModel()``. `DMS.paper` is the
+    paper's form, with CMA-ES emitters alone.
 
     Args:
         archive: The cells to fill.
@@ -71,14 +74,19 @@ class DMS(Algorithm):
             share = 3 * cma.batch_size // 2 if gradients else 2 * cma.batch_size // 3
             num_moves = cma.num_emitters * share
         number = checks.count("num_moves", num_moves, minimum=0)
+        total = cma.num_solutions + number
+        start: Any = cma.x0, cma.sigma0
         bounds: Any = cma.bounds
         parts: list[Emitter] = [cma]
         if number:
-            parts.append(Recombination(cma.x0, cma.sigma0, batch_size=number, bounds=bounds))
+            parts.append(Recombination(*start, batch_size=number, bounds=bounds))
         if gradients:
-            half = cma.num_solutions + number
-            parts.append(GradientAscent(cma.x0, cma.sigma0, batch_size=half, bounds=bounds))
-        self.emitter = Mixture(parts) if len(parts) > 1 else cma
+            parts.append(GradientAscent(*start, batch_size=total, bounds=bounds))
+        if len(parts) > 1:
+            refinement = Refinement(*start, batch_size=total, bounds=bounds)
+            self.emitter = AdaptiveMixture([*parts, refinement])
+        else:
+            self.emitter = cma
         self.discount = DiscountModel(**discount).for_archive(archive)
 
     @classmethod

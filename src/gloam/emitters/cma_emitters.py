@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
 from gloam.draws import normals
@@ -196,8 +196,13 @@ class CmaEmitters(Emitter):
         proposal: Proposal,
         feedback: Feedback,
         elites: Float[Array, "emitters sol"],
+        rests: Bool[Array, " emitters"] | None = None,
     ) -> CmaEmittersState:
-        """Update every Gaussian, and restart emitters that are due."""
+        """Update every Gaussian, and restart emitters that are due.
+
+        Emitters that rest stay as they are: their solutions were not evaluated, and the feedback
+        has no accepted ones of theirs.
+        """
         by_emitter = (self.num_emitters, self.batch_size)
         valid = feedback.valid.reshape(by_emitter)
         values = jnp.where(valid, feedback.improvements.reshape(by_emitter), -jnp.inf)
@@ -239,24 +244,33 @@ class CmaEmitters(Emitter):
 
         stop = flat | jax.vmap(self.strategy.degenerate)(gaussians)
         number_filled = jnp.sum(feedback.filled.reshape(by_emitter), axis=1, dtype=jnp.int32)
-        progress = Progress(feedback.iteration, number_accepted, number_filled)
+        still = jnp.zeros(self.num_emitters, bool) if rests is None else rests
+        progress = Progress(feedback.iteration, number_accepted, number_filled, still)
         due, rule = self.restart.due(state.rule, progress)
         if feedback.violations is not None:
             # On the way to feasible solutions an emitter cannot fill cells, and is not idle.
             due &= jnp.any(valid, axis=1) | ~jnp.any(feedback.violations.reshape(by_emitter) > 0, 1)
-        stop |= due
+        stop = (stop | due) & ~still
         rule = self.restart.restarted(rule, stop)
 
-        # Most iterations have no restart, and then nothing is copied on a CPU.
-        def restarted(learned: Any) -> Any:
+        def where(which: Bool[Array, " emitters"], these: Any, others: Any) -> Any:
             return jax.tree.map(
-                lambda fresh, old: jnp.where(stop.reshape(-1, *[1] * (old.ndim - 1)), fresh, old),
-                (self._fresh(self._points(elites)), self._fresh_choices(elites)),
-                learned,
+                lambda this, other: jnp.where(
+                    which.reshape(-1, *[1] * (this.ndim - 1)), this, other
+                ),
+                these,
+                others,
             )
 
+        def replaced(learned: Any) -> Any:
+            if rests is not None:
+                learned = where(rests, (state.gaussians, state.choices), learned)
+            fresh = self._fresh(self._points(elites)), self._fresh_choices(elites)
+            return where(stop, fresh, learned)
+
+        # In most iterations no emitter restarts or rests, and then nothing is copied on a CPU.
         gaussians, choices = jax.lax.cond(
-            jnp.any(stop), restarted, lambda same: same, (gaussians, choices)
+            jnp.any(stop | still), replaced, lambda same: same, (gaussians, choices)
         )
         restarts = state.restarts + jnp.sum(stop, dtype=jnp.int32)
         return CmaEmittersState(gaussians, rule, restarts, choices)

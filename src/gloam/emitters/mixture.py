@@ -1,5 +1,6 @@
-"""A mixture of emitters, each with its share of the batch."""
+"""Mixtures of emitters, with fixed shares of the batch or with shares that adapt."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -7,11 +8,21 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
-from gloam.emitters.emitter import Bounds, Divisible, ElitesWanted, Emitter
-from gloam.records import Branching, Feedback, Proposal
+from gloam.draws import uniforms
+from gloam.emitters.cma_emitters import CmaEmitters
+from gloam.emitters.emitter import Bounds, Divisible, EliteEmitter, ElitesWanted, Emitter
+from gloam.emitters.recombination import Refinement
+from gloam.records import Aims, Branching, Feedback, Proposal
+
+# Weight of a filled cell relative to an improved elite.
+_CELL = 1000.0
+# Smallest share of refinement and of the other emitters, so that both are always tried.
+_LEAST = 0.05
+# Number of the key that decides which solutions refine, which no emitter has.
+_REFINED = 2**32 - 1
 
 
 class MixtureState(eqx.Module):
@@ -104,18 +115,24 @@ class Mixture(Emitter):
         self, state: MixtureState, elites: Float[Array, "n sol"], *, key: PRNGKeyArray
     ) -> Proposal:
         """Concatenate the proposals of all emitters."""
+        proposals = self._proposals(state, elites, key=key)
+        solutions = jnp.concatenate([proposal.solutions for proposal in proposals])
+        return Proposal(
+            solutions, tuple(proposal.aux for proposal in proposals), _all_aims(proposals)
+        )
+
+    def _proposals(
+        self, state: MixtureState, elites: Float[Array, "n sol"], *, key: PRNGKeyArray
+    ) -> list[Proposal]:
+        """Return the proposal of each emitter."""
         shares = self._split(elites, lambda e: sum(draw.number for draw in e.elites_to_ask))
         keys = jax.random.split(key, len(self.emitters))
-        proposals = [
+        return [
             emitter.ask(own, share, key=key)
             for emitter, own, share, key in zip(
                 self.emitters, state.emitters, shares, keys, strict=True
             )
         ]
-        solutions = jnp.concatenate([proposal.solutions for proposal in proposals])
-        aims = [proposal.aims for proposal in proposals if proposal.aims is not None]
-        together = jax.tree.map(lambda *rows: jnp.concatenate(rows), *aims) if aims else None
-        return Proposal(solutions, tuple(proposal.aux for proposal in proposals), together)
 
     def adapt(
         self,
@@ -143,7 +160,7 @@ class Mixture(Emitter):
         shares = self._split(elites, lambda emitter: emitter.num_elites_to_adapt)
         triples = zip(self.emitters, state.emitters, shares, strict=True)
         started = tuple(emitter.started_at(own, share) for emitter, own, share in triples)
-        return MixtureState(started, state.accepted, state.filled)
+        return dataclasses.replace(state, emitters=started)
 
     def metrics(self, state: MixtureState) -> dict[str, Array]:
         """Return the restarts of all emitters, and the metrics of each under its label."""
@@ -182,7 +199,8 @@ class Mixture(Emitter):
         """Return a mixture of one part of every emitter."""
         if num_parts == 1:
             return self
-        return Mixture([emitter.part(num_parts) for emitter in self._divisible])
+        parts = tuple(emitter.part(num_parts) for emitter in self._divisible)
+        return dataclasses.replace(self, emitters=parts)
 
     def part_state(self, state: MixtureState, index: Int[Array, ""]) -> MixtureState:
         """Return the states of one part of every emitter, with the counts of all parts."""
@@ -190,7 +208,7 @@ class Mixture(Emitter):
             return state
         pairs = zip(self._divisible, state.emitters, strict=True)
         own = tuple(emitter.part_state(all_, index) for emitter, all_ in pairs)
-        return MixtureState(own, state.accepted, state.filled)
+        return dataclasses.replace(state, emitters=own)
 
     def with_part_state(
         self, state: MixtureState, index: Int[Array, ""], part_state: MixtureState
@@ -200,7 +218,7 @@ class Mixture(Emitter):
             return part_state
         triples = zip(self._divisible, state.emitters, part_state.emitters, strict=True)
         whole = tuple(emitter.with_part_state(all_, index, one) for emitter, all_, one in triples)
-        return MixtureState(whole, part_state.accepted, part_state.filled)
+        return dataclasses.replace(part_state, emitters=whole)
 
     @property
     def _divisible(self) -> list[Divisible]:
@@ -213,3 +231,183 @@ class Mixture(Emitter):
             shares.append(rows[start : start + size(emitter)])
             start += size(emitter)
         return shares
+
+
+class Successes(eqx.Module):
+    """Recent success counts: of the emitters that explore first, then of refinement."""
+
+    tried: Float[Array, "2"]
+    accepted: Float[Array, "2"]
+    """Number of solutions that beat the elite of their cell."""
+    filled: Float[Array, ""]
+    """Number of solutions of emitters that explore that filled an empty cell. Cells filled by
+    refinement are not counted: they are next to cells that others have found."""
+
+    @property
+    def refinement_share(self) -> Float[Array, ""]:
+        """Share of refinement in the next batch, by the squared success rates of both kinds."""
+        worth = (self.accepted / _CELL).at[0].add(self.filled) / jnp.maximum(self.tried, 1e-6)
+        squares = jnp.square(worth)
+        share = jnp.where(squares[1] > 0, squares[1] / jnp.sum(squares), 0.0)
+        return jnp.clip(share, _LEAST, 1.0 - _LEAST)
+
+
+class AdaptiveMixtureState(MixtureState):
+    """States of the emitters, and what has brought new and better elites recently."""
+
+    recent: Successes
+
+
+class AdaptiveMixture(Mixture):
+    """A mixture that refines elites when there is nothing else to find.
+
+    While the emitters fill cells, refinement has the smallest share of the batch. When they no
+    longer do, it is compared with them by the number of elites that each improves, and takes over
+    if it improves more: CMA-ES instances then rest in most iterations, and emitters that vary
+    elites leave most of their solutions to refinement.
+
+    Args:
+        emitters: The emitters as of a `Mixture`, and a `gloam.emitters.Refinement` as the last one.
+            Its ``batch_size`` is the number of solutions of all `gloam.emitters.CmaEmitters` and
+            emitters that vary elites, which come first.
+        window: Number of solutions over which successes are counted; 20 batches by default.
+
+    Example:
+        >>> import numpy as np
+        >>> from gloam.emitters import CmaEmitters, Recombination, Refinement
+        >>> x0 = np.zeros(10)
+        >>> explore = [CmaEmitters(x0, 0.5), Recombination(x0, 0.5)]
+        >>> mixture = AdaptiveMixture([*explore, Refinement(x0, 0.5, batch_size=540)])
+        >>> mixture.num_solutions, round(mixture.init().recent.refinement_share.item(), 2)
+        (540, 0.05)
+    """
+
+    window: float
+
+    def __init__(self, emitters: Sequence[Emitter], *, window: float | None = None):
+        super().__init__(emitters)
+        checks.instance("the last of emitters", self.emitters[-1], Refinement)
+        number, refined = sum(self._sizes_that_rest), self.emitters[-1].num_solutions
+        expected = f"a Refinement of {number} solutions, as the emitters have that may rest"
+        checks.expect(refined == number > 0, "emitters", expected, refined)
+        window = 20.0 * self.num_solutions if window is None else window
+        self.window = checks.number("window", window, above=1.0)
+
+    @property
+    def num_solutions(self) -> int:
+        """Number of solutions proposed in each iteration by all emitters."""
+        return super().num_solutions - self.emitters[-1].num_solutions
+
+    def init(self, x0: Float[Array, " sol"] | None = None) -> AdaptiveMixtureState:
+        """Return a state with all emitters at ``x0``, and one success of those that explore."""
+        one = jnp.ones(2, jnp.float32)
+        first = super().init(x0)
+        recent = Successes(one, one, jnp.float32(1.0))
+        return AdaptiveMixtureState(first.emitters, first.accepted, first.filled, recent)
+
+    def ask(self, state: Any, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
+        """Let refinement replace some of the solutions of the other emitters."""
+        *explored, refined = self._proposals(state, elites, key=key)
+        share = state.recent.refinement_share
+        is_refined = self._drawn(share, key=jax.random.fold_in(key, _REFINED))
+        solutions = jnp.concatenate([proposal.solutions for proposal in explored])
+        number = refined.solutions.shape[0]
+        chosen = jnp.where(is_refined[:number, None], refined.solutions, solutions[:number])
+        solutions = jnp.concatenate([chosen, solutions[number:]])
+        own = tuple((proposal.solutions, proposal.aux) for proposal in explored)
+        return Proposal(solutions, (own, is_refined), _all_aims(explored))
+
+    def adapt(
+        self,
+        state: Any,
+        proposal: Proposal,
+        feedback: Feedback,
+        elites: Float[Array, "n sol"],
+    ) -> AdaptiveMixtureState:
+        """Let every emitter adapt to its own solutions, and count the successes of both kinds."""
+        own, is_refined = proposal.aux
+        shares = self._split(elites, lambda emitter: emitter.num_elites_to_adapt)
+        accepted, filled = feedback.accepted, feedback.filled
+        explored = dataclasses.replace(
+            feedback, accepted=accepted & ~is_refined, filled=filled & ~is_refined
+        )
+        adapted, starts = [], self._starts
+        for place, emitter in enumerate(self.emitters[:-1]):
+            rows = slice(starts[place], starts[place + 1])
+            mine = jax.tree.map(lambda leaf, rows=rows: leaf[rows] if leaf.ndim else leaf, explored)
+            arguments = state.emitters[place], Proposal(*own[place]), mine, shares[place]
+            if isinstance(emitter, CmaEmitters):
+                rests = is_refined[rows].reshape(emitter.num_emitters, -1)[:, 0]
+                adapted.append(emitter.adapt(*arguments, rests=rests))
+            else:
+                adapted.append(emitter.adapt(*arguments))
+
+        def by_emitter(flags: Bool[Array, " batch"]) -> Int[Array, " emitters"]:
+            parts = jnp.split(flags & ~is_refined, starts[1:-1])
+            numbers = [jnp.sum(part, dtype=jnp.int32) for part in (*parts, flags & is_refined)]
+            return jnp.stack(numbers)
+
+        return AdaptiveMixtureState(
+            (*adapted, None),
+            state.accepted + by_emitter(accepted),
+            state.filled + by_emitter(filled),
+            self._counted(state.recent, feedback, is_refined),
+        )
+
+    def metrics(self, state: Any) -> dict[str, Array]:
+        """Return the metrics of a mixture, and the share of refinement in the next batch."""
+        share = state.recent.refinement_share
+        return super().metrics(state) | {"refinement_share": share}
+
+    def _counted(
+        self, recent: Successes, feedback: Feedback, is_refined: Bool[Array, " batch"]
+    ) -> Successes:
+        """Return the success counts after a batch."""
+        kept = (1.0 - 1.0 / self.window) ** self.num_solutions
+        is_kind = jnp.stack([~is_refined, is_refined])
+
+        def number(rows: Bool[Array, "*kinds batch"]) -> Float[Array, "*kinds"]:
+            return jnp.sum(rows, axis=-1, dtype=jnp.float32)
+
+        return Successes(
+            kept * recent.tried + number(is_kind),
+            kept * recent.accepted + number(is_kind & feedback.accepted),
+            kept * recent.filled + number(~is_refined & feedback.filled),
+        )
+
+    @property
+    def _sizes_that_rest(self) -> list[int]:
+        """Numbers of solutions of the emitters that refinement may replace, which come first."""
+        sizes = []
+        for emitter in self.emitters[:-1]:
+            if not isinstance(emitter, (CmaEmitters, EliteEmitter)):
+                break
+            sizes.append(emitter.num_solutions)
+        return sizes
+
+    @property
+    def _starts(self) -> list[int]:
+        """First rows of the emitters, and the number of all rows."""
+        sizes = [emitter.num_solutions for emitter in self.emitters[:-1]]
+        return np.cumsum([0, *sizes]).tolist()
+
+    def _drawn(self, share: Float[Array, ""], *, key: PRNGKeyArray) -> Bool[Array, " batch"]:
+        """Draw the solutions that refine: all of a CMA-ES instance, or none."""
+        drawn = uniforms(key, self.num_solutions)
+        parts = []
+        for place, start in enumerate(self._starts[:-1]):
+            emitter = self.emitters[place]
+            own = drawn[start : start + emitter.num_solutions]
+            if isinstance(emitter, CmaEmitters):
+                # Instances rest when refinement pays. To try it, other solutions are enough.
+                rests = own[: emitter.num_emitters] < jnp.where(share > _LEAST, share, 0.0)
+                parts.append(jnp.repeat(rests, emitter.batch_size))
+            else:
+                parts.append((own < share) & isinstance(emitter, EliteEmitter))
+        return jnp.concatenate(parts)
+
+
+def _all_aims(proposals: list[Proposal]) -> Aims | None:
+    """Return what the solutions of all proposals climb."""
+    aims = [proposal.aims for proposal in proposals if proposal.aims is not None]
+    return jax.tree.map(lambda *rows: jnp.concatenate(rows), *aims) if aims else None

@@ -1,4 +1,4 @@
-"""Moves between elites: lines, differences and swaps, in shares that adapt to their success."""
+"""Moves between elites: lines and differences, which explore, and refinement."""
 
 from typing import Any
 
@@ -19,50 +19,14 @@ from gloam.emitters.emitter import (
 )
 from gloam.records import Feedback, Proposal
 
-# Noise in units of sigma0; docs/research/default-search.md compares values.
-_NOISE = 0.04
-# Weight of a filled cell relative to an improved elite. Cells filled by swaps are not counted:
-# searches in which swaps filled more cells than other moves got worse by more swaps.
-_CELL = 1000.0
-# Limits of the share of swaps, so that both kinds are always tried.
-_FEWEST_SWAPS, _MOST_SWAPS = 0.03, 0.9
-# Smallest count that is divided by.
-_FEWEST = 1e-6
-# Number of batches in the default window of the success counts.
-_BATCHES = 100.0
-
-
-class RecombinationState(eqx.Module):
-    """Recent success counts of each kind of move: lines and differences first, then swaps."""
-
-    tried: Float[Array, "2"]
-    accepted: Float[Array, "2"]
-    """Number of moves that beat the elite of their cell."""
-    filled: Float[Array, ""]
-    """Number of lines and differences that filled an empty cell."""
-
-    @property
-    def swap_share(self) -> Float[Array, ""]:
-        """Share of swaps in the next batch, by the squared success rates of both kinds."""
-        tried = jnp.maximum(self.tried, _FEWEST)
-        squares = jnp.square((self.accepted / _CELL).at[0].add(self.filled) / tried)
-        share = jnp.where(squares[1] > 0, squares[1] / jnp.sum(squares), 0.0)
-        return jnp.clip(share, _FEWEST_SWAPS, _MOST_SWAPS)
-
 
 class Recombination(EliteEmitter):
     """Perturbs an elite along differences between elites: ``x' = x1 + iso_sigma N(0,I) + t d``.
 
-    ``t`` is sampled from ``N(0, line_sigma^2)`` and the direction ``d`` is one of three:
-
-    * a *line*, ``x2 - x1``;
-    * a *difference*, ``x2 - x3``, as in differential evolution, which does not lead to the middle
-      of the archive;
-    * a *swap*, ``x2 - x1`` in a random subset of the variables, from one to all of them.
-
-    Half of the other moves are lines and half are differences. These find new cells, while swaps
-    refine elites: the share of swaps grows with their success, and stays small while the other
-    moves fill cells. While the archive is empty, ``x0`` replaces the elites.
+    ``t`` is sampled from ``N(0, line_sigma^2)``. For half of the solutions, the direction ``d`` is
+    a *line*, ``x2 - x1``. For the others it is a *difference*, ``x2 - x3``, as in differential
+    evolution, which does not lead to the middle of the archive. While the archive is empty, ``x0``
+    replaces the elites.
 
     Args:
         x0: ``(sol,)`` solution that is varied while the archive is empty.
@@ -72,15 +36,14 @@ class Recombination(EliteEmitter):
         batch_size: Number of solutions per iteration.
         best_of: Tournament size: ``x1`` has the largest improvement over the discount of this many
             random elites.
-        window: Number of moves over which the success counts are taken; 100 batches by default.
         bounds: Lower and upper bounds of the solutions, each a number, an array or ``None``.
         outside: What happens to numbers outside the bounds, as for `gloam.emitters.CmaEmitters`.
 
     Example:
         >>> import gloam, numpy as np
         >>> moves = gloam.emitters.Recombination(np.zeros(10), sigma0=0.5)
-        >>> moves.batch_size, round(moves.init().swap_share.item(), 2)
-        (216, 0.03)
+        >>> moves.batch_size, [draw.number for draw in moves.elites_to_ask]
+        (216, [216, 324])
     """
 
     x0: Float[Array, " sol"]
@@ -89,7 +52,6 @@ class Recombination(EliteEmitter):
     line_sigma: float
     batch_size: int = eqx.field(static=True)
     best_of: int = eqx.field(static=True)
-    window: float
     bounds: Bounds | None
 
     def __init__(
@@ -101,19 +63,16 @@ class Recombination(EliteEmitter):
         line_sigma: float = 0.5,
         batch_size: int = 216,
         best_of: int = 4,
-        window: float | None = None,
         bounds: checks.SolutionBounds | None = None,
         outside: Outside | None = None,
     ):
         self.x0, self.bounds = checked_start(x0, bounds, outside)
         self.sigma0 = checked_step("sigma0", sigma0, self.x0.size, self.bounds, default=0.2)
-        iso_sigma = _NOISE * self.sigma0 if iso_sigma is None else iso_sigma
+        iso_sigma = 0.04 * self.sigma0 if iso_sigma is None else iso_sigma
         self.iso_sigma = checked_step("iso_sigma", iso_sigma, self.x0.size, self.bounds)
         self.line_sigma = checks.number("line_sigma", line_sigma, above=0.0, at_most=1e3)
         self.batch_size = checks.count("batch_size", batch_size)
         self.best_of = checks.count("best_of", best_of)
-        window = _BATCHES * self.batch_size if window is None else window
-        self.window = checks.number("window", window, above=1.0)
 
     @property
     def label(self) -> str:
@@ -122,7 +81,7 @@ class Recombination(EliteEmitter):
 
     @property
     def num_differences(self) -> int:
-        """Number of differences, unless they are swaps: the last solutions of the batch."""
+        """Number of differences: the last solutions of the batch."""
         return self.batch_size // 2
 
     @property
@@ -131,60 +90,124 @@ class Recombination(EliteEmitter):
         first = ElitesWanted(self.batch_size, self.best_of)
         return first, ElitesWanted(self.batch_size + self.num_differences)
 
-    def init(self, x0: Float[Array, " sol"] | None = None) -> RecombinationState:
-        """Return counts of one success each, so that swaps start at their smallest share."""
-        return RecombinationState(*map(jnp.float32, ([1, 1], [1, 1], 1)))
+    def init(self, x0: Float[Array, " sol"] | None = None) -> None:
+        """Return ``None``: moves have no state."""
 
-    def ask(
-        self, state: RecombinationState, elites: Float[Array, "n sol"], *, key: PRNGKeyArray
-    ) -> Proposal:
-        """Move from the elites. The proposal records which moves are swaps."""
-        number, size = self.batch_size, self.x0.shape[0]
-        key_noise, key_kinds, key_numbers = jax.random.split(key, 3)
+    def ask(self, state: None, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
+        """Move from the elites."""
+        number = self.batch_size
         first, second, third = jnp.split(elites, [number, 2 * number])
         # The last column is for the steps.
-        noise = normals(key_noise, (number, size + 1))
-        drawn = uniforms(key_kinds, 2 * number)
-        is_swap = drawn[:number] < state.swap_share
-        from_others = jnp.concatenate([first[: number - self.num_differences], third])
-        start = jnp.where(is_swap[:, None], first, from_others)
-        swapped = _numbers_to_swap(key_numbers, drawn[number:], size)
-        stays = is_swap[:, None] & ~swapped
-        direction = jnp.where(stays, 0.0, second - start)
+        noise = normals(key, (number, self.x0.shape[0] + 1))
+        start = jnp.concatenate([first[: number - self.num_differences], third])
         solutions = self.varied(first, noise[:, :-1], self.iso_sigma)
-        solutions += self.line_sigma * noise[:, -1:] * direction
-        solutions = self.with_categories(solutions, first, second, ~stays, key=key)
-        return Proposal(self.inside(solutions, key=key), is_swap)
+        solutions += self.line_sigma * noise[:, -1:] * (second - start)
+        solutions = self.with_categories(solutions, first, second, key=key)
+        return Proposal(self.inside(solutions, key=key), None)
 
     def adapt(
         self,
-        state: RecombinationState,
+        state: None,
         proposal: Proposal,
         feedback: Feedback,
         elites: Float[Array, "n sol"],
-    ) -> RecombinationState:
-        """Update the success counts."""
-        kept = (1.0 - 1.0 / self.window) ** self.batch_size
-        is_kind = jnp.stack([~proposal.aux, proposal.aux])
+    ) -> None:
+        """Do nothing: moves have no state."""
 
-        def number(rows: Bool[Array, "*kinds batch"]) -> Float[Array, "*kinds"]:
-            return jnp.sum(rows, axis=-1, dtype=jnp.float32)
 
-        return RecombinationState(
-            kept * state.tried + number(is_kind),
-            kept * state.accepted + number(is_kind & feedback.accepted),
-            kept * state.filled + number(is_kind[0] & feedback.filled),
+class Refinement(EliteEmitter):
+    """Changes random elites a little: ``x' = x1 + iso_sigma N(0,I) + t (x2 - x1)``.
+
+    Half of the solutions are *swaps*, with a large ``t`` but only in a random subset of the
+    variables, from one to all of them. The others are *changes* of all variables, with more noise
+    and a smaller ``t``. `gloam.emitters.AdaptiveMixture` decides how many solutions refine. While
+    the archive is empty, ``x0`` replaces the elites.
+
+    Args:
+        x0: ``(sol,)`` solution that is varied while the archive is empty.
+        sigma0: Step size of the search, as for `gloam.emitters.CmaEmitters`.
+        iso_sigma: Standard deviations of the noise of swaps and of changes, in units of ``sigma0``.
+        line_sigma: Standard deviations of ``t`` of swaps and of changes.
+        batch_size: Number of solutions per iteration.
+        bounds: Lower and upper bounds of the solutions, each a number, an array or ``None``.
+        outside: What happens to numbers outside the bounds, as for `gloam.emitters.CmaEmitters`.
+    """
+
+    x0: Float[Array, " sol"]
+    sigma0: float | Float[Array, " sol"]
+    iso_sigma: tuple[float, float]
+    line_sigma: tuple[float, float]
+    batch_size: int = eqx.field(static=True)
+    bounds: Bounds | None
+
+    def __init__(
+        self,
+        x0: Any,
+        sigma0: float | ArrayLike | None = None,
+        *,
+        iso_sigma: tuple[float, float] = (0.04, 0.1),
+        line_sigma: tuple[float, float] = (0.5, 0.2),
+        batch_size: int = 540,
+        bounds: checks.SolutionBounds | None = None,
+        outside: Outside | None = None,
+    ):
+        self.x0, self.bounds = checked_start(x0, bounds, outside)
+        self.sigma0 = checked_step("sigma0", sigma0, self.x0.size, self.bounds, default=0.2)
+        self.iso_sigma = _of_both("iso_sigma", iso_sigma)
+        self.line_sigma = _of_both("line_sigma", line_sigma)
+        self.batch_size = checks.count("batch_size", batch_size)
+
+    @property
+    def label(self) -> str:
+        """Prefix of the metrics in a mixture."""
+        return "refinement"
+
+    @property
+    def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
+        """Two elites for each solution."""
+        return (ElitesWanted(2 * self.batch_size),)
+
+    def init(self, x0: Float[Array, " sol"] | None = None) -> None:
+        """Return ``None``: refinement has no state."""
+
+    def ask(self, state: None, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
+        """Change the elites. Every second solution is a swap."""
+        number, size = self.batch_size, self.x0.shape[0]
+        key_noise, key_swaps = jax.random.split(key)
+        first, second = jnp.split(elites, 2)
+        is_swap = jnp.arange(number) % 2 == 0
+        moves = ~is_swap[:, None] | _to_swap(key_swaps, number, size)
+        # The last column is for the steps.
+        noise = normals(key_noise, (number, size + 1))
+        iso, line = (
+            jnp.where(is_swap, *both)[:, None] for both in (self.iso_sigma, self.line_sigma)
         )
+        solutions = self.varied(first, iso * noise[:, :-1], self.sigma0)
+        solutions += jnp.where(moves, line * noise[:, -1:] * (second - first), 0.0)
+        solutions = self.with_categories(solutions, first, second, moves, key=key)
+        return Proposal(self.inside(solutions, key=key), None)
 
-    def metrics(self, state: RecombinationState) -> dict[str, Array]:
-        """Return the number of restarts, which is 0, and the share of swaps in the next batch."""
-        return {"restarts": jnp.zeros((), jnp.int32), "swap_share": state.swap_share}
+    def adapt(
+        self,
+        state: None,
+        proposal: Proposal,
+        feedback: Feedback,
+        elites: Float[Array, "n sol"],
+    ) -> None:
+        """Do nothing: refinement has no state."""
 
 
-def _numbers_to_swap(
-    key: PRNGKeyArray, drawn: Float[Array, " batch"], size: int
-) -> Bool[Array, "batch size"]:
-    """Choose the variables that each solution would swap: a log-uniform share, at least one."""
-    share = float(size) ** -drawn
-    ranks = uniforms(key, drawn.shape[0] * size).reshape(-1, size)
-    return (ranks < share[:, None]) | (ranks == jnp.min(ranks, axis=1, keepdims=True))
+def _of_both(name: str, numbers: Any) -> tuple[float, float]:
+    """Check a number for swaps and one for changes."""
+    fix = "Give one for swaps and one for changes."
+    is_pair = isinstance(numbers, (tuple, list)) and len(numbers) == 2
+    checks.expect(is_pair, name, "two numbers", numbers, fix)
+    swaps, changes = (checks.number(name, one, above=0.0, at_most=1e3) for one in numbers)
+    return swaps, changes
+
+
+def _to_swap(key: PRNGKeyArray, number: int, size: int) -> Bool[Array, "number size"]:
+    """Choose the variables that each swap moves: a log-uniform share of them, at least one."""
+    drawn = uniforms(key, number * (size + 1)).reshape(number, size + 1)
+    share, ranks = float(size) ** -drawn[:, :1], drawn[:, 1:]
+    return (ranks < share) | (ranks == jnp.min(ranks, axis=1, keepdims=True))

@@ -25,6 +25,8 @@ class Progress(eqx.Module):
     """Number of solutions that beat the elite of their cell."""
     filled: Int[Array, " emitters"]
     """Number of solutions that filled an empty cell."""
+    rests: Bool[Array, " emitters"] | bool = False
+    """True for emitters that proposed nothing."""
 
 
 class RestartRule(eqx.Module):
@@ -108,9 +110,11 @@ class RestartWhenIdle(RestartRule):
         """Return which emitters have been idle for too long."""
         has_filled = progress.filled > 0
         kept = (1.0 - 1.0 / self.window) ** has_filled.shape[0]
-        waited = kept * state.waited + jnp.sum(state.is_waiting, dtype=jnp.float32)
-        ended = kept * state.ended + jnp.sum(state.is_waiting & has_filled, dtype=jnp.float32)
+        is_waiting = state.is_waiting & ~jnp.asarray(progress.rests)
+        waited = kept * state.waited + jnp.sum(is_waiting, dtype=jnp.float32)
+        ended = kept * state.ended + jnp.sum(is_waiting & has_filled, dtype=jnp.float32)
         idle = jnp.where(progress.accepted > 0, 0, state.idle + 1)
+        idle = jnp.where(progress.rests, state.idle, idle)
         wait = self.factor * waited / jnp.maximum(ended, _FEWEST)
         due = idle >= jnp.maximum(wait, _SHORTEST_WAIT)
         return due, Idle(idle, state.is_waiting & ~has_filled, waited, ended)
