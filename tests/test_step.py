@@ -255,6 +255,10 @@ def test_improvements_are_measured_by_the_model_before_the_iteration(algorithm, 
     elites = np.asarray(later.store.objectives)[cells]
     np.testing.assert_array_equal(told.accepted, objectives > elites)
     assert 0 < told.accepted.sum() < BATCH
+    # New cells count from the floor, which is 0 here.
+    gains = np.maximum(objectives - np.where(np.isfinite(elites), elites, 0.0), 0.0)
+    np.testing.assert_allclose(told.gains, gains, rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(told.was_empty, ~np.isfinite(elites))
     assert told.valid.all()
     assert told.iteration == 4
 

@@ -101,6 +101,8 @@ class Added(eqx.Module):
     """True if it became the elite of a cell that was empty."""
     unique_cells: Int[Array, ""]
     """Number of different cells of the valid solutions."""
+    before: Float[Array, " batch"]
+    """Objective of the elite that its cell had, minus infinity if the cell was empty."""
 
 
 class Aims(eqx.Module):
@@ -120,13 +122,11 @@ class Weights(eqx.Module):
 
 
 class Climb(eqx.Module):
-    """ADAPT: gradients of solutions, and what they brought."""
+    """ADAPT: gradients of solutions."""
 
     gradients: Float[Array, "batch sol"]
     """Zero for rows that need none, and for those that are not finite."""
     is_finite: Bool[Array, " batch"]
-    gains: Float[Array, " batch"]
-    """By how much a solution raised the QD score, if it was the only one of its batch."""
 
 
 class Feedback(eqx.Module):
@@ -148,6 +148,9 @@ class Feedback(eqx.Module):
     """True if the cell of the solution was empty before the batch."""
     over_elites: Float[Array, " batch"] | None = None
     """Objective minus that of the elite that its cell had; the objective itself in empty cells."""
+    gains: Float[Array, " batch"] | None = None
+    """By how much a solution raised the QD score, if it was the only one of its batch. New cells
+    count from the floor of the discount."""
     violations: Float[Array, " batch"] | None = None
     """Above 0 for infeasible solutions, which are not valid but rank by it."""
 

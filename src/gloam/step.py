@@ -263,23 +263,13 @@ def _weights(
     return Weights(*(jnp.where(_by_row(batch.valid, part), part, 0.0) for part in found))
 
 
-def _climb(
-    algorithm: Algorithm,
-    state: SearchState,
-    gradients: Float[Array, "rows sol"],
-    batch: Batch,
-    added: Added,
-    before: Float[Array, " batch"],
-) -> Climb:
+def _climb(algorithm: Algorithm, gradients: Float[Array, "rows sol"], batch: Batch) -> Climb:
     rows, size = algorithm.emitter.gradient_rows, batch.solutions.shape[0]
     is_finite = jnp.all(jnp.isfinite(gradients), axis=1)
     gradients = jnp.where(is_finite[:, None], gradients, 0.0)
-    floor = algorithm.discount.empty_value(state.discount, algorithm.archive.f_min_from(0.0))
-    gains = batch.objectives - jnp.where(before > -jnp.inf, before, floor)
     return Climb(
         jnp.zeros_like(batch.solutions).at[rows].set(gradients),
         jnp.zeros(size, bool).at[rows].set(is_finite),
-        jnp.where(added.accepted, jnp.maximum(gains, 0.0), 0.0),
     )
 
 
@@ -302,14 +292,13 @@ def tell(
     if the emitter has ``gradient_rows``.
     """
     batch = masked_batch(algorithm, proposal.solutions, evaluation, cells)
-    before = state.store.objectives[batch.cells]
     state, added = add(algorithm, state, batch)
     seen, scored = score(algorithm, state, batch)
     climb = None
     if pullback is not None:
         gradients = pullback(_weights(algorithm, state, proposal, evaluation, batch))
-        climb = _climb(algorithm, state, gradients, batch, added, before)
-    adapted = adapt(algorithm, state, proposal, batch, scored, added, climb, before)
+        climb = _climb(algorithm, gradients, batch)
+    adapted = adapt(algorithm, state, proposal, batch, scored, added, climb)
     learned, fit = train(algorithm, state, seen, scored)
 
     info, low = diagnostics(algorithm, state, adapted, batch, seen, fit, added.unique_cells)
@@ -424,27 +413,27 @@ def adapt(
     scored: Scored,
     added: Added,
     climb: Climb | None = None,
-    before: Float[Array, " batch"] | None = None,
 ) -> Any:
     """ADAPT: return the emitter's state after a proposal whose results are in the store."""
     emitter = algorithm.emitter
     elites = random_elites(
         state.store, emitter.num_elites_to_adapt, state.x0, key=_keys(state).restarts
     )
-    iteration = state.iteration + 1
+    was_empty = added.before == -jnp.inf
+    floor = algorithm.discount.empty_value(state.discount, algorithm.archive.f_min_from(0.0))
+    gains = batch.objectives - jnp.where(was_empty, floor, added.before)
     feedback = Feedback(
         scored.improvements,
         added.accepted,
         added.filled,
         batch.valid,
-        iteration,
+        state.iteration + 1,
         climb,
-        violations=batch.violations,
+        was_empty,
+        batch.objectives - jnp.where(was_empty, 0.0, added.before),
+        jnp.where(added.accepted, jnp.maximum(gains, 0.0), 0.0),
+        batch.violations,
     )
-    if before is not None:
-        was_empty = before == -jnp.inf
-        over_elites = batch.objectives - jnp.where(was_empty, 0.0, before)
-        feedback = dataclasses.replace(feedback, was_empty=was_empty, over_elites=over_elites)
     return emitter.adapt(state.emitter, proposal, feedback, elites)
 
 

@@ -15,8 +15,8 @@ from gloam.emitters import (
     BasicRestart,
     CmaEmitters,
     Recombination,
-    Refinement,
     RestartWithoutImprovement,
+    Swaps,
     Variation,
 )
 from gloam.formats import objects
@@ -93,8 +93,8 @@ def direct_and_preset():
     paper = gloam.DMS.paper(ARCHIVE, X0, 0.2, ceiling=0, num_init_points=4, **sizes)
     options = {"floor": -3, "ceiling": 0, "num_init_points": 4}
     yield paper_model(ARCHIVE.lower, ARCHIVE.upper, **options), emitter, paper
-    refinement = Refinement(X0, 0.2, batch_size=540)
-    mixture = AdaptiveMixture([CmaEmitters(X0, 0.2), Recombination(X0, 0.2), refinement])
+    swaps = Swaps(X0, 0.2, batch_size=540)
+    mixture = AdaptiveMixture([CmaEmitters(X0, 0.2), Recombination(X0, 0.2), swaps])
     yield DiscountModel(), mixture, gloam.DMS(ARCHIVE, X0, 0.2)
     yield Thresholds(alpha=0.2), emitter, gloam.CMAMAE(ARCHIVE, X0, 0.2, alpha=0.2, **sizes)
     points = Arborescences(X0, 0.2, 2, two_stage=True, restart=RestartWithoutImprovement(), **sizes)

@@ -10,8 +10,8 @@ from gloam.emitters import (
     AdaptiveMixture,
     CmaEmitters,
     Recombination,
-    Refinement,
     RestartWhenIdle,
+    Swaps,
 )
 from tests.helpers import refused
 
@@ -21,10 +21,10 @@ FEW = {"num_emitters": 3, "batch_size": 6, "num_init_points": 16}
 
 def test_the_default_mixes_cma_es_and_moves_between_elites():
     emitter = gloam.DMS(ARCHIVE, np.zeros(4), 0.5).emitter
-    cma, moves, refinement = emitter.emitters
+    cma, moves, swaps = emitter.emitters
     assert isinstance(cma, CmaEmitters)
     assert isinstance(moves, Recombination)
-    assert isinstance(refinement, Refinement)
+    assert isinstance(swaps, Swaps)
     assert (cma.num_solutions, moves.num_solutions, emitter.num_solutions) == (324, 216, 540)
     assert isinstance(cma.restart, RestartWhenIdle)
     assert moves.iso_sigma == pytest.approx(0.04 * 0.5)

@@ -100,8 +100,9 @@ def _adapted(emitter, gradients, elites, valid):
     proposal = emitter.ask(state, elites, key=jax.random.key(1))
     mask = jnp.ones(POINTS, bool)
     is_finite = jnp.all(jnp.isfinite(gradients), axis=1)
-    climb = Climb(jnp.where(is_finite[:, None], gradients, 0), is_finite, jnp.ones(POINTS))
-    feedback = Feedback(jnp.zeros(POINTS), mask, ~mask, mask & valid, jnp.int32(1), climb)
+    climb = Climb(jnp.where(is_finite[:, None], gradients, 0), is_finite)
+    told = jnp.zeros(POINTS), mask, ~mask, mask & valid, jnp.int32(1), climb
+    feedback = Feedback(*told, gains=jnp.ones(POINTS))
     return proposal.solutions, emitter.adapt(state, proposal, feedback, elites[:0])
 
 

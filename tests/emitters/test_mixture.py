@@ -1,5 +1,7 @@
 """Emitters made of emitters: every part does what it does alone, and its own rows count for it."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gloam
-from gloam.emitters import AdaptiveMixture, CmaEmitters, Mixture, Refinement, Variation
-from gloam.emitters.mixture import Successes
+from gloam.emitters import AdaptiveMixture, CmaEmitters, Mixture, Swaps, Variation
+from gloam.emitters.mixture import Gains
 from gloam.records import Feedback, Proposal
 from tests.helpers import assert_same_bits, refused
 
@@ -122,56 +124,52 @@ def test_wrong_parts_are_refused():
         Mixture([CMA, Variation(np.zeros(3), 0.1)])
 
 
-def brought(tried=(100, 100), improved=(0, 0), filled=0) -> Successes:
-    """Success counts of the emitters that explore, then of refinement."""
-    return Successes(*(jnp.asarray(numbers, jnp.float32) for numbers in (tried, improved, filled)))
+def brought(tried=(100, 100), gained=(0, 0)) -> Gains:
+    """What emitters that explore brought, then refinement."""
+    return Gains(*(jnp.asarray(numbers, jnp.float32) for numbers in (tried, gained)))
 
 
 def test_the_share_of_refinement_worked_by_hand():
-    # A cell and 200 improvements in 1,000 solutions are 0.0012 cells each; 50 in 50 are 0.001.
-    recent = brought((1000, 50), (200, 50), 1)
+    # 0.012 for each of 1,000 solutions that explore, 0.01 for each of 50 that refine.
+    recent = brought((1000, 50), (12, 0.5))
     assert recent.refinement_share.item() == pytest.approx(1 / (1 + 1.2**2))
-
-
-def test_cells_come_first_and_improvements_count_when_no_cell_is_left():
-    assert brought(improved=(1, 90), filled=1).refinement_share.item() == pytest.approx(0.05)
-    assert brought(improved=(1, 90)).refinement_share.item() == pytest.approx(0.95)
+    assert brought(gained=(1, 90)).refinement_share.item() == pytest.approx(0.95)
+    assert brought(gained=(90, 1)).refinement_share.item() == pytest.approx(0.05)
     assert brought().refinement_share.item() == pytest.approx(0.05)
     assert brought(tried=(0, 0)).refinement_share.item() == pytest.approx(0.05)
     assert brought((0, 9), (0, 3)).refinement_share.item() == pytest.approx(0.95)
 
 
-rates = st.floats(0, 1)
+numbers = st.floats(1, 1e6)
+amounts = st.floats(0, 1e9)
 
 
 @given(
-    tried=st.tuples(st.floats(1, 1e6), st.floats(1, 1e6)),
-    improved=st.tuples(rates, rates),
-    filled=rates,
-    more=rates,
+    tried=st.tuples(numbers, numbers),
+    gained=st.tuples(amounts, amounts),
+    more=amounts,
+    unit=st.sampled_from([1e-12, 1.0, 1e18]),
 )
-def test_the_share_is_within_limits_and_falls_with_what_others_fill(tried, improved, filled, more):
-    numbers = [number * rate for number, rate in zip(tried, improved, strict=True)]
-    share = brought(tried, numbers, filled * numbers[0]).refinement_share.item()
+def test_the_share_is_within_limits_and_follows_what_both_bring(tried, gained, more, unit):
+    explored, refined = (unit * amount for amount in gained)
+    share = brought(tried, (explored, refined)).refinement_share.item()
     assert 0.0499 < share < 0.9501
-    fuller = brought(tried, numbers, (filled + more) * numbers[0])
-    assert fuller.refinement_share.item() <= share
-    better = brought(tried, (numbers[0], numbers[1] + more * tried[1]), filled * numbers[0])
-    assert better.refinement_share.item() >= share
+    assert brought(tried, (explored + unit * more, refined)).refinement_share.item() <= share
+    assert brought(tried, (explored, refined + unit * more)).refinement_share.item() >= share
 
 
 CMA_3 = CmaEmitters(X0, 0.5, num_emitters=3, batch_size=4)
 LINES = Variation(X0, 0.1, line_sigma=0.5, batch_size=6)
-ADAPTIVE = AdaptiveMixture([CMA_3, LINES, Refinement(X0, 0.5, batch_size=18)], window=36.0)
+ADAPTIVE = AdaptiveMixture([CMA_3, LINES, Swaps(X0, 0.5, batch_size=18)], window=36.0)
 PARENTS = jax.random.normal(jax.random.key(2), (12 + 36, 4))
 
 
-def with_share(successes: Successes):
-    return eqx.tree_at(lambda state: state.recent, ADAPTIVE.init(), successes)
+def with_gains(recent: Gains):
+    return eqx.tree_at(lambda state: state.recent, ADAPTIVE.init(), recent)
 
 
 def test_refinement_replaces_whole_cma_es_instances_and_single_other_solutions():
-    state = with_share(brought(improved=(50, 50)))
+    state = with_gains(brought(gained=(50, 50)))
     numbers = np.zeros(18)
     for place in range(60):
         proposal = ask(ADAPTIVE, state, PARENTS, jax.random.key(place))
@@ -187,7 +185,7 @@ def test_refinement_replaces_whole_cma_es_instances_and_single_other_solutions()
 
 
 def test_while_cells_are_filled_no_instance_rests():
-    state = with_share(brought(improved=(5, 50), filled=50))
+    state = with_gains(brought(gained=(50, 5)))
     for place in range(20):
         _, is_refined = ask(ADAPTIVE, state, PARENTS, jax.random.key(place)).aux
         assert not is_refined[:12].any()
@@ -195,15 +193,16 @@ def test_while_cells_are_filled_no_instance_rests():
 
 def resting_batch():
     """A batch in which the second instance and two of the lines refine, and its feedback."""
-    state = with_share(brought((32, 64), (8, 32), 16))
+    state = with_gains(brought((32, 64), (8, 32)))
     proposal = ask(ADAPTIVE, state, PARENTS, KEY)
     own, _ = proposal.aux
     is_refined = jnp.zeros(18, bool).at[4:8].set(True).at[jnp.asarray([13, 15])].set(True)
     proposal = Proposal(proposal.solutions, (own, is_refined))
     values = jnp.sin(jnp.arange(18.0))
-    improved, filled = values > 0, values > 0.5
-    valid = jnp.ones(18, bool)
-    return state, proposal, Feedback(values, improved, filled, valid, jnp.asarray(1))
+    improved, filled, was_empty = values > 0, values > 0.5, values > 0.4
+    feedback = Feedback(values, improved, filled, jnp.ones(18, bool), jnp.asarray(1))
+    gains = jnp.where(improved, jnp.arange(18.0), 0.0)
+    return state, proposal, dataclasses.replace(feedback, was_empty=was_empty, gains=gains)
 
 
 def test_an_instance_that_rests_stays_as_it_is_and_the_others_adapt():
@@ -220,20 +219,26 @@ def test_an_instance_that_rests_stays_as_it_is_and_the_others_adapt():
     assert after.emitters[0].rule.idle[1] == state.emitters[0].rule.idle[1]
 
 
-def test_successes_count_for_whoever_proposed_the_solution_and_are_forgotten():
+def test_solutions_count_for_whoever_proposed_them_and_are_forgotten():
     state, proposal, feedback = resting_batch()
     after = adapt(ADAPTIVE, state, proposal, feedback, PARENTS[:3])
     refined, improved = np.asarray(proposal.aux[1]), np.asarray(feedback.accepted)
-    filled = np.asarray(feedback.filled)
+    filled, was_empty = np.asarray(feedback.filled), np.asarray(feedback.was_empty)
     for counts, flags in [(after.accepted, improved), (after.filled, filled)]:
         own = flags & ~refined
         assert counts.tolist() == [own[:12].sum(), own[12:].sum(), (flags & refined).sum()]
     kept = (1 - 1 / 36) ** 18
     np.testing.assert_allclose(after.recent.tried, kept * np.array([32, 64]) + [12, 6], rtol=1e-6)
-    found = [(improved & ~refined).sum(), (improved & refined).sum()]
-    np.testing.assert_allclose(after.recent.accepted, kept * np.array([8, 32]) + found, rtol=1e-6)
-    expected = kept * 16 + (filled & ~refined).sum()  # cells that refinement fills do not count
-    np.testing.assert_allclose(after.recent.filled, expected, rtol=1e-6)
+    # New cells count ten times for those that explore and not for refinement, and of several
+    # solutions in one empty cell only the best counts.
+    gains = np.asarray(feedback.gains)
+    better = improved & ~was_empty
+    found = [
+        gains[better & ~refined].sum() + 10 * gains[filled & ~refined].sum(),
+        gains[better & refined].sum(),
+    ]
+    np.testing.assert_allclose(after.recent.gained, kept * np.array([8, 32]) + found, rtol=1e-6)
+    assert (was_empty & ~filled & improved).any()
 
 
 def test_an_adaptive_mixture_is_divided_like_its_emitters():
@@ -246,9 +251,9 @@ def test_an_adaptive_mixture_is_divided_like_its_emitters():
 
 
 def test_a_refinement_of_another_size_is_refused():
-    with refused("the last of emitters: expected Refinement"):
-        AdaptiveMixture([CMA, LINE])
-    with refused("emitters: expected a Refinement of 17 solutions"):
-        AdaptiveMixture([CMA, LINE, Refinement(X0, 0.5, batch_size=12)])
+    with refused("the last of emitters: expected EliteEmitter"):
+        AdaptiveMixture([LINE, CMA])
+    with refused("emitters: expected 17 solutions of the last one"):
+        AdaptiveMixture([CMA, LINE, Swaps(X0, 0.5, batch_size=12)])
     with refused("window: expected a finite number > 1"):
-        AdaptiveMixture([CMA, LINE, Refinement(X0, 0.5, batch_size=17)], window=1)
+        AdaptiveMixture([CMA, LINE, Swaps(X0, 0.5, batch_size=17)], window=1)

@@ -138,12 +138,12 @@ OTHERS = {
             "bounds": (-1, 1),
         },
     ),
-    "Refinement": (
-        emitters.Refinement,
+    "Swaps": (
+        emitters.Swaps,
         {
             "x0": X0,
-            "iso_sigma": (0.1, 0.2),
-            "line_sigma": (0.5, 0.2),
+            "iso_sigma": 0.5,
+            "line_sigma": 0.5,
             "batch_size": 4,
             "bounds": (-1, 1),
         },

@@ -38,9 +38,9 @@ COLUMNS = [
     "cma_es_accepted",
     "cma_es_filled",
     "moves_restarts",
-    "refinement_restarts",
-    "refinement_accepted",
-    "refinement_filled",
+    "swaps_restarts",
+    "swaps_accepted",
+    "swaps_filled",
     "refinement_share",
     "moves_accepted",
     "moves_filled",
@@ -79,7 +79,7 @@ def test_metrics_hold_a_row_for_each_seed_and_logged_iteration(whole):
     assert (metrics["evaluations"] == metrics["iteration"] * BATCH).all()
     assert (metrics["gradients"] == 0).all()
     assert metrics["coverage"].between(0, 1).all()
-    filled = metrics[["cma_es_filled", "moves_filled"]].sum(axis=1)
+    filled = metrics[["cma_es_filled", "moves_filled", "swaps_filled"]].sum(axis=1)
     np.testing.assert_allclose(filled, metrics["coverage"] * 64, rtol=1e-5)
     last = metrics[metrics["iteration"] == 40]
     for row, elites in zip(last.itertuples(), whole.elites_by_seed.values(), strict=True):

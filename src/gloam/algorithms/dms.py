@@ -15,7 +15,7 @@ from gloam.emitters import (
     Emitter,
     GradientAscent,
     Recombination,
-    Refinement,
+    Swaps,
 )
 
 _PIECES = Piece(CmaEmitters), Piece(DiscountModel, without=("space",))
@@ -27,8 +27,8 @@ class DMS(Algorithm):
 
     Three fifths of each batch come from CMA-ES emitters, which rank solutions by their improvement
     over the discount model, and two fifths from moves between elites. When these no longer fill
-    cells, small changes of elites take over. It is composed of `gloam.emitters.CmaEmitters`,
-    `gloam.emitters.Recombination` and `gloam.emitters.Refinement` in a
+    cells, swaps of variables between elites take over, which refine them. It is composed of
+    `gloam.emitters.CmaEmitters`, `gloam.emitters.Recombination` and `gloam.emitters.Swaps` in a
     `gloam.emitters.AdaptiveMixture`, the archive and ``DiscountModel()``. `DMS.paper` is the
     paper's form, with CMA-ES emitters alone.
 
@@ -83,8 +83,8 @@ class DMS(Algorithm):
         if gradients:
             parts.append(GradientAscent(*start, batch_size=total, bounds=bounds))
         if len(parts) > 1:
-            refinement = Refinement(*start, batch_size=total, bounds=bounds)
-            self.emitter = AdaptiveMixture([*parts, refinement])
+            swaps = Swaps(*start, batch_size=total, bounds=bounds)
+            self.emitter = AdaptiveMixture([*parts, swaps])
         else:
             self.emitter = cma
         self.discount = DiscountModel(**discount).for_archive(archive)

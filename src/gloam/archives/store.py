@@ -72,7 +72,7 @@ def add(store: Store, batch: Batch) -> tuple[Store, Added]:
         {name: write(old, batch.fields[name]) for name, old in store.fields.items()},
     )
     filled = jnp.zeros(size, bool).at[row].set(is_first & (cell < cells)) & (before == -jnp.inf)
-    return store, Added(accepted, filled, num_unique_cells(batch, cells))
+    return store, Added(accepted, filled, num_unique_cells(batch, cells), before)
 
 
 def num_unique_cells(batch: Batch, num_cells: int) -> Int[Array, ""]:

@@ -12,7 +12,7 @@ from gloam.emitters.lm_ma_es import LMMAES as LMMAES
 from gloam.emitters.mixture import AdaptiveMixture as AdaptiveMixture
 from gloam.emitters.mixture import Mixture as Mixture
 from gloam.emitters.recombination import Recombination as Recombination
-from gloam.emitters.recombination import Refinement as Refinement
+from gloam.emitters.recombination import Swaps as Swaps
 from gloam.emitters.rules import BasicRestart as BasicRestart
 from gloam.emitters.rules import FilterSelection as FilterSelection
 from gloam.emitters.rules import MuSelection as MuSelection

@@ -223,6 +223,7 @@ class GradientAscent(Emitter):
     ) -> GradientAscentState:
         """Take a step from every point, and update what steps of each kind have brought."""
         assert feedback.climb is not None
+        assert feedback.gains is not None
         points, climb = state.points, feedback.climb
         refines, logs = proposal.aux
         scale = self._scale
@@ -255,7 +256,7 @@ class GradientAscent(Emitter):
         )
         restarts = state.restarts + jnp.sum(stops, dtype=jnp.int32)
         failed = state.failed + jnp.sum(~climb.is_finite & feedback.valid, dtype=jnp.int32)
-        return self._learned(state, points, climb.gains, restarts, failed)
+        return self._learned(state, points, feedback.gains, restarts, failed)
 
     def _learned(
         self,

@@ -14,11 +14,10 @@ from gloam import checks
 from gloam.draws import uniforms
 from gloam.emitters.cma_emitters import CmaEmitters
 from gloam.emitters.emitter import Bounds, Divisible, EliteEmitter, ElitesWanted, Emitter
-from gloam.emitters.recombination import Refinement
 from gloam.records import Aims, Branching, Feedback, Proposal
 
-# Weight of a filled cell relative to an improved elite.
-_CELL = 1000.0
+# Weight of what new cells bring, because other solutions start from them.
+_CELL = 10.0
 # Smallest share of refinement and of the other emitters, so that both are always tried.
 _LEAST = 0.05
 # Number of the key that decides which solutions refine, which no emitter has.
@@ -233,51 +232,50 @@ class Mixture(Emitter):
         return shares
 
 
-class Successes(eqx.Module):
-    """Recent success counts: of the emitters that explore first, then of refinement."""
+class Gains(eqx.Module):
+    """What solutions brought recently: those of emitters that explore first, then refinement."""
 
     tried: Float[Array, "2"]
-    accepted: Float[Array, "2"]
-    """Number of solutions that beat the elite of their cell."""
-    filled: Float[Array, ""]
-    """Number of solutions of emitters that explore that filled an empty cell. Cells filled by
-    refinement are not counted: they are next to cells that others have found."""
+    """Number of solutions."""
+    gained: Float[Array, "2"]
+    """By how much they raised the QD score. New cells count several times for emitters that
+    explore, and not for refinement: it fills cells next to those that others have found."""
 
     @property
     def refinement_share(self) -> Float[Array, ""]:
-        """Share of refinement in the next batch, by the squared success rates of both kinds."""
-        worth = (self.accepted / _CELL).at[0].add(self.filled) / jnp.maximum(self.tried, 1e-6)
-        squares = jnp.square(worth)
-        share = jnp.where(squares[1] > 0, squares[1] / jnp.sum(squares), 0.0)
+        """Share of refinement in the next batch, by the squared gains per solution."""
+        explored, refined = self.gained / jnp.maximum(self.tried, 1e-6)
+        ratio = explored / jnp.where(refined > 0, refined, 1.0)
+        share = jnp.where(refined > 0, 1.0 / (1.0 + jnp.square(ratio)), 0.0)
         return jnp.clip(share, _LEAST, 1.0 - _LEAST)
 
 
 class AdaptiveMixtureState(MixtureState):
-    """States of the emitters, and what has brought new and better elites recently."""
+    """States of the emitters, and what they brought recently."""
 
-    recent: Successes
+    recent: Gains
 
 
 class AdaptiveMixture(Mixture):
     """A mixture that refines elites when there is nothing else to find.
 
-    While the emitters fill cells, refinement has the smallest share of the batch. When they no
-    longer do, it is compared with them by the number of elites that each improves, and takes over
-    if it improves more: CMA-ES instances then rest in most iterations, and emitters that vary
-    elites leave most of their solutions to refinement.
+    The share of refinement follows what it brings to the QD score, compared with the other
+    emitters, whose new cells count ten times. It is small while they fill cells. When they no
+    longer do, CMA-ES instances rest in most iterations, and emitters that vary elites leave most of
+    their solutions to refinement.
 
     Args:
-        emitters: The emitters as of a `Mixture`, and a `gloam.emitters.Refinement` as the last one.
-            Its ``batch_size`` is the number of solutions of all `gloam.emitters.CmaEmitters` and
-            emitters that vary elites, which come first.
+        emitters: The emitters, as of a `Mixture`. The last one refines, such as
+            `gloam.emitters.Swaps`. Its ``batch_size`` is the number of solutions of all
+            `gloam.emitters.CmaEmitters` and emitters that vary elites, which come first.
         window: Number of solutions over which successes are counted; 20 batches by default.
 
     Example:
         >>> import numpy as np
-        >>> from gloam.emitters import CmaEmitters, Recombination, Refinement
+        >>> from gloam.emitters import CmaEmitters, Recombination, Swaps
         >>> x0 = np.zeros(10)
         >>> explore = [CmaEmitters(x0, 0.5), Recombination(x0, 0.5)]
-        >>> mixture = AdaptiveMixture([*explore, Refinement(x0, 0.5, batch_size=540)])
+        >>> mixture = AdaptiveMixture([*explore, Swaps(x0, 0.5, batch_size=540)])
         >>> mixture.num_solutions, round(mixture.init().recent.refinement_share.item(), 2)
         (540, 0.05)
     """
@@ -286,9 +284,9 @@ class AdaptiveMixture(Mixture):
 
     def __init__(self, emitters: Sequence[Emitter], *, window: float | None = None):
         super().__init__(emitters)
-        checks.instance("the last of emitters", self.emitters[-1], Refinement)
+        checks.instance("the last of emitters", self.emitters[-1], EliteEmitter, "Use Swaps.")
         number, refined = sum(self._sizes_that_rest), self.emitters[-1].num_solutions
-        expected = f"a Refinement of {number} solutions, as the emitters have that may rest"
+        expected = f"{number} solutions of the last one, as those have that it may replace"
         checks.expect(refined == number > 0, "emitters", expected, refined)
         window = 20.0 * self.num_solutions if window is None else window
         self.window = checks.number("window", window, above=1.0)
@@ -299,10 +297,9 @@ class AdaptiveMixture(Mixture):
         return super().num_solutions - self.emitters[-1].num_solutions
 
     def init(self, x0: Float[Array, " sol"] | None = None) -> AdaptiveMixtureState:
-        """Return a state with all emitters at ``x0``, and one success of those that explore."""
-        one = jnp.ones(2, jnp.float32)
+        """Return a state with all emitters at ``x0``, before anything was gained."""
         first = super().init(x0)
-        recent = Successes(one, one, jnp.float32(1.0))
+        recent = Gains(jnp.zeros(2, jnp.float32), jnp.zeros(2, jnp.float32))
         return AdaptiveMixtureState(first.emitters, first.accepted, first.filled, recent)
 
     def ask(self, state: Any, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
@@ -324,7 +321,7 @@ class AdaptiveMixture(Mixture):
         feedback: Feedback,
         elites: Float[Array, "n sol"],
     ) -> AdaptiveMixtureState:
-        """Let every emitter adapt to its own solutions, and count the successes of both kinds."""
+        """Let every emitter adapt to its own solutions, and count what both kinds bring."""
         own, is_refined = proposal.aux
         shares = self._split(elites, lambda emitter: emitter.num_elites_to_adapt)
         accepted, filled = feedback.accepted, feedback.filled
@@ -360,20 +357,19 @@ class AdaptiveMixture(Mixture):
         return super().metrics(state) | {"refinement_share": share}
 
     def _counted(
-        self, recent: Successes, feedback: Feedback, is_refined: Bool[Array, " batch"]
-    ) -> Successes:
-        """Return the success counts after a batch."""
+        self, recent: Gains, feedback: Feedback, is_refined: Bool[Array, " batch"]
+    ) -> Gains:
+        """Return the gains after a batch."""
+        gains, was_empty = feedback.gains, feedback.was_empty
+        assert gains is not None
+        assert was_empty is not None
         kept = (1.0 - 1.0 / self.window) ** self.num_solutions
         is_kind = jnp.stack([~is_refined, is_refined])
-
-        def number(rows: Bool[Array, "*kinds batch"]) -> Float[Array, "*kinds"]:
-            return jnp.sum(rows, axis=-1, dtype=jnp.float32)
-
-        return Successes(
-            kept * recent.tried + number(is_kind),
-            kept * recent.accepted + number(is_kind & feedback.accepted),
-            kept * recent.filled + number(~is_refined & feedback.filled),
-        )
+        refined = jnp.where(was_empty, 0.0, gains)
+        explored = jnp.where(feedback.filled, _CELL * gains, refined)
+        gained = jnp.sum(jnp.where(is_kind, jnp.stack([explored, refined]), 0.0), axis=1)
+        tried = jnp.sum(is_kind, axis=1, dtype=jnp.float32)
+        return Gains(kept * recent.tried + tried, kept * recent.gained + gained)
 
     @property
     def _sizes_that_rest(self) -> list[int]:

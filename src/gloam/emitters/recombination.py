@@ -1,4 +1,4 @@
-"""Moves between elites: lines and differences, which explore, and refinement."""
+"""Moves between elites: lines and differences, which explore, and swaps, which refine."""
 
 from typing import Any
 
@@ -115,19 +115,19 @@ class Recombination(EliteEmitter):
         """Do nothing: moves have no state."""
 
 
-class Refinement(EliteEmitter):
-    """Changes random elites a little: ``x' = x1 + iso_sigma N(0,I) + t (x2 - x1)``.
+class Swaps(EliteEmitter):
+    """Moves some variables of random elites: ``x' = x1 + iso_sigma N(0,I) + t s (x2 - x1)``.
 
-    Half of the solutions are *swaps*, with a large ``t`` but only in a random subset of the
-    variables, from one to all of them. The others are *changes* of all variables, with more noise
-    and a smaller ``t``. `gloam.emitters.AdaptiveMixture` decides how many solutions refine. While
-    the archive is empty, ``x0`` replaces the elites.
+    ``t`` is sampled from ``N(0, line_sigma^2)``, and ``s`` is 1 for a random subset of the
+    variables, from one to all of them, and 0 for the others. Swaps refine elites:
+    `gloam.emitters.AdaptiveMixture` decides how many there are. While the archive is empty, ``x0``
+    replaces the elites.
 
     Args:
         x0: ``(sol,)`` solution that is varied while the archive is empty.
         sigma0: Step size of the search, as for `gloam.emitters.CmaEmitters`.
-        iso_sigma: Standard deviations of the noise of swaps and of changes, in units of ``sigma0``.
-        line_sigma: Standard deviations of ``t`` of swaps and of changes.
+        iso_sigma: Standard deviation of the noise; by default 4% of ``sigma0``.
+        line_sigma: Standard deviation of the step towards the other elite.
         batch_size: Number of solutions per iteration.
         bounds: Lower and upper bounds of the solutions, each a number, an array or ``None``.
         outside: What happens to numbers outside the bounds, as for `gloam.emitters.CmaEmitters`.
@@ -135,8 +135,8 @@ class Refinement(EliteEmitter):
 
     x0: Float[Array, " sol"]
     sigma0: float | Float[Array, " sol"]
-    iso_sigma: tuple[float, float]
-    line_sigma: tuple[float, float]
+    iso_sigma: float | Float[Array, " sol"]
+    line_sigma: float
     batch_size: int = eqx.field(static=True)
     bounds: Bounds | None
 
@@ -145,22 +145,23 @@ class Refinement(EliteEmitter):
         x0: Any,
         sigma0: float | ArrayLike | None = None,
         *,
-        iso_sigma: tuple[float, float] = (0.04, 0.1),
-        line_sigma: tuple[float, float] = (0.5, 0.2),
+        iso_sigma: float | ArrayLike | None = None,
+        line_sigma: float = 0.5,
         batch_size: int = 540,
         bounds: checks.SolutionBounds | None = None,
         outside: Outside | None = None,
     ):
         self.x0, self.bounds = checked_start(x0, bounds, outside)
         self.sigma0 = checked_step("sigma0", sigma0, self.x0.size, self.bounds, default=0.2)
-        self.iso_sigma = _of_both("iso_sigma", iso_sigma)
-        self.line_sigma = _of_both("line_sigma", line_sigma)
+        iso_sigma = 0.04 * self.sigma0 if iso_sigma is None else iso_sigma
+        self.iso_sigma = checked_step("iso_sigma", iso_sigma, self.x0.size, self.bounds)
+        self.line_sigma = checks.number("line_sigma", line_sigma, above=0.0, at_most=1e3)
         self.batch_size = checks.count("batch_size", batch_size)
 
     @property
     def label(self) -> str:
         """Prefix of the metrics in a mixture."""
-        return "refinement"
+        return "swaps"
 
     @property
     def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
@@ -168,22 +169,18 @@ class Refinement(EliteEmitter):
         return (ElitesWanted(2 * self.batch_size),)
 
     def init(self, x0: Float[Array, " sol"] | None = None) -> None:
-        """Return ``None``: refinement has no state."""
+        """Return ``None``: swaps have no state."""
 
     def ask(self, state: None, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
-        """Change the elites. Every second solution is a swap."""
+        """Move some variables of each elite."""
         number, size = self.batch_size, self.x0.shape[0]
-        key_noise, key_swaps = jax.random.split(key)
+        key_noise, key_chosen = jax.random.split(key)
         first, second = jnp.split(elites, 2)
-        is_swap = jnp.arange(number) % 2 == 0
-        moves = ~is_swap[:, None] | _to_swap(key_swaps, number, size)
+        moves = _chosen(key_chosen, number, size)
         # The last column is for the steps.
         noise = normals(key_noise, (number, size + 1))
-        iso, line = (
-            jnp.where(is_swap, *both)[:, None] for both in (self.iso_sigma, self.line_sigma)
-        )
-        solutions = self.varied(first, iso * noise[:, :-1], self.sigma0)
-        solutions += jnp.where(moves, line * noise[:, -1:] * (second - first), 0.0)
+        solutions = self.varied(first, noise[:, :-1], self.iso_sigma)
+        solutions += jnp.where(moves, self.line_sigma * noise[:, -1:] * (second - first), 0.0)
         solutions = self.with_categories(solutions, first, second, moves, key=key)
         return Proposal(self.inside(solutions, key=key), None)
 
@@ -194,19 +191,10 @@ class Refinement(EliteEmitter):
         feedback: Feedback,
         elites: Float[Array, "n sol"],
     ) -> None:
-        """Do nothing: refinement has no state."""
+        """Do nothing: swaps have no state."""
 
 
-def _of_both(name: str, numbers: Any) -> tuple[float, float]:
-    """Check a number for swaps and one for changes."""
-    fix = "Give one for swaps and one for changes."
-    is_pair = isinstance(numbers, (tuple, list)) and len(numbers) == 2
-    checks.expect(is_pair, name, "two numbers", numbers, fix)
-    swaps, changes = (checks.number(name, one, above=0.0, at_most=1e3) for one in numbers)
-    return swaps, changes
-
-
-def _to_swap(key: PRNGKeyArray, number: int, size: int) -> Bool[Array, "number size"]:
+def _chosen(key: PRNGKeyArray, number: int, size: int) -> Bool[Array, "number size"]:
     """Choose the variables that each swap moves: a log-uniform share of them, at least one."""
     drawn = uniforms(key, number * (size + 1)).reshape(number, size + 1)
     share, ranks = float(size) ** -drawn[:, :1], drawn[:, 1:]

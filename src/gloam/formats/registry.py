@@ -93,7 +93,7 @@ _CONSTRUCTED = (
     emitters.Arborescences,
     emitters.Variation,
     emitters.Recombination,
-    emitters.Refinement,
+    emitters.Swaps,
     emitters.GradientAscent,
     emitters.Mixture,
     emitters.AdaptiveMixture,

@@ -48,8 +48,8 @@ class Result:
     A mixture of emitters, such as that of `gloam.DMS`, adds columns for each of its emitters since
     the start: ``cma_es_restarts``, ``cma_es_accepted`` (solutions that beat the elite of their
     cell), ``cma_es_filled`` (solutions that filled an empty cell), and likewise ``moves_accepted``,
-    ``moves_filled``, ``refinement_accepted`` and ``refinement_filled``. ``refinement_share`` is the
-    share of refinement in the next batch.
+    ``moves_filled``, ``swaps_accepted`` and ``swaps_filled``. ``refinement_share`` is the share of
+    swaps in the next batch.
     """
     seeds: list[int]
     """The seeds, in the order in which they were given."""

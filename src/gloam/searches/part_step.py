@@ -66,15 +66,15 @@ def add_rows(
     assert batch.violations is not None, "results of asynchronous searches have violations"
     valid, is_infeasible = batch.valid & is_row, (batch.violations > 0) & is_row
     batch = eqx.tree_at(lambda b: b.valid, batch, valid)
-    was_empty = state.store.objectives[batch.cells] == -jnp.inf
     state, added = step.add(algorithm, state, batch)
     is_earlier = jnp.tril(batch.cells[:, None] == batch.cells, -1) & valid
     best_earlier = jnp.max(jnp.where(is_earlier, batch.objectives, -jnp.inf), axis=1)
     accepted = added.accepted & (batch.objectives > best_earlier)
-    filled = valid & was_empty & ~jnp.any(is_earlier, axis=1)
+    before = jnp.maximum(added.before, best_earlier)
+    filled = valid & (before == -jnp.inf)
     infeasible = state.infeasible + jnp.sum(is_infeasible, dtype=jnp.int32)
     failed = state.failed + jnp.sum(is_row & ~valid & ~is_infeasible, dtype=jnp.int32)
-    in_order = Added(accepted, filled, added.unique_cells)
+    in_order = Added(accepted, filled, added.unique_cells, before)
     return dataclasses.replace(state, failed=failed, infeasible=infeasible), batch, in_order
 
 
@@ -87,6 +87,7 @@ def adapt_part(
     batch: Batch,
     accepted: Bool[Array, " batch"],
     filled: Bool[Array, " batch"],
+    before: Float[Array, " batch"],
 ) -> SearchState:
     """SCORE, ADAPT: let one part adapt to its solutions, whose results are in the store.
 
@@ -95,7 +96,7 @@ def adapt_part(
     algorithm, view, alone = pair[0], _view(pair, state, index, generation), _alone(pair)
     _, scored = step.score(alone, view, batch)
     proposal = Proposal(batch.solutions, aux)
-    added = Added(accepted, filled, jnp.zeros((), jnp.int32))
+    added = Added(accepted, filled, jnp.zeros((), jnp.int32), before)
     emitter = step.adapt(alone, view, proposal, batch, scored, added)
     if isinstance(algorithm.emitter, Divisible):
         emitter = algorithm.emitter.with_part_state(state.emitter, index, emitter)

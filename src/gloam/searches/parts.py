@@ -34,6 +34,8 @@ class OpenParts(eqx.Module):
     """True for those that beat the elite of their cell."""
     filled: Any
     """True for those that filled an empty cell."""
+    before: Any
+    """Objectives of the elites that their cells had."""
     batch: Any
     """Solutions of open parts and their results, part by part."""
     aux: Any
@@ -76,6 +78,7 @@ class PartTable:
             np.zeros(number, bool),
             np.zeros(number, bool),
             np.zeros(number, bool),
+            np.zeros(number, np.float32),
             _empty_rows(*sizes),
             None,
             _empty_rows(*sizes),
@@ -151,6 +154,7 @@ class PartTable:
         _copy_rows(self.arrays.batch, rows, results)
         self.arrays.accepted[rows] = added.accepted
         self.arrays.filled[rows] = added.filled
+        self.arrays.before[rows] = added.before
 
     def store_untrained(self, results: Batch) -> None:
         """Store results for the training of the discount."""
@@ -158,8 +162,8 @@ class PartTable:
         _copy_rows(self.arrays.untrained, slice(int(number), int(number) + more), results)
         number[...] += more
 
-    def close(self, part: int) -> tuple[np.ndarray, Any, Batch, np.ndarray, np.ndarray]:
-        """Close a part; return its generation, ``aux``, results, accepted and filled masks."""
+    def close(self, part: int) -> tuple[np.ndarray, Any, Batch, np.ndarray, np.ndarray, np.ndarray]:
+        """Close a part; return its generation, ``aux``, results and what was added of them."""
         arrays, rows = self.arrays, self._rows(part)
         generation = arrays.generations[part].copy()
         aux = jax.tree.map(lambda all_: all_[self._share(all_, part)].copy(), arrays.aux)
@@ -170,7 +174,7 @@ class PartTable:
         arrays.is_told[rows] = False
         if self._queue and any(place.part == part for place in self._queue):
             self._queue = deque(place for place in self._queue if place.part != part)
-        return generation, aux, batch, accepted, filled
+        return generation, aux, batch, accepted, filled, arrays.before[rows].copy()
 
     def take_untrained(self) -> Batch:
         """Return the results for the training of the discount, and begin the next batch."""
