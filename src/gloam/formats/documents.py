@@ -15,7 +15,7 @@ from typing import Any
 from gloam import files
 from gloam._version import __version__
 
-FORMAT = 5
+FORMAT = 6
 """Format of all files that gloam writes and reads."""
 _MAX_BYTES = 1 << 26
 
