@@ -7,10 +7,8 @@ docs/research/foreign.md gives the reasons for the halves.
 """
 
 import dataclasses
-import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -280,7 +278,6 @@ def bbob(function: int) -> Setup:
 
 
 def untuned(name: str) -> Setup:
-    sys.path.insert(0, str(Path(__file__).parents[1]))
     from untuned import Noisy, Pendulum, Vectors
 
     problem = {"pendulum": Pendulum, "vectors": Vectors, "noisy": Noisy}[name]()

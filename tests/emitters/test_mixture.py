@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gloam
-from gloam.emitters import AdaptiveMixture, CmaEmitters, Mixture, Swaps, Variation
+from gloam.emitters import (
+    AdaptiveMixture,
+    CmaEmitters,
+    GradientAscent,
+    Mixture,
+    Swaps,
+    Variation,
+)
 from gloam.emitters.mixture import Gains
 from gloam.records import Feedback, Proposal
 from tests.helpers import assert_same_bits, refused
@@ -191,6 +198,16 @@ def test_while_cells_are_filled_no_instance_rests():
         assert not is_refined[:12].any()
 
 
+def test_emitters_after_one_that_is_not_replaced_keep_their_solutions():
+    ascent = GradientAscent(X0, 0.5, batch_size=3)
+    mixture = AdaptiveMixture([LINES, ascent, CMA_3, Swaps(X0, 0.5, batch_size=6)])
+    state = eqx.tree_at(lambda state: state.recent, mixture.init(), brought(gained=(1, 90)))
+    number = sum(draw.number for draw in mixture.elites_to_ask)
+    _, is_refined = ask(mixture, state, jnp.ones((number, 4)), KEY).aux
+    assert is_refined[:6].any()
+    assert not is_refined[6:].any()
+
+
 def resting_batch():
     """A batch in which the second instance and two of the lines refine, and its feedback."""
     state = with_gains(brought((32, 64), (8, 32)))
@@ -253,6 +270,8 @@ def test_an_adaptive_mixture_is_divided_like_its_emitters():
 def test_a_refinement_of_another_size_is_refused():
     with refused("the last of emitters: expected EliteEmitter"):
         AdaptiveMixture([LINE, CMA])
+    with refused("emitters: expected one that varies elites before the last one"):
+        AdaptiveMixture([CMA, Swaps(X0, 0.5, batch_size=12)])
     with refused("emitters: expected 17 solutions of the last one"):
         AdaptiveMixture([CMA, LINE, Swaps(X0, 0.5, batch_size=12)])
     with refused("window: expected a finite number > 1"):

@@ -268,7 +268,7 @@ class AdaptiveMixture(Mixture):
         emitters: The emitters, as of a `Mixture`. The last one refines, such as
             `gloam.emitters.Swaps`. Its ``batch_size`` is the number of solutions of all
             `gloam.emitters.CmaEmitters` and emitters that vary elites, which come first.
-        window: Number of solutions over which successes are counted; 20 batches by default.
+        window: Number of solutions over which gains are counted; 20 batches by default.
 
     Example:
         >>> import numpy as np
@@ -285,9 +285,14 @@ class AdaptiveMixture(Mixture):
     def __init__(self, emitters: Sequence[Emitter], *, window: float | None = None):
         super().__init__(emitters)
         checks.instance("the last of emitters", self.emitters[-1], EliteEmitter, "Use Swaps.")
-        number, refined = sum(self._sizes_that_rest), self.emitters[-1].num_solutions
+        replaced = self.emitters[: self._num_replaced]
+        varies = any(isinstance(emitter, EliteEmitter) for emitter in replaced)
+        expected = "one that varies elites before the last one, such as Recombination"
+        checks.expect(varies, "emitters", expected, [type(one).__name__ for one in self.emitters])
+        number = sum(emitter.num_solutions for emitter in replaced)
         expected = f"{number} solutions of the last one, as those have that it may replace"
-        checks.expect(refined == number > 0, "emitters", expected, refined)
+        refined = self.emitters[-1].num_solutions
+        checks.expect(refined == number, "emitters", expected, refined)
         window = 20.0 * self.num_solutions if window is None else window
         self.window = checks.number("window", window, above=1.0)
 
@@ -372,14 +377,10 @@ class AdaptiveMixture(Mixture):
         return Gains(kept * recent.tried + tried, kept * recent.gained + gained)
 
     @property
-    def _sizes_that_rest(self) -> list[int]:
-        """Numbers of solutions of the emitters that refinement may replace, which come first."""
-        sizes = []
-        for emitter in self.emitters[:-1]:
-            if not isinstance(emitter, (CmaEmitters, EliteEmitter)):
-                break
-            sizes.append(emitter.num_solutions)
-        return sizes
+    def _num_replaced(self) -> int:
+        """Number of emitters whose solutions refinement may replace, which come first."""
+        can_be = [isinstance(one, (CmaEmitters, EliteEmitter)) for one in self.emitters[:-1]]
+        return [*can_be, False].index(False)
 
     @property
     def _starts(self) -> list[int]:
@@ -394,12 +395,14 @@ class AdaptiveMixture(Mixture):
         for place, start in enumerate(self._starts[:-1]):
             emitter = self.emitters[place]
             own = drawn[start : start + emitter.num_solutions]
-            if isinstance(emitter, CmaEmitters):
+            if place >= self._num_replaced:
+                parts.append(jnp.zeros_like(own, bool))
+            elif isinstance(emitter, CmaEmitters):
                 # Instances rest when refinement pays. To try it, other solutions are enough.
                 rests = own[: emitter.num_emitters] < jnp.where(share > _LEAST, share, 0.0)
                 parts.append(jnp.repeat(rests, emitter.batch_size))
             else:
-                parts.append((own < share) & isinstance(emitter, EliteEmitter))
+                parts.append(own < share)
         return jnp.concatenate(parts)
 
 

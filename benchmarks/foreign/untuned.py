@@ -1,26 +1,16 @@
-"""Compare the default with other algorithms on three problems that were not used for tuning.
-
-    python benchmarks/untuned.py --iterations 1000 --seeds 10
+"""Three problems of this project that were not used for tuning.
 
 * **pendulum**: swing-up of a pendulum by a network of 66 weights. The measures are its final angle
   and speed and the mean torque, the objective is the mean height.
 * **vectors**: the first 12 principal components of 1,797 images of scikit-learn's digits, and a
   fixed random network that maps 16 numbers to such vectors.
 * **noisy**: 6D linear projection of a sphere of 60 numbers, with noise on every objective.
-
-All algorithms have 180 evaluations per iteration, the same initial step size, and otherwise their
-defaults. Prints mean and standard error of the QD score over seeds. With noise it is the corrected
-one, of 100 new evaluations of each elite; the score that the search reported stands beside it.
 """
-
-import argparse
-import time
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 from jaxtyping import Array, Float, PRNGKeyArray
 from sklearn.datasets import load_digits
 
@@ -28,9 +18,6 @@ import gloam
 from gloam.archives import Archive
 
 HIDDEN, STEPS = 13, 100
-SIZES = {"num_emitters": 5, "batch_size": 36}
-REPEATS = 100
-"""Evaluations of each elite at the end of a run with noise."""
 
 
 class Pendulum(eqx.Module):
@@ -121,61 +108,3 @@ class Noisy(eqx.Module):
         """Return noisy objectives, and measures."""
         objectives, measures = self.domain(solutions)[:2]
         return objectives + self.noise * jax.random.normal(key, objectives.shape), measures
-
-
-def algorithms(problem):
-    """Build the default and the algorithms that it is compared with."""
-    archive, x0, sigma0 = problem.archive(), np.asarray(problem.x0), problem.sigma0
-    yield "DMS (default)", gloam.DMS(archive, x0, sigma0, batch_size=12)
-    yield "DMS (paper)", gloam.DMS.paper(archive, x0, sigma0, **SIZES)
-    yield "CMA-MAE", gloam.CMAMAE(archive, x0, sigma0, **SIZES)
-    # The best noise for MAP-Elites is unknown: both are run, and the better one counts.
-    for share in (0.2, 1.0):
-        name = f"MAP-Elites (line), {share} sigma0"
-        yield name, gloam.MAPElitesLine(archive, x0, share * sigma0, batch_size=180)
-
-
-def main() -> None:
-    """Run all pairs and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("problems", nargs="*", default=["pendulum", "vectors", "noisy"])
-    parser.add_argument("--iterations", type=int, default=1000)
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--only", default="", help="beginning of the names of algorithms to run")
-    options = parser.parse_args()
-    rows = []
-    for name in options.problems:
-        problem = {"pendulum": Pendulum, "vectors": Vectors, "noisy": Noisy}[name]()
-        for label, algorithm in algorithms(problem):
-            if not label.startswith(options.only):
-                continue
-            began = time.perf_counter()
-            result = gloam.run(
-                problem,
-                algorithm,
-                options.iterations,
-                seeds=options.seeds,
-                log_every=options.iterations,
-                progress=False,
-            )
-            last, kind = result.metrics[result.metrics["iteration"] == options.iterations], ""
-            if isinstance(problem, Noisy):
-                last, kind = result.reevaluated(REPEATS).table, "corrected_"
-            rows.append(
-                {
-                    "problem": name,
-                    "algorithm": label,
-                    "QD score": last[f"{kind}qd_score"].mean(),
-                    "+-": last[f"{kind}qd_score"].sem(),
-                    "coverage": last[f"{kind}coverage"].mean(),
-                    "is corrected": bool(kind),
-                    "reported QD score": last["qd_score"].mean(),
-                    "seconds": time.perf_counter() - began,
-                }
-            )
-            print(rows[-1], flush=True)
-    print(pd.DataFrame(rows).round(3).to_string(index=False))
-
-
-if __name__ == "__main__":
-    main()
