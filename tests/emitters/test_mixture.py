@@ -191,11 +191,17 @@ def test_refinement_replaces_whole_cma_es_instances_and_single_other_solutions()
     assert abs(numbers[12:].mean() / 60 - 0.5) < 0.1
 
 
-def test_while_cells_are_filled_no_instance_rests():
-    state = with_gains(brought(gained=(50, 5)))
-    for place in range(20):
-        _, is_refined = ask(ADAPTIVE, state, PARENTS, jax.random.key(place)).aux
-        assert not is_refined[:12].any()
+def test_while_cells_are_filled_only_a_few_solutions_that_vary_elites_refine():
+    lines = Variation(X0, 0.1, line_sigma=0.5, batch_size=42)
+    mixture = AdaptiveMixture([CMA_3, lines, Swaps(X0, 0.5, batch_size=54)])
+    state = eqx.tree_at(lambda state: state.recent, mixture.init(), brought(gained=(50, 5)))
+    number = sum(draw.number for draw in mixture.elites_to_ask)
+    parents = jax.random.normal(KEY, (number, 4))
+    proposal = ask(mixture, state, parents, KEY)
+    own, is_refined = proposal.aux
+    assert np.flatnonzero(is_refined).tolist() == [12, 32, 52]  # one in twenty
+    explored = np.concatenate([solutions for solutions, _ in own])
+    np.testing.assert_array_equal(np.any(proposal.solutions != explored, axis=1), is_refined)
 
 
 def test_emitters_after_one_that_is_not_replaced_keep_their_solutions():
@@ -268,7 +274,7 @@ def test_an_adaptive_mixture_is_divided_like_its_emitters():
 
 
 def test_a_refinement_of_another_size_is_refused():
-    with refused("the last of emitters: expected EliteEmitter"):
+    with refused("the last of emitters: expected Swaps"):
         AdaptiveMixture([LINE, CMA])
     with refused("emitters: expected one that varies elites before the last one"):
         AdaptiveMixture([CMA, Swaps(X0, 0.5, batch_size=12)])

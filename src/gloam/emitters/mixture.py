@@ -14,14 +14,13 @@ from gloam import checks
 from gloam.draws import uniforms
 from gloam.emitters.cma_emitters import CmaEmitters
 from gloam.emitters.emitter import Bounds, Divisible, EliteEmitter, ElitesWanted, Emitter
+from gloam.emitters.recombination import Swaps
 from gloam.records import Aims, Branching, Feedback, Proposal
 
 # Weight of what new cells bring, because other solutions start from them.
 _CELL = 10.0
 # Smallest share of refinement and of the other emitters, so that both are always tried.
 _LEAST = 0.05
-# Number of the key that decides which solutions refine, which no emitter has.
-_REFINED = 2**32 - 1
 
 
 class MixtureState(eqx.Module):
@@ -114,24 +113,18 @@ class Mixture(Emitter):
         self, state: MixtureState, elites: Float[Array, "n sol"], *, key: PRNGKeyArray
     ) -> Proposal:
         """Concatenate the proposals of all emitters."""
-        proposals = self._proposals(state, elites, key=key)
-        solutions = jnp.concatenate([proposal.solutions for proposal in proposals])
-        return Proposal(
-            solutions, tuple(proposal.aux for proposal in proposals), _all_aims(proposals)
-        )
-
-    def _proposals(
-        self, state: MixtureState, elites: Float[Array, "n sol"], *, key: PRNGKeyArray
-    ) -> list[Proposal]:
-        """Return the proposal of each emitter."""
-        shares = self._split(elites, lambda e: sum(draw.number for draw in e.elites_to_ask))
+        shares = self._split(elites, _num_elites)
         keys = jax.random.split(key, len(self.emitters))
-        return [
+        proposals = [
             emitter.ask(own, share, key=key)
             for emitter, own, share, key in zip(
                 self.emitters, state.emitters, shares, keys, strict=True
             )
         ]
+        solutions = jnp.concatenate([proposal.solutions for proposal in proposals])
+        return Proposal(
+            solutions, tuple(proposal.aux for proposal in proposals), _all_aims(proposals)
+        )
 
     def adapt(
         self,
@@ -265,8 +258,8 @@ class AdaptiveMixture(Mixture):
     their solutions to refinement.
 
     Args:
-        emitters: The emitters, as of a `Mixture`. The last one refines, such as
-            `gloam.emitters.Swaps`. Its ``batch_size`` is the number of solutions of all
+        emitters: The emitters, as of a `Mixture`. The last one is `gloam.emitters.Swaps`, which
+            refines. Its ``batch_size`` is the number of solutions of all
             `gloam.emitters.CmaEmitters` and emitters that vary elites, which come first.
         window: Number of solutions over which gains are counted; 20 batches by default.
 
@@ -284,7 +277,7 @@ class AdaptiveMixture(Mixture):
 
     def __init__(self, emitters: Sequence[Emitter], *, window: float | None = None):
         super().__init__(emitters)
-        checks.instance("the last of emitters", self.emitters[-1], EliteEmitter, "Use Swaps.")
+        checks.instance("the last of emitters", self.emitters[-1], Swaps)
         replaced = self.emitters[: self._num_replaced]
         varies = any(isinstance(emitter, EliteEmitter) for emitter in replaced)
         expected = "one that varies elites before the last one, such as Recombination"
@@ -309,15 +302,43 @@ class AdaptiveMixture(Mixture):
 
     def ask(self, state: Any, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
         """Let refinement replace some of the solutions of the other emitters."""
-        *explored, refined = self._proposals(state, elites, key=key)
-        share = state.recent.refinement_share
-        is_refined = self._drawn(share, key=jax.random.fold_in(key, _REFINED))
+        *shares, parents = self._split(elites, _num_elites)
+        *keys, key_refine = jax.random.split(key, len(self.emitters))
+        pairs = zip(self.emitters[:-1], state.emitters[:-1], shares, keys, strict=True)
+        explored = [emitter.ask(own, share, key=key) for emitter, own, share, key in pairs]
         solutions = jnp.concatenate([proposal.solutions for proposal in explored])
-        number = refined.solutions.shape[0]
-        chosen = jnp.where(is_refined[:number, None], refined.solutions, solutions[:number])
-        solutions = jnp.concatenate([chosen, solutions[number:]])
+        solutions, is_refined = self._refined(state.recent, solutions, parents, key=key_refine)
         own = tuple((proposal.solutions, proposal.aux) for proposal in explored)
         return Proposal(solutions, (own, is_refined), _all_aims(explored))
+
+    def _refined(
+        self,
+        recent: Gains,
+        solutions: Float[Array, "batch sol"],
+        parents: Float[Array, "n sol"],
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[Float[Array, "batch sol"], Bool[Array, " batch"]]:
+        """Return the solutions with some replaced by refinement, and which of them are."""
+        share, swaps = recent.refinement_share, self.emitters[-1]
+        number = swaps.num_solutions
+        key_rows, key_refine = jax.random.split(key)
+
+        def some(solutions: Array) -> tuple[Array, Array]:
+            is_refined = self._drawn(share, key=key_rows)
+            refined = swaps.ask(None, parents, key=key_refine).solutions
+            chosen = jnp.where(is_refined[:number, None], refined, solutions[:number])
+            return jnp.concatenate([chosen, solutions[number:]]), is_refined
+
+        def few(solutions: Array) -> tuple[Array, Array]:
+            rows = self._rows_to_try
+            refined = swaps.ask(None, parents[: 2 * len(rows)], key=key_refine).solutions
+            is_refined = jnp.zeros(solutions.shape[0], bool).at[rows].set(True)
+            return solutions.at[rows].set(refined), is_refined
+
+        # While the others fill cells, which is most of a search, only a few solutions refine, and
+        # the random numbers for all of them would take a fifth of an iteration on a CPU.
+        return jax.lax.cond(share > _LEAST, some, few, solutions)
 
     def adapt(
         self,
@@ -388,22 +409,33 @@ class AdaptiveMixture(Mixture):
         sizes = [emitter.num_solutions for emitter in self.emitters[:-1]]
         return np.cumsum([0, *sizes]).tolist()
 
+    @property
+    def _rows_to_try(self) -> Int[np.ndarray, " rows"]:
+        """Rows that refine while the share is the smallest: some that vary elites."""
+        starts, emitters = self._starts, self.emitters[: self._num_replaced]
+        varied = [
+            np.arange(starts[place], starts[place + 1])
+            for place, emitter in enumerate(emitters)
+            if isinstance(emitter, EliteEmitter)
+        ]
+        return np.concatenate(varied)[:: round(1 / _LEAST)]
+
     def _drawn(self, share: Float[Array, ""], *, key: PRNGKeyArray) -> Bool[Array, " batch"]:
         """Draw the solutions that refine: all of a CMA-ES instance, or none."""
-        drawn = uniforms(key, self.num_solutions)
-        parts = []
-        for place, start in enumerate(self._starts[:-1]):
-            emitter = self.emitters[place]
-            own = drawn[start : start + emitter.num_solutions]
+        drawn = uniforms(key, self.num_solutions) < share
+        parts = jnp.split(drawn, self._starts[1:-1])
+        for place, emitter in enumerate(self.emitters[:-1]):
             if place >= self._num_replaced:
-                parts.append(jnp.zeros_like(own, bool))
+                parts[place] = jnp.zeros_like(parts[place])
             elif isinstance(emitter, CmaEmitters):
-                # Instances rest when refinement pays. To try it, other solutions are enough.
-                rests = own[: emitter.num_emitters] < jnp.where(share > _LEAST, share, 0.0)
-                parts.append(jnp.repeat(rests, emitter.batch_size))
-            else:
-                parts.append(own < share)
+                rests = parts[place][: emitter.num_emitters]
+                parts[place] = jnp.repeat(rests, emitter.batch_size)
         return jnp.concatenate(parts)
+
+
+def _num_elites(emitter: Emitter) -> int:
+    """Return the number of elites that an emitter asks for."""
+    return sum(draw.number for draw in emitter.elites_to_ask)
 
 
 def _all_aims(proposals: list[Proposal]) -> Aims | None:

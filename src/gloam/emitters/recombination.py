@@ -172,10 +172,10 @@ class Swaps(EliteEmitter):
         """Return ``None``: swaps have no state."""
 
     def ask(self, state: None, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
-        """Move some variables of each elite."""
-        number, size = self.batch_size, self.x0.shape[0]
-        key_noise, key_chosen = jax.random.split(key)
+        """Move some variables of the first half of the elites towards the second half."""
         first, second = jnp.split(elites, 2)
+        number, size = first.shape
+        key_noise, key_chosen = jax.random.split(key)
         moves = _chosen(key_chosen, number, size)
         # The last column is for the steps.
         noise = normals(key_noise, (number, size + 1))
