@@ -221,7 +221,7 @@ class Divisible(Protocol):
 class EliteEmitter(Emitter):
     """An emitter that proposes ``batch_size`` variations of elites and never restarts.
 
-    It divides into smaller batches, which share one state.
+    It has no state, and divides into smaller batches.
     """
 
     batch_size: eqx.AbstractVar[int]
@@ -251,13 +251,23 @@ class EliteEmitter(Emitter):
         """Return the emitter with a smaller batch."""
         return dataclasses.replace(self, batch_size=self.batch_size // num_parts)
 
-    def part_state(self, state: Any, index: Int[Array, ""]) -> Any:
-        """Return the shared state."""
-        return state
+    def part_state(self, state: None, index: Int[Array, ""]) -> None:
+        """Return ``None``: there is no state."""
 
-    def with_part_state(self, state: Any, index: Int[Array, ""], part_state: Any) -> Any:
-        """Return the shared state."""
-        return part_state
+    def with_part_state(self, state: None, index: Int[Array, ""], part_state: None) -> None:
+        """Return ``None``: there is no state."""
+
+    def init(self, x0: Float[Array, " sol"] | None = None) -> None:
+        """Return ``None``: there is no state."""
+
+    def adapt(
+        self,
+        state: None,
+        proposal: Proposal,
+        feedback: Feedback,
+        elites: Float[Array, "n sol"],
+    ) -> None:
+        """Do nothing: there is no state."""
 
     def varied(
         self, elites: Float[Array, "batch sol"], noise: Float[Array, "batch sol"], sigma: Any

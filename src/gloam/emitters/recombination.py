@@ -17,7 +17,7 @@ from gloam.emitters.emitter import (
     checked_start,
     checked_step,
 )
-from gloam.records import Feedback, Proposal
+from gloam.records import Proposal
 
 
 class Recombination(EliteEmitter):
@@ -51,8 +51,8 @@ class Recombination(EliteEmitter):
     iso_sigma: float | Float[Array, " sol"]
     line_sigma: float
     batch_size: int = eqx.field(static=True)
-    best_of: int = eqx.field(static=True)
     bounds: Bounds | None
+    best_of: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -67,9 +67,7 @@ class Recombination(EliteEmitter):
         outside: Outside | None = None,
     ):
         self.x0, self.bounds = checked_start(x0, bounds, outside)
-        self.sigma0 = checked_step("sigma0", sigma0, self.x0.size, self.bounds, default=0.2)
-        iso_sigma = 0.04 * self.sigma0 if iso_sigma is None else iso_sigma
-        self.iso_sigma = checked_step("iso_sigma", iso_sigma, self.x0.size, self.bounds)
+        self.sigma0, self.iso_sigma = _checked_steps(sigma0, iso_sigma, self.x0.size, self.bounds)
         self.line_sigma = checks.number("line_sigma", line_sigma, above=0.0, at_most=1e3)
         self.batch_size = checks.count("batch_size", batch_size)
         self.best_of = checks.count("best_of", best_of)
@@ -90,9 +88,6 @@ class Recombination(EliteEmitter):
         first = ElitesWanted(self.batch_size, self.best_of)
         return first, ElitesWanted(self.batch_size + self.num_differences)
 
-    def init(self, x0: Float[Array, " sol"] | None = None) -> None:
-        """Return ``None``: moves have no state."""
-
     def ask(self, state: None, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
         """Move from the elites."""
         number = self.batch_size
@@ -104,15 +99,6 @@ class Recombination(EliteEmitter):
         solutions += self.line_sigma * noise[:, -1:] * (second - start)
         solutions = self.with_categories(solutions, first, second, key=key)
         return Proposal(self.inside(solutions, key=key), None)
-
-    def adapt(
-        self,
-        state: None,
-        proposal: Proposal,
-        feedback: Feedback,
-        elites: Float[Array, "n sol"],
-    ) -> None:
-        """Do nothing: moves have no state."""
 
 
 class Swaps(EliteEmitter):
@@ -152,9 +138,7 @@ class Swaps(EliteEmitter):
         outside: Outside | None = None,
     ):
         self.x0, self.bounds = checked_start(x0, bounds, outside)
-        self.sigma0 = checked_step("sigma0", sigma0, self.x0.size, self.bounds, default=0.2)
-        iso_sigma = 0.04 * self.sigma0 if iso_sigma is None else iso_sigma
-        self.iso_sigma = checked_step("iso_sigma", iso_sigma, self.x0.size, self.bounds)
+        self.sigma0, self.iso_sigma = _checked_steps(sigma0, iso_sigma, self.x0.size, self.bounds)
         self.line_sigma = checks.number("line_sigma", line_sigma, above=0.0, at_most=1e3)
         self.batch_size = checks.count("batch_size", batch_size)
 
@@ -167,9 +151,6 @@ class Swaps(EliteEmitter):
     def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
         """Two elites for each solution."""
         return (ElitesWanted(2 * self.batch_size),)
-
-    def init(self, x0: Float[Array, " sol"] | None = None) -> None:
-        """Return ``None``: swaps have no state."""
 
     def ask(self, state: None, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
         """Move some variables of the first half of the elites towards the second half."""
@@ -184,14 +165,14 @@ class Swaps(EliteEmitter):
         solutions = self.with_categories(solutions, first, second, moves, key=key)
         return Proposal(self.inside(solutions, key=key), None)
 
-    def adapt(
-        self,
-        state: None,
-        proposal: Proposal,
-        feedback: Feedback,
-        elites: Float[Array, "n sol"],
-    ) -> None:
-        """Do nothing: swaps have no state."""
+
+def _checked_steps(
+    sigma0: Any, iso_sigma: Any, size: int, bounds: Bounds | None
+) -> tuple[float | Float[Array, " sol"], float | Float[Array, " sol"]]:
+    """Check the step size of the search and that of the noise, by default 4% of it."""
+    sigma0 = checked_step("sigma0", sigma0, size, bounds, default=0.2)
+    iso_sigma = 0.04 * sigma0 if iso_sigma is None else iso_sigma
+    return sigma0, checked_step("iso_sigma", iso_sigma, size, bounds)
 
 
 def _chosen(key: PRNGKeyArray, number: int, size: int) -> Bool[Array, "number size"]:

@@ -15,7 +15,7 @@ from gloam.emitters.emitter import (
     checked_start,
     checked_step,
 )
-from gloam.records import Feedback, Proposal
+from gloam.records import Proposal
 
 
 class Variation(EliteEmitter):
@@ -78,9 +78,6 @@ class Variation(EliteEmitter):
         first = ElitesWanted(self.batch_size, self.best_of)
         return (first, ElitesWanted(others)) if others else (first,)
 
-    def init(self, x0: Float[Array, " sol"] | None = None) -> None:
-        """Return ``None``: variation has no state."""
-
     def ask(self, state: None, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
         """Vary the elites."""
         first = elites[: self.batch_size]
@@ -93,12 +90,3 @@ class Variation(EliteEmitter):
             solutions += self.line_sigma * noise[:, -1:] * (second - first)
         solutions = self.with_categories(solutions, first, second, key=key)
         return Proposal(self.inside(solutions, key=key), None)
-
-    def adapt(
-        self,
-        state: None,
-        proposal: Proposal,
-        feedback: Feedback,
-        elites: Float[Array, "n sol"],
-    ) -> None:
-        """Do nothing: variation has no state."""
