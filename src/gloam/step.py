@@ -420,7 +420,8 @@ def adapt(
         state.store, emitter.num_elites_to_adapt, state.x0, key=_keys(state).restarts
     )
     was_empty = added.before == -jnp.inf
-    floor = algorithm.discount.empty_value(state.discount, algorithm.archive.f_min_from(0.0))
+    f_min = algorithm.archive.f_min_from(state.low.lowest)
+    floor = algorithm.discount.empty_value(state.discount, f_min)
     gains = batch.objectives - jnp.where(was_empty, floor, added.before)
     feedback = Feedback(
         scored.improvements,

@@ -282,3 +282,22 @@ def test_a_refinement_of_another_size_is_refused():
         AdaptiveMixture([CMA, LINE, Swaps(X0, 0.5, batch_size=12)])
     with refused("window: expected a finite number > 1"):
         AdaptiveMixture([CMA, LINE, Swaps(X0, 0.5, batch_size=17)], window=1)
+
+
+def shares_of_refinement(num_cells: int) -> np.ndarray:
+    """Largest share of refinement in a search, for each of three seeds."""
+    pieces = [CMA_3, LINES, Swaps(X0, 0.5, batch_size=18)]
+    archive = gloam.GridArchive((num_cells, num_cells), -1, 1)
+    used = gloam.Algorithm(AdaptiveMixture(pieces), archive, gloam.discounts.NoDiscount())
+
+    def far(x):  # the best solutions are far from the start, so that there is much to refine
+        return -((x[:, 2:] - 5) ** 2).sum(axis=1), x[:, :2]
+
+    result = gloam.run(far, used, 300, seeds=3, log_every=30, progress=False)
+    return result.metrics.groupby("seed")["refinement_share"].max().to_numpy()
+
+
+def test_refinement_grows_when_all_cells_are_filled_and_only_then():
+    np.testing.assert_allclose(shares_of_refinement(100), 0.05, rtol=1e-6)
+    # 0.31 to 0.84 with seeds 0 to 9.
+    assert (shares_of_refinement(8) > 0.15).all()

@@ -244,13 +244,13 @@ class CmaEmitters(Emitter):
 
         stop = flat | jax.vmap(self.strategy.degenerate)(gaussians)
         number_filled = jnp.sum(feedback.filled.reshape(by_emitter), axis=1, dtype=jnp.int32)
-        still = jnp.zeros(self.num_emitters, bool) if rests is None else rests
-        progress = Progress(feedback.iteration, number_accepted, number_filled, still)
+        resting = jnp.zeros(self.num_emitters, bool) if rests is None else rests
+        progress = Progress(feedback.iteration, number_accepted, number_filled, resting)
         due, rule = self.restart.due(state.rule, progress)
         if feedback.violations is not None:
             # On the way to feasible solutions an emitter cannot fill cells, and is not idle.
             due &= jnp.any(valid, axis=1) | ~jnp.any(feedback.violations.reshape(by_emitter) > 0, 1)
-        stop = (stop | due) & ~still
+        stop = (stop | due) & ~resting
         rule = self.restart.restarted(rule, stop)
 
         def where(which: Bool[Array, " emitters"], these: Any, others: Any) -> Any:
@@ -270,7 +270,7 @@ class CmaEmitters(Emitter):
 
         # In most iterations no emitter restarts or rests, and then nothing is copied on a CPU.
         gaussians, choices = jax.lax.cond(
-            jnp.any(stop | still), replaced, lambda same: same, (gaussians, choices)
+            jnp.any(stop | resting), replaced, lambda same: same, (gaussians, choices)
         )
         restarts = state.restarts + jnp.sum(stop, dtype=jnp.int32)
         return CmaEmittersState(gaussians, rule, restarts, choices)
