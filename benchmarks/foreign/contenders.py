@@ -42,8 +42,8 @@ def _arguments(setup: Setup, share: float = 1.0) -> dict[str, Any]:
     }
 
 
-def default(setup: Setup) -> Algorithm:
-    return gloam.DMS(**_arguments(setup), batch_size=setup.batch // 15)
+def default(setup: Setup, **options: Any) -> gloam.DMS:
+    return gloam.DMS(**_arguments(setup), batch_size=setup.batch // 15, **options)
 
 
 def paper(setup: Setup) -> Algorithm:

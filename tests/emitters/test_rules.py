@@ -21,12 +21,11 @@ def restarts(rule, improved, filled):
 
 
 def test_the_wait_is_what_restarts_take_to_pay():
-    # The first emitter fills a cell in iteration 10, the second in iteration 30. With the first
-    # guess, 20 iterations and one cell: (20 + 10 + 30) / 3 = 20.
+    # The first emitter fills a cell in iteration 10, the second in iteration 30: (10 + 30) / 2.
     filled = [[int(i == 10), int(i == 30)] for i in range(1, 71)]
     improved = [[1, 1]] * 30 + [[0, 1]] * 40
     found, state = restarts(RestartWhenIdle(window=1e30), improved, filled)
-    assert (state.waited.item(), state.ended.item()) == (20 + 10 + 30 + 20, 3)  # 20 of a new wait
+    assert (state.waited.item(), state.ended.item()) == (10 + 30 + 20, 2)  # 20 of a new wait
     # Idle since iteration 30; it restarts 20 iterations later, and then waits for a cell itself.
     assert [i for i, row in enumerate(found, 1) if row[0]] == [50]
     assert not any(row[1] for row in found)

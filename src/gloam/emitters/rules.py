@@ -9,10 +9,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from gloam import checks
 
-# Of `RestartWhenIdle`, in iterations: the estimated time to the first new cell before there is
-# data, and the shortest wait, because CMA-ES needs a few iterations to adapt.
-_FIRST_WAIT, _SHORTEST_WAIT = 20.0, 5.0
-# Keeps the wait finite when restarts no longer fill cells.
+# Shortest wait of `RestartWhenIdle` in iterations, because CMA-ES needs a few to adapt.
+_SHORTEST_WAIT = 5.0
+# Keeps the wait finite before the first new cell, and when restarts no longer fill cells.
 _FEWEST = 1e-6
 
 
@@ -103,8 +102,8 @@ class RestartWhenIdle(RestartRule):
 
     def init(self, num_emitters: int) -> "Idle":
         """Return a state in which all emitters wait for their first new cell."""
-        waits = jnp.float32(_FIRST_WAIT), jnp.float32(1.0)
-        return Idle(jnp.zeros(num_emitters, jnp.int32), jnp.ones(num_emitters, bool), *waits)
+        zero = jnp.float32(0.0)
+        return Idle(jnp.zeros(num_emitters, jnp.int32), jnp.ones(num_emitters, bool), zero, zero)
 
     def due(self, state: "Idle", progress: Progress) -> tuple[Bool[Array, " emitters"], "Idle"]:
         """Return which emitters have been idle for too long."""
