@@ -48,15 +48,15 @@ SUITE = (
 )
 """Problems for looking on which scores of algorithms differ, one or two of each group."""
 
-PARTS: dict[str, dict[str, Any]] = {
-    "refinement": {},
-    "first_visit": {"first_visit": None},
-    "best_of": {},
-    "differences": {},
-    "estimated units": {},
-    "RestartWhenIdle": {},
-}
-"""Parts that a variant ``no PART`` lacks, and the arguments of `gloam.DMS` that remove them."""
+PARTS = (
+    "refinement",
+    "first_visit",
+    "best_of",
+    "differences",
+    "estimated units",
+    "RestartWhenIdle",
+)
+"""Parts that a variant ``no PART`` lacks."""
 CONSTANTS: dict[str, tuple[str, str]] = {
     "cell": ("gloam.emitters.mixture", "_CELL"),
     "least": ("gloam.emitters.mixture", "_LEAST"),
@@ -72,7 +72,7 @@ def changed(variant: str, build: Callable[..., Any], ceiling: float | None) -> A
     """Build a variant of `gloam.DMS`.
 
     Args:
-        variant: ``"DMS"``, ``"no PART"`` or ``"NAME=VALUE"``.
+        variant: ``"DMS"``, or ``"no PART"`` and ``"NAME=VALUE"`` with commas between them.
         build: Builds `gloam.DMS` with the arguments that change.
         ceiling: Largest objective, for the variant without estimated units.
     """
@@ -84,27 +84,27 @@ def changed(variant: str, build: Callable[..., Any], ceiling: float | None) -> A
         def num_differences(self) -> int:
             return 0
 
-    if "=" in variant:
-        name, value = variant.split("=")
-        module, constant = CONSTANTS[name]
-        setattr(importlib.import_module(module), constant, float(value))
-    part = variant.removeprefix("no ")
-    options = dict(PARTS.get(part, {}))
-    if part == "RestartWhenIdle":
+    changes = variant.split(", ")
+    for change in changes:
+        if "=" in change:
+            name, value = change.split("=")
+            module, constant = CONSTANTS[name]
+            setattr(importlib.import_module(module), constant, float(value))
+    options: dict[str, Any] = {}
+    if "no RestartWhenIdle" in changes:
         options["restart"] = BasicRestart()
+    if "no first_visit" in changes:
+        options["first_visit"] = None
+    if "no estimated units" in changes:
+        options |= {"floor": build().archive.f_min or 0.0, "ceiling": ceiling}
     algorithm = build(**options)
-    if part == "estimated units":
-        algorithm = build(floor=algorithm.archive.f_min or 0.0, ceiling=ceiling)
     cma, moves, swaps = algorithm.emitter.emitters
-    common = {"batch_size": moves.batch_size, "bounds": moves.bounds}
-    start = moves.x0, moves.sigma0
-    emitter = {
-        "refinement": lambda: Mixture([cma, moves]),
-        "best_of": lambda: AdaptiveMixture(
-            [cma, Recombination(*start, best_of=1, **common), swaps]
-        ),
-        "differences": lambda: AdaptiveMixture([cma, Lines(*start, **common), swaps]),
-    }.get(part, lambda: algorithm.emitter)()
+    start: dict[str, Any] = {"x0": moves.x0, "sigma0": moves.sigma0, "bounds": moves.bounds}
+    kind = Lines if "no differences" in changes else Recombination
+    best_of = 1 if "no best_of" in changes else moves.best_of
+    moves = kind(**start, batch_size=moves.batch_size, best_of=best_of)
+    refined = AdaptiveMixture([cma, moves, swaps])
+    emitter = Mixture([cma, moves]) if "no refinement" in changes else refined
     return Algorithm(emitter, algorithm.archive, algorithm.discount, variant)
 
 
@@ -123,7 +123,14 @@ def run_domain(
     result = gloam.run(
         domain, algorithm, iterations, seeds=range(seeds), log_every=log_every, progress=False
     )
-    return result.metrics[["seed", "iteration", "qd_score", "coverage"]].to_dict("records")
+    return rows_of(result.metrics)
+
+
+def rows_of(metrics: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return rows from which scores with a common reference can be computed."""
+    total = metrics["qd_score"] + metrics["num_elites"] * metrics["f_min"]
+    columns = ["seed", "iteration", "num_elites", "f_min"]
+    return metrics[columns].assign(sum=total).to_dict("records")
 
 
 def run_foreign(variant: str, name: str, seeds: int) -> list[dict[str, Any]]:
@@ -148,12 +155,17 @@ def run_foreign(variant: str, name: str, seeds: int) -> list[dict[str, Any]]:
         progress=False,
     )
     if not problem.is_noisy:
-        rows = result.metrics[["seed", "iteration", "qd_score", "coverage"]]
-        return rows.to_dict("records")
-    again = result.reevaluated(REPEATS)
+        return rows_of(result.metrics)
+    again = {s: one.objectives for s, one in result.reevaluated(REPEATS).elites_by_seed.items()}
     return [
-        {"seed": seed, "iteration": iterations, "qd_score": one.qd_score, "coverage": one.coverage}
-        for seed, one in again.elites_by_seed.items()
+        {
+            "seed": seed,
+            "iteration": iterations,
+            "num_elites": len(found),
+            "f_min": setup.archive.f_min if setup.archive.f_min is not None else found.min(),
+            "sum": found.sum(dtype=float),
+        }
+        for seed, found in again.items()
     ]
 
 
@@ -194,7 +206,7 @@ def run_all(options: argparse.Namespace) -> None:
                 continue
             rows.to_csv(file, mode="a", index=False, header=not file.exists())
             last = rows[rows["iteration"] == rows["iteration"].max()]
-            print(*tasks[task], round(last["qd_score"].mean(), 2), last["seconds"].iloc[0], flush=True)
+            print(*tasks[task], *last[["num_elites", "sum", "seconds"]].mean().round(2), flush=True)
 
 
 def table(scores: pd.DataFrame) -> pd.DataFrame:
@@ -204,7 +216,10 @@ def table(scores: pd.DataFrame) -> pd.DataFrame:
     """
     from gloam.experiments.statistics import games_howell
 
-    last = scores[scores["iteration"] == scores.groupby("problem")["iteration"].transform("max")]
+    by_problem = scores.groupby("problem")
+    reference = by_problem["f_min"].transform("min")
+    scores = scores.assign(qd_score=scores["sum"] - scores["num_elites"] * reference)
+    last = scores[scores["iteration"] == by_problem["iteration"].transform("max")]
     rows: dict[str, dict[str, str]] = {}
     for (problem, variant), part in last.groupby(["problem", "variant"], sort=False):
         default = last[(last["problem"] == problem) & (last["variant"] == "DMS")]["qd_score"]

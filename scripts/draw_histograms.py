@@ -36,7 +36,6 @@ def learned_discounts():
     archive = gloam.GridArchive((CELLS,), 0, 1)
     model = DiscountModel(
         alpha=0.03,
-        first_visit=None,
         floor=0.0,
         ceiling=1.0,
         num_empty_points=2,

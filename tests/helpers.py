@@ -57,7 +57,6 @@ def paper_model(lower, upper, *, shape: tuple[int, ...] = (), **options) -> Disc
     low, high = (jnp.asarray(bound, jnp.float32) for bound in (lower, upper))
     paper = {
         "alpha": 0.1,
-        "first_visit": None,
         "floor": 0.0,
         "ceiling": 1.0,
         "num_empty_points": 100,

@@ -32,13 +32,13 @@ def root_key(seed: int) -> PRNGKeyArray:
     >>> jax.random.key_data(root_key(2**32 + 5)).tolist()
     [1, 5]
     """
-    return jax.random.wrap_key_data(jnp.asarray(_words(seed)), impl=GENERATOR)
+    return jax.random.wrap_key_data(jax.device_put(_words(seed)), impl=GENERATOR)
 
 
 def root_keys(seeds: Sequence[int]) -> Key[Array, " seeds"]:
     """Return the keys of several searches."""
     words = np.stack([_words(seed) for seed in seeds])
-    return jax.random.wrap_key_data(jnp.asarray(words), impl=GENERATOR)
+    return jax.random.wrap_key_data(jax.device_put(words), impl=GENERATOR)
 
 
 def evaluation_key(key: PRNGKeyArray, iteration: Int[Array, ""] | int) -> PRNGKeyArray:

@@ -71,8 +71,9 @@ def _float32() -> Iterator[None]:
         yield
 
 
-# Number of cells that metrics of the discount are computed from, in very large archives.
-_MEASURED_CELLS = 20_000
+# Number of cells that metrics of the discount are computed from in large archives. The standard
+# error of a rank correlation of so many is 0.02.
+_MEASURED_CELLS = 2000
 
 
 @_float32()
@@ -534,18 +535,20 @@ def _keys(state: SearchState) -> _Keys:
 def _elites_to_ask(
     algorithm: Algorithm, state: SearchState, *, key: PRNGKeyArray
 ) -> Float[Array, "n sol"]:
-    """Return the elites that the emitter asks for, one draw after another."""
-    draws = algorithm.emitter.elites_to_ask
-    keys = [key] if len(draws) == 1 else jax.random.split(key, len(draws))
-    found = [jnp.zeros((0, *state.x0.shape), state.x0.dtype)]
-    for draw, own in zip(draws, keys, strict=True):
-        cells, is_elite = random_elite_cells(state.store, draw.number * draw.best_of, key=own)
+    """Return the elites that the emitter asks for."""
+    wanted = algorithm.emitter.elites_to_ask
+    if not wanted:
+        return jnp.zeros((0, *state.x0.shape), state.x0.dtype)
+    ends = np.cumsum([draw.number * draw.best_of for draw in wanted])
+    cells, is_elite = random_elite_cells(state.store, int(ends[-1]), key=key)
+    parts = jnp.split(cells, ends[:-1])
+    for place, draw in enumerate(wanted):
         if draw.best_of > 1:
-            improvements = _improvements(algorithm, state, cells).reshape(-1, draw.best_of)
+            improvements = _improvements(algorithm, state, parts[place]).reshape(-1, draw.best_of)
             best = jnp.argmax(improvements, axis=1, keepdims=True)
-            cells = jnp.take_along_axis(cells.reshape(-1, draw.best_of), best, axis=1)[:, 0]
-        found.append(jnp.where(is_elite, state.store.solutions[cells], state.x0))
-    return jnp.concatenate(found)
+            drawn = parts[place].reshape(-1, draw.best_of)
+            parts[place] = jnp.take_along_axis(drawn, best, axis=1)[:, 0]
+    return jnp.where(is_elite, state.store.solutions[jnp.concatenate(parts)], state.x0)
 
 
 def _improvements(

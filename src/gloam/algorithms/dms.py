@@ -113,7 +113,6 @@ class DMS(Algorithm):
             "num_emitters": 15,
             "restart": BasicRestart(),
             "alpha": 0.1,
-            "first_visit": None,
             "floor": checked_archive(archive).f_min or 0.0,
             "ceiling": 1.0,
             "num_empty_points": 100,

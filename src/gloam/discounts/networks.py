@@ -400,7 +400,7 @@ def first_weights(shapes: Shapes, key: PRNGKeyArray | None) -> Layers:
         return _drawn_by_jax(shapes, key)
     draws = np.random.default_rng(0).uniform(-1.0, 1.0, _count(shapes)).astype(np.float32)
     weights, biases = _cut(shapes, draws)
-    return [jnp.asarray(w) for w in weights], [jnp.asarray(b) for b in biases]
+    return [jax.device_put(w) for w in weights], [jax.device_put(b) for b in biases]
 
 
 # One draw for all layers compiles much faster than one per layer.

@@ -1,7 +1,9 @@
 """Arm repertoire: reach every point of the plane with a planar arm that bends evenly."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from gloam import checks
@@ -34,7 +36,7 @@ class Arm(Domain):
     @property
     def x0(self) -> Float[Array, " sol"]:
         """A straight arm."""
-        return jnp.zeros(self.num_joints, jnp.float32)
+        return jax.device_put(np.zeros(self.num_joints, np.float32))
 
     def __call__(
         self, solutions: Float[Array, "batch sol"]

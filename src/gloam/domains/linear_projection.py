@@ -4,7 +4,9 @@ import os
 from typing import Literal
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from gloam import checks, files
@@ -66,7 +68,7 @@ class LinearProjection(Domain):
     @property
     def x0(self) -> Float[Array, " sol"]:
         """Zeros."""
-        return jnp.zeros(self.solution_dim, jnp.float32)
+        return jax.device_put(np.zeros(self.solution_dim, np.float32))
 
     @property
     def edge(self) -> float:

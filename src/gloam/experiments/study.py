@@ -1,6 +1,7 @@
 """A study: algorithms on domains, each pair ("cell") in run folders that can be continued."""
 
 import dataclasses
+import itertools
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ import pandas as pd
 
 from gloam import checks, step
 from gloam.algorithms import Algorithm
-from gloam.devices import memory_bytes
+from gloam.devices import memory_bytes, runs_on_cpu
 from gloam.domains import Arm, Domain, LinearProjection, Triangles
 from gloam.draws import root_key
 from gloam.emitters import CMAES, BasicRestart, RestartEvery
@@ -82,6 +83,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = (
 )
 """Names that a study accepts as algorithms: the preset, and the arguments that differ from it."""
 
+# Number of cells that are compiled ahead on a GPU, where the smallest run for two seconds.
+_AHEAD = 4
 # Share of the device's memory for the states of one program; the rest is for temporary arrays.
 _STATE_SHARE = 0.25
 _CPU_BYTES = 8 * 2**30
@@ -213,19 +216,25 @@ class Study:
 
 
 def compiled_ahead(study: Study) -> Iterator[Cell]:
-    """Yield the cells that can run. While one of them runs, the next one is compiled."""
+    """Yield the cells that can run. While one of them runs, the next ones are compiled."""
     cells = list(study.cells())
-    # XLA releases the interpreter, so that a thread can compile while another one searches.
+    later = (cell for cell in cells if not study.finished(cell))
+    next(later, None)  # compiled by its own run
+    number = 1 if runs_on_cpu() else _AHEAD
+    # One thread traces programs. XLA compiles them in others, without the interpreter.
     with ThreadPoolExecutor(1) as pool:
-        for place, cell in enumerate(cells):
-            unfinished = (later for later in cells[place + 1 :] if not study.finished(later))
-            pool.submit(_compile_ahead, study, next(unfinished, None))
+        waiting: list[Cell] = []
+        for cell in cells:
+            waiting = [one for one in waiting if one != cell]
+            for one in itertools.islice(later, number - len(waiting)):
+                waiting.append(one)
+                pool.submit(_compile_ahead, study, one)
             yield cell
 
 
-def _compile_ahead(study: Study, cell: Cell | None) -> None:
+def _compile_ahead(study: Study, cell: Cell) -> None:
     """Compile the programs of a cell, which are kept for its run."""
-    if cell is None or cell.domain == LSI:  # LSI reads models and chooses its start first
+    if cell.domain == LSI:  # it reads models and chooses its start first
         return
     with suppress(Exception):  # the run itself reports what is wrong
         domain, algorithm = build_cell(study, cell)

@@ -122,7 +122,7 @@ class FusedProgram:
             The state, and for each seed the diagnostics and the metrics of the last iteration, and
             the first iteration in which its whole batch failed (0 if there was none).
         """
-        length = jnp.int32(iterations)
+        length = np.int32(iterations)
 
         def program() -> Callable:
             with self._lock:
@@ -147,7 +147,7 @@ class FusedProgram:
 
             def compile_loop() -> None:
                 if self._one_device and self._compiled_loop is None:
-                    loop = self._loop.lower(arrays, begin.out_info, jnp.int32(1))
+                    loop = self._loop.lower(arrays, begin.out_info, np.int32(1))
                     self._compiled_loop = pool.submit(_compiled, loop, options)
 
             # On a GPU the larger program takes longest, and goes first. A CPU has few cores, which

@@ -12,7 +12,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
@@ -105,10 +104,10 @@ def _with_number_arrays(node: Any, ours: bool = False) -> Any:
 
 def _number_array(leaf: Any) -> Any:
     if isinstance(leaf, float):
-        return jnp.asarray(leaf, jnp.float32)
+        return jax.device_put(np.float32(leaf))
     is_integer = isinstance(leaf, int) and not isinstance(leaf, bool)
     if is_integer and _INT32.min <= leaf <= _INT32.max:
-        return jnp.asarray(leaf, jnp.int32)
+        return jax.device_put(np.int32(leaf))
     return leaf
 
 

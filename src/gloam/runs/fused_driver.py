@@ -48,7 +48,7 @@ class FusedDriver:
         self.algorithm, self._domain = algorithm, domain
         self.batch = algorithm.emitter.num_solutions
         self._keys = root_keys(seeds)
-        self._x0s = jnp.asarray(np.stack([start_of(domain, algorithm, seed) for seed in seeds]))
+        self._x0s = jax.device_put(np.stack([start_of(domain, algorithm, seed) for seed in seeds]))
         self._arrays, static = partition((domain, for_programs(algorithm)))
         arrays = self._arrays, self._keys, self._x0s
         self._program = fused_program(static, arrays, len(seeds), _devices_for(len(seeds)))
@@ -58,6 +58,7 @@ class FusedDriver:
         self._info: StepInfo | None = None
         self._columns: dict[str, np.ndarray] = {}
         self._state: SearchState | None = None
+        self._iteration: int | None = None
         self._warning = LowObjectiveWarning(algorithm)
         self._warned: set[int] = set()
 
@@ -92,6 +93,7 @@ class FusedDriver:
     def restore(self, read: Callable[[Any], SearchState]) -> None:
         """Begin at a checkpoint; ``read`` returns its state, given the shapes of the state."""
         self._state = read(self._program.state_shapes(self._arrays, self._keys, self._x0s))
+        self._iteration = None
 
     def advance(self, iterations: int) -> None:
         """Run some iterations.
@@ -106,11 +108,15 @@ class FusedDriver:
         state, (info, found, first_failures) = done
         self._state = state
         # The training set of the discount stays on the device until a snapshot needs it.
-        self._info, self._columns = info, metric_columns(info, found)
-        self._warning.check(state.low, stacklevel=7)
+        self._info = info
+        # One transfer, because the device waits for each of them.
+        self._columns, self._iteration, low, first_failures = jax.device_get(
+            (metric_columns(info, found), state.iteration, state.low, first_failures)
+        )
+        self._warning.check(low, stacklevel=7)
         everything_failed = bool((self._columns["failed"] == self.batch).all())
         before = self.iteration + (not everything_failed)
-        for seed, at in zip(self.seeds, np.asarray(first_failures).tolist(), strict=True):
+        for seed, at in zip(self.seeds, first_failures.tolist(), strict=True):
             if 0 < at < before and seed not in self._warned:
                 self._warned.add(seed)
                 warn_of_failed_batch(self.batch, seed, at, stacklevel=2)
@@ -125,7 +131,9 @@ class FusedDriver:
     @property
     def iteration(self) -> int:
         """Number of finished iterations."""
-        return int(self.checkpoint().iteration)
+        if self._iteration is None:
+            self._iteration = int(self.checkpoint().iteration)
+        return int(self._iteration)
 
     def checkpoint(self) -> SearchState:
         """Return the states of all seeds. Waits for programs that `start` compiles."""
@@ -153,8 +161,9 @@ class FusedDriver:
         """Return the arrays for a figure of the first seed."""
         assert self._info is not None, "there was no iteration yet"
         state = self.checkpoint()
-        fit, discount = jax.tree.map(lambda leaf: leaf[0], (self._info.fit, state.discount))
-        return snapshot_arrays(state.store.objectives[0], discount, fit)
+        # By NumPy, because indexing on the device compiles a program for each shape.
+        found = jax.device_get((state.store.objectives, state.discount, self._info.fit))
+        return snapshot_arrays(*jax.tree.map(lambda leaf: leaf[0], found))
 
     def write_failures(self, folder: RunFolder) -> None:
         """Do nothing: a compiled program counts failures but does not record them."""

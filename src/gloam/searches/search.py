@@ -245,7 +245,7 @@ class Search:
         """Return the metrics of a state that follows the last `tell`."""
         found, iteration = _metrics(self._static, self._arrays, state), int(state.iteration)
         if self.info is not None:
-            columns = metric_columns(self.info, found)
+            columns = jax.device_get(metric_columns(self.info, found))
             columns = {name: np.asarray(value)[None] for name, value in columns.items()}
             counts = self._batch, len(self._gradient_rows)
             return metric_rows([self.seed], iteration, *counts, columns)[0]
