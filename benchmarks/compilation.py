@@ -32,9 +32,7 @@ def measure(algorithm: str, name: str, num_seeds: int, centroids_dir: str | None
 
     imported = time.perf_counter()
     domain = domain_named(name, centroids_dir)
-    driver = FusedDriver(
-        domain, preset_algorithm(algorithm, domain), list(range(num_seeds))
-    )
+    driver = FusedDriver(domain, preset_algorithm(algorithm, domain), list(range(num_seeds)))
     jax.block_until_ready(driver._x0s)
     built = time.perf_counter()
     program, given = driver._program, (driver._arrays, driver._keys, driver._x0s)

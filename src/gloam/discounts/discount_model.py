@@ -16,11 +16,11 @@ from gloam.discounts.discount import Discount
 from gloam.discounts.networks import (
     MLP,
     Reinitializable,
+    checked_network,
     checked_row_shape,
     in_blocks,
     outputs,
     stages,
-    without_float64,
 )
 from gloam.discounts.training import Trained, fast_sweep, fit
 from gloam.discounts.units import Units, first_units, grown
@@ -101,7 +101,7 @@ class DiscountModel(Discount):
         self.max_epochs = checks.integer("max_epochs", max_epochs, minimum=1)
         self.cutoff = checks.number("cutoff", cutoff, at_least=0.0)
         self.space = space
-        network = without_float64(network)
+        network = None if network is None else checked_network(network)
         if space is None:
             self.network, self.row_shape = network, ()
         else:

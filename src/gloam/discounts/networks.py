@@ -337,8 +337,14 @@ def _output(name: str, part: Any, call: Any, sizes: tuple[int, ...]) -> jax.Shap
         ) from error
 
 
-def without_float64(network: Any) -> Any:
+_ROW_TO_NUMBER = "It must map one row of measures to one number, without state."
+
+
+def checked_network(network: Any) -> Any:
     """Return a network without float64, which its weights have if jax_enable_x64 was set."""
+    is_module = isinstance(network, eqx.Module) and callable(network)
+    expected, got = "an Equinox module that can be called", type(network).__name__
+    checks.expect(is_module, "network", expected, got, _ROW_TO_NUMBER)
 
     def narrow(leaf: Any) -> Any:
         is_wide = eqx.is_array(leaf) and leaf.dtype == jnp.float64
@@ -351,14 +357,6 @@ def checked_row_shape(
     network: eqx.Module, measures: int, shape: tuple[int, ...]
 ) -> tuple[int, ...]:
     """Return the shape in which a network takes rows: ``shape``, or empty for flat rows."""
-    fix = "It must map one row of measures to one number, without state."
-    checks.expect(
-        isinstance(network, eqx.Module) and callable(network),
-        "network",
-        "an Equinox module that can be called",
-        type(network).__name__,
-        fix,
-    )
     shape = checks.integers("shape", shape, minimum=1)
     checks.expect(
         math.prod(shape or (measures,)) == measures,
@@ -382,7 +380,7 @@ def checked_row_shape(
     told = "; ".join(f"for a row of shape {row} it {what}" for row, what, _ in failures)
     raise ValueError(
         f"network: expected a module that maps {measures} measures to one number, got "
-        f"{type(network).__name__}: {told}. {fix}"
+        f"{type(network).__name__}: {told}. {_ROW_TO_NUMBER}"
     ) from failures[-1][2]
 
 

@@ -167,11 +167,14 @@ class FusedProgram:
 
     def _begin_seeds(self, arrays: Any, keys: Any, x0s: Any) -> SearchState:
         _, algorithm = self._static.with_arrays(arrays)
+        if self._one_seed:
+            return _map_seeds(lambda leaf: leaf[None], step.init(algorithm, keys[0], x0s[0]))
         return jax.vmap(partial(step.init, algorithm), out_axes=_AXES)(keys, x0s)
 
     def _run_iterations(self, arrays: Any, state: SearchState, iterations: Any) -> Any:
         domain, algorithm = self._static.with_arrays(arrays)
         advance = partial(step.step, algorithm, domain)
+        metrics = partial(step.metrics, algorithm)
         if self._one_seed:  # faster than a batch of one
             state = _map_seeds(lambda leaf: leaf[0], state)
         else:
@@ -200,12 +203,10 @@ class FusedProgram:
         # does not depend on the lengths of stretches.
         carry = (state, nothing, jnp.zeros_like(nothing.failed), jnp.zeros((), bool))
         state, info, first_failure, _ = jax.lax.while_loop(unfinished, next_iteration, carry)
-        if self._one_seed:
-            state = _map_seeds(lambda leaf: leaf[None], state)
-            info = jax.tree.map(lambda leaf: leaf[None], info)
-            first_failure = first_failure[None]
-        found = jax.vmap(lambda state: step.metrics(algorithm, state), (_AXES,))(state)
-        return state, (info, found, first_failure)
+        if not self._one_seed:
+            return state, (info, jax.vmap(metrics, (_AXES,))(state), first_failure)
+        report = jax.tree.map(lambda leaf: leaf[None], (info, metrics(state), first_failure))
+        return _map_seeds(lambda leaf: leaf[None], state), report
 
 
 def _compiler_options() -> dict[str, Any]:
