@@ -3,6 +3,7 @@
     python benchmarks/ablation.py run --out runs/ablation --centroids-dir DIR
     python benchmarks/ablation.py run --variants cell=1 cell=100 --problems 10d-lp-sphere vectors
     python benchmarks/ablation.py table runs/ablation
+    python benchmarks/ablation.py curves runs/constants docs/images/constants.png
 
 Problems are the paper's domains and those of benchmarks/foreign, in an environment that has their
 packages (`make foreign`). Finished runs are in OUT/scores.csv and are not repeated. Every variant
@@ -50,7 +51,6 @@ SUITE = (
 
 PARTS = (
     "refinement",
-    "first_visit",
     "best_of",
     "differences",
     "estimated units",
@@ -93,8 +93,6 @@ def changed(variant: str, build: Callable[..., Any], ceiling: float | None) -> A
     options: dict[str, Any] = {}
     if "no RestartWhenIdle" in changes:
         options["restart"] = BasicRestart()
-    if "no first_visit" in changes:
-        options["first_visit"] = None
     if "no estimated units" in changes:
         options |= {"floor": build().archive.f_min or 0.0, "ceiling": ceiling}
     algorithm = build(**options)
@@ -209,6 +207,44 @@ def run_all(options: argparse.Namespace) -> None:
             print(*tasks[task], *last[["num_elites", "sum", "seconds"]].mean().round(2), flush=True)
 
 
+def scored(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add QD scores, with one reference for all runs of a problem."""
+    reference = rows.groupby("problem")["f_min"].transform("min")
+    return rows.assign(qd_score=rows["sum"] - rows["num_elites"] * reference)
+
+
+def draw_curves(rows: pd.DataFrame, image: Path) -> None:
+    """Draw the QD score over iterations: a row for each problem, a column for each constant."""
+    from gloam.plots import save, style
+
+    scores = scored(rows)
+    problems = list(dict.fromkeys(scores["problem"]))
+    figure = style.figure(2.4 * len(CONSTANTS), 2.3 * len(problems))
+    panels = figure.subplots(len(problems), len(CONSTANTS), squeeze=False, sharey="row")
+    for line, problem in zip(panels, problems, strict=True):
+        for axes, (name, (module, constant)) in zip(line, CONSTANTS.items(), strict=True):
+            plain = getattr(importlib.import_module(module), constant)
+            found = {plain: "DMS"}
+            for variant in scores["variant"].unique():
+                if variant.startswith(f"{name}="):
+                    found[float(variant.split("=")[1])] = variant
+            for color, value in zip(("#0072b2", style.INK, "#e69f00"), sorted(found), strict=True):
+                own = scores[(scores["problem"] == problem) & (scores["variant"] == found[value])]
+                groups = own.groupby("iteration")["qd_score"]
+                mean, error = groups.mean(), groups.sem()
+                label = f"{value:g}" + (" (default)" if value == plain else "")
+                axes.plot(mean.index, mean, color=color, linewidth=1.5, label=label)
+                axes.fill_between(mean.index, mean - error, mean + error, color=color, alpha=0.2)
+            style.dress(axes, grid=True)
+            axes.legend(frameon=False, fontsize=style.SMALL, loc="lower right")
+            if line is panels[0]:
+                style.heading(axes, constant)
+            if line is panels[-1]:
+                axes.set_xlabel("iteration")
+        line[0].set_ylabel(f"QD score, {problem}")
+    print(save(figure, image))
+
+
 def table(scores: pd.DataFrame) -> pd.DataFrame:
     """Return the change of the final QD score against DMS in percent.
 
@@ -216,10 +252,8 @@ def table(scores: pd.DataFrame) -> pd.DataFrame:
     """
     from gloam.experiments.statistics import games_howell
 
-    by_problem = scores.groupby("problem")
-    reference = by_problem["f_min"].transform("min")
-    scores = scores.assign(qd_score=scores["sum"] - scores["num_elites"] * reference)
-    last = scores[scores["iteration"] == by_problem["iteration"].transform("max")]
+    scores = scored(scores)
+    last = scores[scores["iteration"] == scores.groupby("problem")["iteration"].transform("max")]
     rows: dict[str, dict[str, str]] = {}
     for (problem, variant), part in last.groupby(["problem", "variant"], sort=False):
         default = last[(last["problem"] == problem) & (last["variant"] == "DMS")]["qd_score"]
@@ -250,7 +284,13 @@ def main() -> None:
     runner.add_argument("--workers", type=int, default=1, help="processes at once")
     runner.add_argument("--out", type=Path, default=Path("runs/ablation"))
     commands.add_parser("table").add_argument("out", type=Path)
+    drawer = commands.add_parser("curves")
+    drawer.add_argument("out", type=Path)
+    drawer.add_argument("image", type=Path)
     options = parser.parse_args()
+    if options.command == "curves":
+        draw_curves(pd.read_csv(options.out / "scores.csv"), options.image)
+        return
     if options.command == "run":
         run_all(options)
     from gloam.experiments.statistics import as_markdown

@@ -5,6 +5,7 @@ import resource
 import sys
 import time
 
+import jax
 import numpy as np
 
 import gloam
@@ -72,16 +73,38 @@ def large(cells: int, measures: int, solution: int, iterations: int) -> None:
     print(f"  most ever held: {peak():.0f} MB", flush=True)
 
 
+def compiled(seeds: int, side: int, iterations: int) -> None:
+    """Print the memory of a search by `gloam.run` on 2D LP (Sphere), a grid of side x side."""
+    domain = LinearProjection(2)
+    own = domain.archive()
+    archive = gloam.GridArchive((side, side), lower=own.lower, upper=own.upper, f_min=0)
+    before = resident()
+    driver = FusedDriver(domain, gloam.DMS(archive, domain.x0, 0.5), list(range(seeds)))
+    driver.start()
+    leaves = jax.tree.leaves(driver.checkpoint())
+    state = sum(leaf.nbytes for leaf in leaves if hasattr(leaf, "nbytes")) / 2**20
+    driver.advance(iterations)
+    device = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**20
+    print(
+        f"{seeds} seeds x {side * side:,} cells x {domain.x0.size} numbers: {before:.0f} MB before, "
+        f"state {state:.0f} MB, peak {peak():.0f} MB of the process, {device:.0f} MB of the device"
+    )
+
+
 def main() -> int:
     """Run one of the measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["growth", "cells", "solution"])
+    parser.add_argument("what", choices=["growth", "cells", "solution", "seeds", "million"])
     parser.add_argument("--iterations", type=int)
     options = parser.parse_args()
     if options.what == "growth":
         growth(options.iterations or 5000)
     elif options.what == "cells":
         large(1_000_000, 512, 100, options.iterations or 3)
+    elif options.what == "seeds":
+        compiled(20, 100, options.iterations or 50)
+    elif options.what == "million":
+        compiled(1, 1000, options.iterations or 50)
     else:
         large(10_000, 10, 10_000, options.iterations or 20)
     return 0

@@ -17,11 +17,6 @@ COLORS = ("#0072b2", style.INK, "#e69f00")
 # By setting: the label of each curve, and the arguments that it changes.
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     "alpha": {"0.001": {"alpha": 0.001}, "0.01 (default)": {}, "0.1": {"alpha": 0.1}},
-    "first_visit": {
-        "None": {"first_visit": None},
-        "0.3 (default)": {},
-        "0.6": {"first_visit": 0.6},
-    },
     "restart": {
         "RestartEvery(50)": {"restart": RestartEvery(50)},
         "RestartWhenIdle() (default)": {},
@@ -51,9 +46,11 @@ def main() -> None:
     """Run all searches and draw a panel for each setting."""
     domain = gloam.domains.LinearProjection(measure_dim=10)
     figure = style.figure(13, 5.6)
-    panels = figure.subplots(2, len(SETTINGS) // 2).ravel()
+    panels = figure.subplots(2, -(-len(SETTINGS) // 2)).ravel()
+    for empty in panels[len(SETTINGS) :]:
+        empty.set_axis_off()
     plain = scores(domain, {})
-    for axes, (name, curves) in zip(panels, SETTINGS.items(), strict=True):
+    for axes, (name, curves) in zip(panels, SETTINGS.items(), strict=False):
         tables = {
             label: scores(domain, changes) if changes else plain
             for label, changes in curves.items()

@@ -1,6 +1,7 @@
 """`gloam paper`, which runs the paper's study, and `gloam bench`, which compares speed."""
 
 import dataclasses
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -60,7 +61,7 @@ class Paper:
         from gloam.experiments.lsi import check_files
         from gloam.experiments.presets import STUDY_ALGORITHMS
         from gloam.experiments.published import title
-        from gloam.experiments.report import needs_files
+        from gloam.experiments.report import draw_figures, needs_files
         from gloam.experiments.study import ABLATIONS, DOMAINS, LSI, Study, compiled_ahead, run_cell
         from gloam.progress import study_display
 
@@ -79,12 +80,20 @@ class Paper:
         if study.lsi is not None and LSI in study.domains:
             check_files(study.lsi, progress=True)
         study.write()
-        with study_display("study", len(list(study.cells()))) as display:
+        cells = list(study.cells())
+        last_of_domain = {cell.domain: cell for cell in cells}
+        # A thread draws the figures of a domain while the next one runs.
+        with study_display("study", len(cells)) as display, ThreadPoolExecutor(1) as pool:
+            drawn: list[Future[list[Path]]] = []
             for cell in compiled_ahead(study):
                 name = f"{title(cell.algorithm)} on {title(cell.domain)}"
                 run_cell(study, cell, display.begin_run(name, study.iterations))
                 display.finish_run()
-        Report(self.out, figures=self.figures)()
+                if self.figures and cell == last_of_domain[cell.domain]:
+                    drawn.append(pool.submit(draw_figures, study, [cell.domain]))
+        Report(self.out, figures=False)()
+        for task in drawn:
+            print(*task.result(), sep="\n")
 
     def _lsi(self) -> "LsiFiles | None":
         from gloam.experiments.lsi import LsiFiles

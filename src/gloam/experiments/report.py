@@ -1,7 +1,7 @@
 """Report of a study: results beside the paper's, statistical tests, wallclock and figures."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,7 @@ def write_report(path: str | os.PathLike, *, figures: bool = True, pdf: bool = T
         The files written, the Markdown file first.
     """
     study = Study.read(path)
-    out = study.path / "report"
-    is_ours = not (out / "report.md").exists() or (out / "seeds.csv").is_file()
-    got, fix = f"'{out / 'report.md'}'", "Move it away, or rename the folder."
-    checks.expect(is_ours, "report", "a report of gloam, or none", got, fix)
+    out = _report_folder(study)
     metrics = final_metrics(study)
     found = results(metrics, ceilings(study))
     scores, coverages = (pairwise_table(metrics, metric) for metric in METRICS)
@@ -62,11 +59,23 @@ def write_report(path: str | os.PathLike, *, figures: bool = True, pdf: bool = T
     for name, text in texts.items():
         write_bytes(out / name, text.encode())
     written = [out / name for name in texts]
-    if figures:
-        from gloam.plots.run_figures import study_figures  # matplotlib takes a second to import
+    return written + (draw_figures(study, study.domains, pdf=pdf) if figures else [])
 
-        written += study_figures(_folders(study), out, pdf=pdf)
-    return written
+
+def draw_figures(study: Study, domains: Sequence[str], *, pdf: bool = True) -> list[Path]:
+    """Draw the figures of some domains of a study, from its results so far."""
+    from gloam.plots.run_figures import study_figures  # matplotlib takes a second to import
+
+    return study_figures(_folders(study, domains), _report_folder(study), pdf=pdf)
+
+
+def _report_folder(study: Study) -> Path:
+    """Return the folder of the report, unless it has a report.md of another program."""
+    out = study.path / "report"
+    is_ours = not (out / "report.md").exists() or (out / "seeds.csv").is_file()
+    got, fix = f"'{out / 'report.md'}'", "Move it away, or rename the folder."
+    checks.expect(is_ours, "report", "a report of gloam, or none", got, fix)
+    return out
 
 
 def _markdown(study: Study, tables: Mapping[str, pd.DataFrame]) -> str:
@@ -93,10 +102,12 @@ def needs_files(domain: str) -> str:
     )
 
 
-def _folders(study: Study) -> dict[str, dict[str, list[RunFolder]]]:
+def _folders(study: Study, domains: Sequence[str]) -> dict[str, dict[str, list[RunFolder]]]:
     """Return the run folders with results, by titles of domain and algorithm."""
     found: dict[str, dict[str, list[RunFolder]]] = {}
     for cell in study.cells():
+        if cell.domain not in domains:
+            continue
         parts = [part for part in cell.folders() if len(part.read_metrics())]
         if parts:
             found.setdefault(title(cell.domain), {})[title(cell.algorithm)] = parts
