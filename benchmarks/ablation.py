@@ -221,7 +221,8 @@ def draw_curves(rows: pd.DataFrame, image: Path) -> None:
     problems = list(dict.fromkeys(scores["problem"]))
     figure = style.figure(2.4 * len(CONSTANTS), 2.3 * len(problems))
     panels = figure.subplots(len(problems), len(CONSTANTS), squeeze=False, sharey="row")
-    for line, problem in zip(panels, problems, strict=True):
+    for row, problem in enumerate(problems):
+        line = panels[row]
         for axes, (name, (module, constant)) in zip(line, CONSTANTS.items(), strict=True):
             plain = getattr(importlib.import_module(module), constant)
             found = {plain: "DMS"}
@@ -237,9 +238,9 @@ def draw_curves(rows: pd.DataFrame, image: Path) -> None:
                 axes.fill_between(mean.index, mean - error, mean + error, color=color, alpha=0.2)
             style.dress(axes, grid=True)
             axes.legend(frameon=False, fontsize=style.SMALL, loc="lower right")
-            if line is panels[0]:
+            if row == 0:
                 style.heading(axes, constant)
-            if line is panels[-1]:
+            if row == len(problems) - 1:
                 axes.set_xlabel("iteration")
         line[0].set_ylabel(f"QD score, {problem}")
     print(save(figure, image))

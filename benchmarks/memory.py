@@ -86,7 +86,7 @@ def compiled(seeds: int, side: int, iterations: int) -> None:
     driver.advance(iterations)
     device = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**20
     print(
-        f"{seeds} seeds x {side * side:,} cells x {domain.x0.size} numbers: {before:.0f} MB before, "
+        f"{seeds} seeds x {side * side:,} cells x {domain.x0.size} numbers: {before:.0f} MB, "
         f"state {state:.0f} MB, peak {peak():.0f} MB of the process, {device:.0f} MB of the device"
     )
 
