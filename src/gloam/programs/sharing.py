@@ -60,6 +60,7 @@ class Static:
 def partition(tree: Any) -> tuple[list[Array], Static]:
     """Split a tree into its arrays and numbers, as arrays, and its static part.
 
+    >>> import jax.numpy as jnp
     >>> arrays, static = partition((jnp.ones(3), "text"))
     >>> arrays[0].shape, static == partition((jnp.zeros(3), "text"))[1]
     ((3,), True)
