@@ -18,6 +18,7 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +116,7 @@ def run_domain(
     from gloam.experiments.study import domain_named
 
     domain = domain_named(name, folder)
-    build = lambda **options: preset_algorithm("dms", domain, **options)  # noqa: E731
-    algorithm = changed(variant, build, 1.0)
+    algorithm = changed(variant, partial(preset_algorithm, "dms", domain), 1.0)
     log_every = max(1, iterations // 10)
     result = gloam.run(
         domain, algorithm, iterations, seeds=range(seeds), log_every=log_every, progress=False
@@ -141,8 +141,7 @@ def run_foreign(variant: str, name: str, seeds: int) -> list[dict[str, Any]]:
 
     problem = PROBLEMS[name]
     setup = problem.build()
-    build = lambda **options: default(setup, **options)  # noqa: E731
-    algorithm = changed(variant, build, setup.f_max)
+    algorithm = changed(variant, partial(default, setup), setup.f_max)
     iterations = round(problem.evaluations / algorithm.emitter.num_solutions)
     result = gloam.run(
         setup.evaluate,

@@ -119,11 +119,50 @@ def test_a_target_lies_between_the_discount_and_the_better_of_objective_and_disc
     np.testing.assert_array_equal(got[worse], discounts[worse])
 
 
-def test_targets_are_discounts_raised_towards_better_objectives_worked_by_hand():
+@pytest.mark.parametrize(
+    ("first_visit", "expected"),
     # Worse than the discount; new ground; visited before; below the floor.
+    [(None, [0.5, 0.09, 0.54, -1.9]), (0.3, [0.5, 0.27, 0.54, -1.9]), (1, [0.5, 0.9, 0.9, -1.9])],
+)
+def test_a_first_visit_raises_the_target_to_its_share_worked_by_hand(first_visit, expected):
     objectives, discounts = jnp.array([0.2, 0.9, 0.9, -1.0]), jnp.array([0.5, 0.0, 0.5, -2.0])
-    found = targets(objectives, discounts, 0.1)
-    np.testing.assert_allclose(found, [0.5, 0.09, 0.54, -1.9], rtol=0, atol=3e-7)
+    found = targets(objectives, discounts, 0.1, first_visit)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=3e-7)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    pairs=st.lists(st.tuples(numbers, numbers), min_size=8, max_size=8),
+    alpha=st.floats(0, 1),
+    first_visit=st.floats(0, 1),
+)
+def test_a_first_visit_raises_targets_and_none_above_its_objective(pairs, alpha, first_visit):
+    objectives, discounts = map(jnp.asarray, np.array(pairs, np.float32).T)
+    plain = np.asarray(targets(objectives, discounts, alpha))
+    raised = np.asarray(targets(objectives, discounts, alpha, first_visit))
+    assert (raised >= plain).all()
+    higher = raised > plain
+    assert (raised <= objectives)[higher].all()
+
+
+@pytest.mark.parametrize(
+    "f_min", [pytest.param(-3.0, marks=pytest.mark.slow), None], ids=["given", "estimated"]
+)
+def test_the_share_of_a_first_visit_counts_from_the_floor(f_min):
+    f_max = None if f_min is None else 5.0
+    model = paper_model(
+        LOWER, UPPER, floor=f_min, ceiling=f_max, alpha=0.0, first_visit=0.25, network=MLP(2, (8,))
+    )
+    key = jax.random.key(3)
+    state = initial(model, random_points(10, seed=2), jnp.ones(10, bool), key)
+    batch = batch_of(np.float32([1.0, 3.0]), random_points(2, seed=1), np.ones(2, bool))
+    state = model.rescaled(state, batch.objectives)
+    floor = float(model.empty_value(state, 0.0)) if f_min is None else f_min
+    scored = call(model, "score", state, batch)
+    centers = random_points(1, seed=2), jnp.ones(1, bool)
+    _, report = call(model, "train", state, batch, scored, *centers, key=key)
+    expected = np.maximum(floor + 0.25 * (np.float32([1.0, 3.0]) - floor), scored.discounts)
+    np.testing.assert_allclose(report.targets[:2], expected, rtol=1e-4)
 
 
 # What the network sees
@@ -385,6 +424,8 @@ def test_a_network_that_cannot_serve_is_refused(network):
         {"alpha": "0.1"},
         {"alpha": True},
         {"floor": float("-inf")},
+        {"first_visit": -0.1},
+        {"first_visit": 1.1},
         {"ceiling": 0.0},
         {"ceiling": -1.0},
         {"num_empty_points": -1},

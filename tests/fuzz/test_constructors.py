@@ -31,6 +31,7 @@ CMA = {
 }
 DMS = {
     "alpha": 0.1,
+    "first_visit": 0.3,
     "num_empty_points": 3,
     "num_init_points": 4,
     "floor": 0.0,

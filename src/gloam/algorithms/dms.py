@@ -39,7 +39,7 @@ class DMS(Algorithm):
         gradients: Whether half of each batch climbs by gradients through the discount model
             (`gloam.emitters.GradientAscent`). The evaluation has to be differentiable: by JAX for
             `gloam.run`, by ``vjp`` for `gloam.optimize` and `gloam.Search`. There are 3 emitters by
-            default, and one and a half times as many moves.
+            default, one and a half times as many moves, and ``first_visit`` is 0.3.
         name: Name in tables and figures.
 
     Example:
@@ -69,6 +69,8 @@ class DMS(Algorithm):
         checks.instance("gradients", gradients, bool)
         if gradients:
             emitter.setdefault("num_emitters", 3)
+            # Gradients lead from visited regions to empty ones only if their discounts differ.
+            discount.setdefault("first_visit", 0.3)
         cma = CmaEmitters(x0, sigma0, **emitter)
         if num_moves is None:  # a multiple of the number of emitters, for asynchronous search
             share = 3 * cma.batch_size // 2 if gradients else 2 * cma.batch_size // 3

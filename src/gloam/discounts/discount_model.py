@@ -41,6 +41,9 @@ class DiscountModel(Discount):
 
     Args:
         alpha: Archive learning rate (equation 1): 1 only explores, 0 only optimises.
+        first_visit: A solution above the discount raises it at once to this share of the objective,
+            both counted from ``floor``, and from there by ``alpha``. Visited regions then differ
+            from empty ones, and can still be refined. ``None`` or 0 for the paper's form.
         floor: Discount of empty regions: at or below the lowest objective that you expect. By
             default it is estimated from the elites as the search runs.
         ceiling: Largest objective that you expect, which scales the loss at which training stops;
@@ -59,6 +62,7 @@ class DiscountModel(Discount):
     """
 
     alpha: float
+    first_visit: float | None
     floor: float | None
     ceiling: float | None
     network: Any
@@ -76,6 +80,7 @@ class DiscountModel(Discount):
         self,
         *,
         alpha: float = 0.01,
+        first_visit: float | None = None,
         floor: float | None = None,
         ceiling: float | None = None,
         network: eqx.Module | None = None,
@@ -88,6 +93,9 @@ class DiscountModel(Discount):
         space: MeasureSpace | None = None,
     ):
         self.alpha = checks.number("alpha", alpha, at_least=0.0, at_most=1.0)
+        share = 0.0 if first_visit is None else first_visit
+        share = checks.number("first_visit", share, at_least=0.0, at_most=1.0)
+        self.first_visit = share if share > 0 else None
         self.floor = None if floor is None else checks.objective("floor", floor)
         least = -math.inf if self.floor is None else self.floor
         fix = "It is the largest objective that you expect."
@@ -207,11 +215,18 @@ class DiscountModel(Discount):
 
     def _heights(self, units: Units | None, batch: Batch, scored: Scored) -> Float[Array, " batch"]:
         """Return the targets of the network for the batch."""
-        if units is None:
+        if units is None and self.first_visit is None:
             return targets(batch.objectives, scored.discounts, self.alpha) - self._offset
-        objectives = units.normalised(batch.objectives)
+        objectives = self._above_floor(units, batch.objectives)
         # From the improvements, because discounts lose digits to a large offset.
-        return targets(objectives, objectives - scored.improvements, self.alpha)
+        heights = objectives - scored.improvements
+        return targets(objectives, heights, self.alpha, self.first_visit)
+
+    def _above_floor(
+        self, units: Units | None, objectives: Float[Array, " n"]
+    ) -> Float[Array, " n"]:
+        """Convert objectives to outputs of the network."""
+        return objectives - self._offset if units is None else units.normalised(objectives)
 
     def _raw(self, units: Units | None, heights: Float[Array, " n"]) -> Float[Array, " n"]:
         """Convert outputs of the network to objectives."""
@@ -265,8 +280,18 @@ class DiscountModel(Discount):
 
 
 def targets(
-    objectives: Float[Array, " batch"], discounts: Float[Array, " batch"], alpha: float
+    objectives: Float[Array, " batch"],
+    discounts: Float[Array, " batch"],
+    alpha: float,
+    first_visit: float | None = None,
 ) -> Float[Array, " batch"]:
-    """Return the training targets (equation 1): discounts, raised towards better objectives."""
+    """Return the training targets (equation 1): discounts, raised towards better objectives.
+
+    With ``first_visit``, objectives and discounts are counted from a floor of 0, and a better
+    objective raises the discount to at least that share of itself.
+    """
     raised = (1 - alpha) * discounts + alpha * objectives
+    if first_visit is not None:
+        at_least = jnp.maximum(raised, first_visit * objectives)
+        raised = jnp.where(objectives > 0, at_least, raised)
     return jnp.where(objectives > discounts, raised, discounts)
