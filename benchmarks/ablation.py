@@ -24,18 +24,9 @@ from typing import Any
 
 import pandas as pd
 
+from gloam.experiments.study import DOMAINS
+
 FOREIGN = Path(__file__).parent / "foreign"
-DOMAINS = (
-    "2d-lp-sphere",
-    "10d-lp-sphere",
-    "20d-lp-sphere",
-    "50d-lp-sphere",
-    "2d-lp-rastrigin",
-    "10d-lp-rastrigin",
-    "2d-lp-flat",
-    "10d-lp-flat",
-    "arm",
-)
 SUITE = (
     "qdax-arm",
     "qdax-sphere",

@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pandas as pd
 
@@ -44,7 +46,7 @@ def measure(algorithm: str, name: str, num_seeds: int, centroids_dir: str | None
     report("loop", loop, time.perf_counter() - started, _compiled, _compiler_options())
 
 
-def report(name, traced, tracing, compiled, options) -> None:
+def report(name: str, traced: Any, tracing: float, compiled: Callable, options: dict) -> None:
     """Lower and compile a traced program, and print its times."""
     started = time.perf_counter()
     lowered = traced.lower()
@@ -88,7 +90,7 @@ def main() -> None:
                     found = [json.loads(line) for line in done.stdout.splitlines()]
                     common = {"algorithm": algorithm, "domain": domain, "cache": cache}
                     rows += [common | row for row in found]
-    print(pd.DataFrame(rows).fillna("").round(2).to_string(index=False))
+    print(pd.DataFrame(rows).round(2).to_string(index=False, na_rep=""))
 
 
 if __name__ == "__main__":

@@ -250,3 +250,14 @@ def test_programs_are_not_kept_for_ever():
         build()
     gc.collect()
     assert first() is None
+
+
+def test_a_run_compiles_two_programs_and_nothing_else(tmp_path):
+    fused_program._kept_program.cache_clear()
+    jax.clear_caches()
+    domain = gloam.domains.LinearProjection(measure_dim=2, solution_dim=8)
+    with compilations() as heard:
+        algorithm = gloam.DMS(domain.archive(), domain.x0, 0.5, **SMALL)
+        gloam.run(domain, algorithm, 2, snapshots=[2], run_dir=tmp_path / "run", progress=False)
+    # The first state and the iterations.
+    assert len([event for event in heard if "backend_compile" in event]) == 2

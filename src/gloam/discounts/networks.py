@@ -341,7 +341,10 @@ _ROW_TO_NUMBER = "It must map one row of measures to one number, without state."
 
 
 def checked_network(network: Any) -> Any:
-    """Return a network without float64, which its weights have if jax_enable_x64 was set."""
+    """Check that a network can be called, and return it without float64.
+
+    Weights have float64 if jax_enable_x64 was set.
+    """
     is_module = isinstance(network, eqx.Module) and callable(network)
     expected, got = "an Equinox module that can be called", type(network).__name__
     checks.expect(is_module, "network", expected, got, _ROW_TO_NUMBER)
