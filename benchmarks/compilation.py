@@ -25,7 +25,7 @@ def measure(algorithm: str, name: str, num_seeds: int, centroids_dir: str | None
     """Print the times of both programs as JSON."""
     began = time.perf_counter()
     import jax
-    import jax.numpy as jnp
+    import numpy as np
 
     from gloam.experiments.presets import preset_algorithm
     from gloam.experiments.study import domain_named
@@ -42,7 +42,7 @@ def measure(algorithm: str, name: str, num_seeds: int, centroids_dir: str | None
     traced = program._begin.trace(*given)
     report("begin", traced, time.perf_counter() - built, _compiled, _compiler_options())
     started = time.perf_counter()
-    loop = program._loop.trace(driver._arrays, traced.out_info, jnp.int32(1))
+    loop = program._loop.trace(driver._arrays, traced.out_info, np.ones(2, np.int32))
     report("loop", loop, time.perf_counter() - started, _compiled, _compiler_options())
 
 

@@ -261,3 +261,20 @@ def test_a_run_compiles_two_programs_and_nothing_else(tmp_path):
         gloam.run(domain, algorithm, 2, snapshots=[2], run_dir=tmp_path / "run", progress=False)
     # The first state and the iterations.
     assert len([event for event in heard if "backend_compile" in event]) == 2
+
+
+def test_the_objectives_of_linear_projection_share_a_program():
+    def searched(objective):
+        domain = gloam.domains.LinearProjection(2, objective, solution_dim=6)
+        algorithm = gloam.MAPElites(domain.archive(), domain.x0, 0.5, batch_size=10)
+        result = gloam.run(domain, algorithm, seeds=2, iterations=3, progress=False)
+        return domain, result.elites
+
+    searched("sphere")
+    with compilations() as heard:
+        found = [searched(objective) for objective in ("rastrigin", "flat")]
+    assert heard == []
+    for domain, elites in found:
+        objectives, measures = domain(elites.solutions)
+        np.testing.assert_allclose(elites.objectives, objectives, rtol=1e-5)
+        np.testing.assert_allclose(elites.measures, measures, rtol=1e-5)

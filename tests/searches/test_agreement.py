@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 import gloam
@@ -56,6 +57,23 @@ def test_a_seed_repeats_bit_for_bit_whatever_the_stretches(dms):
 
     for one, other in zip(after(30), after(1, 7, 2, 20), strict=True):
         assert_same_bits(one, other)
+
+
+def test_metrics_are_those_of_every_logged_iteration_whatever_the_stretches(dms):
+    def rows(*stretches):
+        driver = FusedDriver(evaluate, dms, [5, 3])
+        driver.start()
+        found = {}
+        for length in stretches:
+            driver.advance(length, log_every=4)
+            found |= {rows[0]["iteration"]: rows for rows in driver.metrics()}
+        return found
+
+    whole, parts = rows(30), rows(*[1] * 30)
+    assert list(whole) == [4, 8, 12, 16, 20, 24, 28, 30]
+    for iteration, row in whole.items():
+        pd.testing.assert_frame_equal(pd.DataFrame(row), pd.DataFrame(parts[iteration]))
+        assert [one["evaluations"] for one in row] == [iteration * dms.emitter.num_solutions] * 2
 
 
 def test_ask_tell_repeats_bit_for_bit(algorithm):

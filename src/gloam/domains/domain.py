@@ -1,6 +1,7 @@
 """The interface of domains: problems that JAX can trace, with all that a search needs to start."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -45,6 +46,13 @@ class Domain(eqx.Module):
     @abstractmethod
     def archive(self) -> Archive:
         """Return the paper's archive."""
+
+    def for_programs(self) -> Callable:
+        """Return what compiled programs evaluate; by default the domain itself.
+
+        Domains whose results of this method differ only in arrays and numbers share programs.
+        """
+        return self
 
 
 def starting_solution(x0: Any, size: int) -> Float[Array, " sol"]:

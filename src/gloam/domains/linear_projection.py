@@ -1,6 +1,8 @@
 """Linear projection: measures are sums of blocks of the solution; extremes are hard to reach."""
 
 import os
+from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import equinox as eqx
@@ -79,19 +81,11 @@ class LinearProjection(Domain):
         self, solutions: Float[Array, "batch sol"]
     ) -> tuple[Float[Array, " batch"], Float[Array, "batch meas"]]:
         """Return the objectives and measures of solutions."""
-        blocks = _clip(solutions).reshape(solutions.shape[0], self.measure_dim, -1)
-        measures = jnp.sum(blocks, axis=-1)
-        if self.objective == "flat":
-            return jnp.ones(solutions.shape[0], jnp.float32), measures
-        worst = self._cost(jnp.full((self.solution_dim,), -_EDGE - _SHIFT, jnp.float32))
-        return 1.0 - self._cost(solutions - _SHIFT) / worst, measures
+        return _OBJECTIVES[self.objective](solutions), _measures(solutions, self.measure_dim)
 
-    def _cost(self, d: Float[Array, "... sol"]) -> Float[Array, "..."]:
-        costs = jnp.square(d)
-        if self.objective == "rastrigin":
-            # The paper prints cos(2 pi t^2). The released experiment uses cos(2 pi d).
-            costs = costs - 10 * jnp.cos(2 * jnp.pi * d) + 10
-        return jnp.sum(costs, axis=-1)
+    def for_programs(self) -> "_AnyObjective":
+        """Return the domain with its objective as a number, which programs take as an argument."""
+        return _AnyObjective(self.measure_dim, list(_OBJECTIVES).index(self.objective))
 
     def archive(self) -> Archive:
         """Return a grid of 100 x 100 cells for two measures, or a CVT with the centroids."""
@@ -106,6 +100,49 @@ class LinearProjection(Domain):
             cache = files.cache_folder() / f"lp-{self.measure_dim}d-{self.solution_dim}.npy"
             points = kmeans_centroids(10_000, -self.edge, self.edge, self.measure_dim, cache=cache)
         return CVTArchive(points, -self.edge, self.edge, f_min=0.0)
+
+
+class _AnyObjective(eqx.Module):
+    """Linear projection with an objective by its place in `_OBJECTIVES`."""
+
+    measure_dim: int = eqx.field(static=True)
+    objective: int
+
+    def __call__(
+        self, solutions: Float[Array, "batch sol"]
+    ) -> tuple[Float[Array, " batch"], Float[Array, "batch meas"]]:
+        objectives = jax.lax.switch(self.objective, list(_OBJECTIVES.values()), solutions)
+        return objectives, _measures(solutions, self.measure_dim)
+
+
+def _sphere_cost(d: Float[Array, "... sol"]) -> Float[Array, "..."]:
+    return jnp.sum(jnp.square(d), axis=-1)
+
+
+def _rastrigin_cost(d: Float[Array, "... sol"]) -> Float[Array, "..."]:
+    # The paper prints cos(2 pi t^2). The released experiment uses cos(2 pi d).
+    return jnp.sum(jnp.square(d) - 10 * jnp.cos(2 * jnp.pi * d) + 10, axis=-1)
+
+
+def _scaled(cost: Callable, solutions: Float[Array, "batch sol"]) -> Float[Array, " batch"]:
+    """Return objectives: 1 where the cost is zero, 0 at -5.12 everywhere."""
+    worst = cost(jnp.full(solutions.shape[1], -_EDGE - _SHIFT, jnp.float32))
+    return 1.0 - cost(solutions - _SHIFT) / worst
+
+
+def _flat(solutions: Float[Array, "batch sol"]) -> Float[Array, " batch"]:
+    return jnp.ones(solutions.shape[0], jnp.float32)
+
+
+_OBJECTIVES = {
+    "sphere": partial(_scaled, _sphere_cost),
+    "rastrigin": partial(_scaled, _rastrigin_cost),
+    "flat": _flat,
+}
+
+
+def _measures(solutions: Float[Array, "batch sol"], measure_dim: int) -> Float[Array, "batch meas"]:
+    return jnp.sum(_clip(solutions).reshape(solutions.shape[0], measure_dim, -1), axis=-1)
 
 
 def _clip(solutions: Float[Array, "batch sol"]) -> Float[Array, "batch sol"]:

@@ -107,11 +107,11 @@ class GloamFused(Contender):
     def advance(self, iterations: int) -> None:
         """Run a number of iterations."""
         self._driver.advance(iterations)
-        self.evaluations = self._driver.metrics()[0]["evaluations"]
+        self.evaluations = self._driver.metrics()[-1][0]["evaluations"]
 
     def outcome(self) -> tuple[float, int]:
         """Return QD score and epochs."""
-        (metrics,) = self._driver.metrics()
+        (metrics,) = self._driver.metrics()[-1]
         return metrics["qd_score"], metrics["epochs"]
 
 

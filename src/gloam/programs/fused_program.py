@@ -8,19 +8,23 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
+from jaxtyping import Array, Bool, Int
 
 from gloam import step
 from gloam.devices import on_cuda, runs_on_cpu
 from gloam.kernels import with_fallback
 from gloam.programs.sharing import Static
 from gloam.records import SearchState, StepInfo
+
+MOST_ROWS = 32
+"""Number of logged iterations that one call of the loop can report."""
 
 # Number of programs that are kept for later runs of the same shapes.
 _KEPT = 8
@@ -71,6 +75,34 @@ def _kept_program(
     return FusedProgram(static, num_seeds, devices)
 
 
+class Advanced(NamedTuple):
+    """What a call of the loop returns."""
+
+    state: SearchState
+    info: StepInfo
+    """Diagnostics of the last iteration, for each seed."""
+    first_failures: Int[Array, " seeds"]
+    """First iteration in which the whole batch of a seed failed, 0 if there was none."""
+    everything_failed: Bool[Array, ""]
+    """True if the batches of all seeds failed in the last iteration."""
+    iterations: Int[Array, " rows"]
+    """Reported iterations, then zeros."""
+    infos: StepInfo
+    """Diagnostics of reported iterations, in arrays of ``(rows, seeds, ...)``, without training
+    sets."""
+    metrics: step.SearchMetrics
+    """Metrics of reported iterations, in such arrays."""
+
+
+class _Progress(NamedTuple):
+    """What an iteration changes."""
+
+    state: SearchState
+    info: StepInfo
+    first_failures: Int[Array, "..."]
+    everything_failed: Bool[Array, ""]
+
+
 class FusedProgram:
     """Both programs, for any numbers and arrays of the same shapes."""
 
@@ -85,9 +117,9 @@ class FusedProgram:
             mesh = Mesh(np.array(devices), ("seeds",))
             shard = partial(jax.shard_map, mesh=mesh, check_vma=False)
             begin = shard(begin, in_specs=(_SHARED, _BY_SEED, _BY_SEED), out_specs=_PLACES)
-            loop = shard(loop, in_specs=(_SHARED, _PLACES, _SHARED), out_specs=(_PLACES, _BY_SEED))
+            loop = shard(loop, in_specs=(_SHARED, _PLACES, _SHARED), out_specs=_RESULT)
         self._begin = jax.jit(begin)
-        # The number of iterations is an argument, so that every stretch uses the same program.
+        # Lengths are arguments, so that every stretch uses the same program.
         self._loop = jax.jit(loop, donate_argnums=1)
         self._lock = threading.Lock()
         self._compiled_begin: Future[Callable] | None = None
@@ -115,24 +147,23 @@ class FusedProgram:
         """Return the shapes of the state of all seeds."""
         return jax.eval_shape(self._begin, arrays, keys, x0s)
 
-    def advance(self, arrays: Any, state: SearchState, iterations: int) -> Any:
-        """Run iterations. The memory of ``state`` is reused.
+    def advance(self, arrays: Any, state: SearchState, last: int, log_every: int) -> "Advanced":
+        """Run to iteration ``last``. The memory of ``state`` is reused.
 
-        Returns:
-            The state, and for each seed the diagnostics and the metrics of the last iteration, and
-            the first iteration in which its whole batch failed (0 if there was none).
+        Iterations that are divisible by ``log_every`` are reported, and the last one: at most
+        `MOST_ROWS`.
         """
-        length = np.int32(iterations)
+        stops = np.array([last, log_every], np.int32)
 
         def program() -> Callable:
             with self._lock:
                 if self._compiled_loop is None:
-                    lowered = self._loop.lower(arrays, state, length)
+                    lowered = self._loop.lower(arrays, state, stops)
                     self._compiled_loop = Future()
                     self._compiled_loop.set_result(_compiled(lowered, _compiler_options()))
             return self._finished(self._compiled_loop)
 
-        return with_fallback(program, program)(arrays, state, length)
+        return with_fallback(program, program)(arrays, state, stops)
 
     def _compile_both(self, arrays: Any, keys: Any, x0s: Any) -> None:
         with self._lock:
@@ -147,7 +178,7 @@ class FusedProgram:
 
             def compile_loop() -> None:
                 if self._one_device and self._compiled_loop is None:
-                    loop = self._loop.lower(arrays, begin.out_info, np.int32(1))
+                    loop = self._loop.lower(arrays, begin.out_info, np.ones(2, np.int32))
                     self._compiled_loop = pool.submit(_compiled, loop, options)
 
             # On a GPU the larger program takes longest, and goes first. A CPU has few cores, which
@@ -171,42 +202,57 @@ class FusedProgram:
             return _map_seeds(lambda leaf: leaf[None], step.init(algorithm, keys[0], x0s[0]))
         return jax.vmap(partial(step.init, algorithm), out_axes=_AXES)(keys, x0s)
 
-    def _run_iterations(self, arrays: Any, state: SearchState, iterations: Any) -> Any:
+    def _run_iterations(self, arrays: Any, state: SearchState, stops: Any) -> "Advanced":
         domain, algorithm = self._static.with_arrays(arrays)
+        last, log_every = stops
         advance = partial(step.step, algorithm, domain)
         metrics = partial(step.metrics, algorithm)
         if self._one_seed:  # faster than a batch of one
             state = _map_seeds(lambda leaf: leaf[0], state)
         else:
             advance = jax.vmap(advance, in_axes=(_AXES,), out_axes=(_AXES, 0))
+            metrics = jax.vmap(metrics, in_axes=(_AXES,))
         advance = jax.jit(advance, inline=True)  # traced once for its shapes and for the loop
-        shapes = jax.eval_shape(advance, state)[1]
-        nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-        last = state.iteration + iterations
 
-        def unfinished(carry: tuple[SearchState, StepInfo, Any, Any]) -> Any:
-            state, _, _, everything_failed = carry
-            return (state.iteration < last) & ~everything_failed
-
-        def next_iteration(carry: tuple[SearchState, StepInfo, Any, Any]) -> Any:
-            state, _, first_failure, _ = carry
-            state, info = advance(state)
+        def next_iteration(progress: _Progress) -> _Progress:
+            state, info = advance(progress.state)
             failed = info.failed == algorithm.emitter.num_solutions
-            first = failed & (first_failure == 0)
-            first_failure = jnp.where(first, state.iteration, first_failure)
+            first = failed & (progress.first_failures == 0)
+            first_failures = jnp.where(first, state.iteration, progress.first_failures)
             everything_failed = jnp.all(failed)
             if not self._one_device:  # all devices stop together
                 everything_failed = jax.lax.pmin(everything_failed.astype(jnp.int32), "seeds") > 0
-            return state, info, first_failure, everything_failed
+            return _Progress(state, info, first_failures, everything_failed)
 
         # The loop ends at the iteration in which the batches of all seeds fail, so that the result
         # does not depend on the lengths of stretches.
-        carry = (state, nothing, jnp.zeros_like(nothing.failed), jnp.zeros((), bool))
-        state, info, first_failure, _ = jax.lax.while_loop(unfinished, next_iteration, carry)
-        if not self._one_seed:
-            return state, (info, jax.vmap(metrics, (_AXES,))(state), first_failure)
-        report = jax.tree.map(lambda leaf: leaf[None], (info, metrics(state), first_failure))
-        return _map_seeds(lambda leaf: leaf[None], state), report
+        def goes_on(progress: _Progress, stop: Any) -> Any:
+            return (progress.state.iteration < stop) & ~progress.everything_failed
+
+        # Several rows of metrics in one call, because a GPU takes milliseconds to start a program.
+        def next_row(carry: tuple[_Progress, Any, Any]) -> tuple[_Progress, Any, Any]:
+            progress, rows, number = carry
+            stop = jnp.minimum((progress.state.iteration // log_every + 1) * log_every, last)
+            progress = jax.lax.while_loop(partial(goes_on, stop=stop), next_iteration, progress)
+            state = progress.state
+            row = state.iteration, _without_training_set(progress.info), metrics(state)
+            rows = jax.tree.map(lambda some, one: some.at[number].set(one), rows, row)
+            return progress, rows, number + 1
+
+        info = _zeros_like(jax.eval_shape(advance, state)[1])
+        row = state.iteration, _without_training_set(info), jax.eval_shape(metrics, state)
+        rows = _zeros_like(row, (MOST_ROWS,))
+        progress = _Progress(state, info, jnp.zeros_like(info.failed), jnp.zeros((), bool))
+        progress, rows, _ = jax.lax.while_loop(
+            lambda carry: goes_on(carry[0], last), next_row, (progress, rows, jnp.int32(0))
+        )
+        state, info, first_failures, everything_failed = progress
+        iterations, infos, found = rows
+        if self._one_seed:
+            state = _map_seeds(lambda leaf: leaf[None], state)
+            info, first_failures = jax.tree.map(lambda leaf: leaf[None], (info, first_failures))
+            infos, found = jax.tree.map(lambda leaf: leaf[:, None], (infos, found))
+        return Advanced(state, info, first_failures, everything_failed, iterations, infos, found)
 
 
 def _compiler_options() -> dict[str, Any]:
@@ -223,6 +269,16 @@ def _compiled(lowered: Any, options: dict[str, Any]) -> Callable:
             if "INVALID_ARGUMENT" not in str(error):
                 raise
     return lowered.compile()
+
+
+def _zeros_like(shapes: Any, leading: tuple[int, ...] = ()) -> Any:
+    return jax.tree.map(lambda s: jnp.zeros((*leading, *s.shape), s.dtype), shapes)
+
+
+def _without_training_set(info: StepInfo) -> StepInfo:
+    """Return what every row of metrics needs; the training set is for snapshots."""
+    parts = lambda info: (info.fit.points, info.fit.targets, info.fit.is_trained)  # noqa: E731
+    return eqx.tree_at(parts, info, (None, None, None))
 
 
 def _by_seed(each: Any, shared: Any) -> Any:
@@ -242,6 +298,8 @@ def _by_seed(each: Any, shared: Any) -> Any:
 _AXES = _by_seed(0, None)
 _BY_SEED, _SHARED = PartitionSpec("seeds"), PartitionSpec()
 _PLACES = _by_seed(_BY_SEED, _SHARED)
+_ROWS = PartitionSpec(None, "seeds")
+_RESULT = Advanced(_PLACES, _BY_SEED, _BY_SEED, _SHARED, _SHARED, _ROWS, _ROWS)  # pyright: ignore
 
 
 def _map_seeds(function: Callable, state: SearchState) -> SearchState:

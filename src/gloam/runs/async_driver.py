@@ -98,7 +98,7 @@ class AsyncDriver(HostDriver[AsyncSearch]):
         for search, state in zip(self.searches, restored_states(states, read), strict=True):
             search.restore(state)
 
-    def advance(self, iterations: int) -> None:
+    def advance(self, iterations: int, log_every: int = 1) -> None:
         """Evaluate and tell until every seed has finished more iterations.
 
         Solutions stay in flight afterwards; their results are told by the next call. A seed that

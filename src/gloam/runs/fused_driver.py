@@ -18,7 +18,7 @@ from gloam.draws import STARTS, root_key, root_keys
 from gloam.formats import RunFolder
 from gloam.formats.config import DriverKind
 from gloam.programs.cache import keep_compiled_programs
-from gloam.programs.fused_program import fused_program
+from gloam.programs.fused_program import MOST_ROWS, fused_program
 from gloam.programs.sharing import for_programs, partition
 from gloam.records import Branching, SearchState, StepInfo
 from gloam.runs.failures import warn_of_failed_batch
@@ -31,11 +31,16 @@ from gloam.searches.metrics import (
 )
 from gloam.searches.starts import Start, evaluated_start, started
 
+# More than the iterations of a run.
+_NEVER = 2**30
+
 
 class FusedDriver:
     """All seeds of a search in one program on the device."""
 
     kind: DriverKind = "fused"
+
+    rows_at_once = MOST_ROWS
 
     def __init__(self, domain: Callable, algorithm: Algorithm, seeds: list[int]):
         checks.instance("algorithm", algorithm, Algorithm, "Build one, for instance gloam.DMS.")
@@ -49,13 +54,15 @@ class FusedDriver:
         self.batch = algorithm.emitter.num_solutions
         self._keys = root_keys(seeds)
         self._x0s = jax.device_put(np.stack([start_of(domain, algorithm, seed) for seed in seeds]))
-        self._arrays, static = partition((domain, for_programs(algorithm)))
+        traced = getattr(domain, "for_programs", lambda: domain)()
+        self._arrays, static = partition((traced, for_programs(algorithm)))
         arrays = self._arrays, self._keys, self._x0s
         self._program = fused_program(static, arrays, len(seeds), _devices_for(len(seeds)))
         if not self._program.is_checked:
             _check_evaluation(step.with_key(domain, root_key(0)), algorithm)
             self._program.is_checked = True
         self._info: StepInfo | None = None
+        self._logged: list[int] = []
         self._columns: dict[str, np.ndarray] = {}
         self._state: SearchState | None = None
         self._iteration: int | None = None
@@ -95,8 +102,8 @@ class FusedDriver:
         self._state = read(self._program.state_shapes(self._arrays, self._keys, self._x0s))
         self._iteration = None
 
-    def advance(self, iterations: int) -> None:
-        """Run some iterations.
+    def advance(self, iterations: int, log_every: int = _NEVER) -> None:
+        """Run some iterations. Those that are divisible by ``log_every`` are logged.
 
         If the whole batch of a seed fails, it continues, and a warning names it once.
 
@@ -104,17 +111,28 @@ class FusedDriver:
             EvaluationError: The batches of all seeds failed in one iteration, which is the last of
                 the state.
         """
-        done = self._program.advance(self._arrays, self.checkpoint(), iterations)
-        state, (info, found, first_failures) = done
-        self._state = state
+        last = self.iteration + iterations
+        assert last <= (self.iteration // log_every + MOST_ROWS) * log_every
+        done = self._program.advance(self._arrays, self.checkpoint(), last, log_every)
+        self._state = done.state
         # The training set of the discount stays on the device until a snapshot needs it.
-        self._info = info
+        self._info = done.info
         # One transfer, because the device waits for each of them.
-        self._columns, self._iteration, low, first_failures = jax.device_get(
-            (metric_columns(info, found), state.iteration, state.low, first_failures)
+        low, first_failures, everything_failed, iterations, columns = jax.device_get(
+            (
+                done.state.low,
+                done.first_failures,
+                done.everything_failed,
+                done.iterations,
+                metric_columns(done.infos, done.metrics),
+            )
         )
+        reported: list[int] = np.trim_zeros(np.asarray(iterations), "b").tolist()
+        self._iteration = reported[-1]
+        # A batch of which nothing is left has no metrics.
+        self._logged = reported[:-1] if everything_failed else reported
+        self._columns = columns
         self._warning.check(low, stacklevel=7)
-        everything_failed = bool((self._columns["failed"] == self.batch).all())
         before = self.iteration + (not everything_failed)
         for seed, at in zip(self.seeds, first_failures.tolist(), strict=True):
             if 0 < at < before and seed not in self._warned:
@@ -141,10 +159,15 @@ class FusedDriver:
             self._state = self._program.first_state(self._arrays, self._keys, self._x0s)
         return self._state
 
-    def metrics(self) -> list[dict[str, Any]]:
-        """Return the metrics of each seed after the last iteration."""
+    def metrics(self) -> list[list[dict[str, Any]]]:
+        """Return the metrics of each seed after each logged iteration, and after the last one."""
         counts = self.batch, self.algorithm.emitter.num_gradients
-        return metric_rows(self.seeds, self.iteration, *counts, self._columns)
+        return [
+            metric_rows(
+                self.seeds, at, *counts, {name: rows[row] for name, rows in self._columns.items()}
+            )
+            for row, at in enumerate(self._logged)
+        ]
 
     def elites(self) -> list[Elites]:
         """Return the elites of each seed."""

@@ -45,6 +45,8 @@ class Driver(Protocol):
     batch: int
     """Number of evaluations per iteration and seed."""
     seeds: list[int]
+    rows_at_once: int
+    """Largest number of logged iterations in one call of `advance`."""
 
     def start(self, start: Start | None = None) -> None:
         """Begin at iteration 0, with an archive that is empty or has the solutions of ``start``."""
@@ -54,8 +56,8 @@ class Driver(Protocol):
         """Begin at a checkpoint; ``read`` returns its state, given the shapes of the state."""
         ...
 
-    def advance(self, iterations: int) -> None:
-        """Run some iterations."""
+    def advance(self, iterations: int, log_every: int) -> None:
+        """Run some iterations. Those that are divisible by ``log_every`` are logged."""
         ...
 
     @property
@@ -67,8 +69,11 @@ class Driver(Protocol):
         """Return the state for a checkpoint."""
         ...
 
-    def metrics(self) -> list[dict[str, Any]]:
-        """Return the metrics of each seed after the last iteration."""
+    def metrics(self) -> list[list[dict[str, Any]]]:
+        """Return the metrics of each seed, for the logged iterations of the last `advance`.
+
+        The last iteration is among them.
+        """
         ...
 
     def elites(self) -> list[Elites]:
@@ -204,21 +209,24 @@ class _Loop:
     def _advance_to_end(self) -> Result:
         driver, options, display = self._driver, self._options, self._options.progress
         first_iteration, pace, reason = driver.iteration, None, None
+        self._done = first_iteration
         self._saved_at, self._wait = time.perf_counter(), options.checkpoint_seconds
         if isinstance(display, bool):
             display = run_display(self._title, options.iterations) if display else Silent()
+        # A callback may stop the run after any row.
+        rows = 1 if options.callbacks else driver.rows_at_once
         with stop_signals() as stop, display as bar:
             while driver.iteration < options.iterations and reason is None:
-                length = options.next_stop(driver.iteration) - driver.iteration
+                length = options.next_stop(driver.iteration, rows) - driver.iteration
                 # The first stretch is one iteration: it compiles, and shows that the run works.
                 length = min(length, max(1, int(_STRETCH_SECONDS / pace)) if pace else 1)
                 before = time.perf_counter()
                 self._advance(length)
                 now = time.perf_counter()
                 pace = (now - before) / length
-                current = _with_one_reference(driver.metrics())
                 with self._resumable():
-                    reason = self._record(current, now, stop)
+                    current, reason = self._log(before, now)
+                    self._write(now, stop, is_due=reason is not None)
                 self._notifier.report()
                 bar.update(
                     driver.iteration,
@@ -237,12 +245,14 @@ class _Loop:
 
     def _advance(self, length: int) -> None:
         """Advance the driver; after an error, save what was found before."""
+        before = time.perf_counter()
         try:
-            self._driver.advance(length)
+            self._driver.advance(length, self._options.log_every)
         except Exception as error:
             if self._folder is not None:
                 path, done = self._folder.path, self._driver.iteration
                 try:
+                    self._log(before, time.perf_counter())
                     self._save()
                     note = f"The run was saved after iteration {done} in '{path}'."
                 except Exception as second:  # the device lost the state, or the disk is full
@@ -250,23 +260,40 @@ class _Loop:
                 error.add_note(note)
             raise
 
-    def _record(self, current: list[dict[str, Any]], now: float, stop: StopRequest) -> str | None:
-        """Write what is due after a stretch; return the reason of a callback to stop."""
-        options, done, reason = self._options, self._driver.iteration, None
-        if options.is_logged(done):
-            logged = [row | {"seconds": now - self._began} for row in current]
-            self._rows.add(logged)
-            reason = self._notifier.log(logged)
+    def _log(self, before: float, now: float) -> tuple[list[dict[str, Any]], str | None]:
+        """Log the rows of a stretch.
+
+        Args:
+            before: Time at which the stretch began. Rows are taken to be equally far apart.
+            now: Time at which it ended.
+
+        Returns:
+            The metrics after the last iteration, and the reason of a callback to stop.
+        """
+        current, reason, first, last = [], None, self._done, self._driver.iteration
+        for rows in self._driver.metrics():
+            current, iteration = _with_one_reference(rows), rows[0]["iteration"]
+            if iteration > first and self._options.is_logged(iteration):
+                share = (iteration - first) / (last - first)
+                seconds = before + share * (now - before) - self._began
+                logged = [row | {"seconds": seconds} for row in current]
+                self._rows.add(logged)
+                reason = self._notifier.log(logged)
+        self._done = last
+        return current, reason
+
+    def _write(self, now: float, stop: StopRequest, *, is_due: bool) -> None:
+        """Write the snapshot and the checkpoint that are due after a stretch."""
+        options, done = self._options, self._driver.iteration
         if self._folder and done in options.snapshots:
             self._folder.write_snapshot(done, self._driver.snapshot())
-        is_due = options.is_checkpoint(done) or now - self._saved_at > self._wait
-        if is_due or stop.is_set() or reason is not None or self._notifier.has_news:
+        is_due |= options.is_checkpoint(done) or now - self._saved_at > self._wait
+        if is_due or stop.is_set() or self._notifier.has_news:
             started = time.perf_counter()
             self._save()
             self._saved_at = time.perf_counter()
             needed = _CHECKPOINT_WAIT * (self._saved_at - started)
             self._wait = max(options.checkpoint_seconds, needed)
-        return reason
 
     def _save(self) -> None:
         """Write a checkpoint, if there is a folder."""

@@ -122,9 +122,9 @@ class RunOptions:
         every = self.checkpoint_every
         return iteration == self.iterations or (every is not None and iteration % every == 0)
 
-    def next_stop(self, iteration: int) -> int:
-        """Return the next iteration at which something is written."""
-        stops = [self.iterations, (iteration // self.log_every + 1) * self.log_every]
+    def next_stop(self, iteration: int, rows: int = 1) -> int:
+        """Return the next iteration at which something is written, if it is not one of ``rows``."""
+        stops = [self.iterations, (iteration // self.log_every + rows) * self.log_every]
         if self.checkpoint_every:
             stops.append((iteration // self.checkpoint_every + 1) * self.checkpoint_every)
         stops += [at for at in self.snapshots if at > iteration]

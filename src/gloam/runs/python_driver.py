@@ -37,6 +37,7 @@ _Search = TypeVar("_Search", Search, AsyncSearch)
 class HostDriver(Generic[_Search]):
     """Base of drivers with evaluations in Python: searches, failures and what they report."""
 
+    rows_at_once = 1
     searches: list[_Search]
     evaluator: Evaluator
 
@@ -77,9 +78,9 @@ class HostDriver(Generic[_Search]):
         for search in self.searches:
             search.start_from(start)
 
-    def metrics(self) -> list[dict[str, Any]]:
+    def metrics(self) -> list[list[dict[str, Any]]]:
         """Return the metrics of each seed after the last iteration."""
-        return [search.metrics() for search in self.searches]
+        return [[search.metrics() for search in self.searches]]
 
     def elites(self) -> list[Elites]:
         """Return the elites of each seed."""
@@ -125,7 +126,7 @@ class PythonDriver(HostDriver[Search]):
         for search, state in zip(self.searches, restored_states(states, read), strict=True):
             search.state = state
 
-    def advance(self, iterations: int) -> None:
+    def advance(self, iterations: int, log_every: int = 1) -> None:
         """Ask, evaluate and tell.
 
         No seed learns before the evaluations and gradients of all seeds are finished: if the
