@@ -1,6 +1,7 @@
 """`gloam paper`, which runs the paper's study, and `gloam bench`, which compares speed."""
 
 import dataclasses
+from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -80,16 +81,16 @@ class Paper:
         if study.lsi is not None and LSI in study.domains:
             check_files(study.lsi, progress=True)
         study.write()
-        cells = list(study.cells())
-        last_of_domain = {cell.domain: cell for cell in cells}
+        left = Counter(cell.domain for cell in study.cells())
         # A thread draws the figures of a domain while the next one runs.
-        with study_display("study", len(cells)) as display, ThreadPoolExecutor(1) as pool:
+        with study_display("study", left.total()) as display, ThreadPoolExecutor(1) as pool:
             drawn: list[Future[list[Path]]] = []
             for cell in compiled_ahead(study):
                 name = f"{title(cell.algorithm)} on {title(cell.domain)}"
                 run_cell(study, cell, display.begin_run(name, study.iterations))
                 display.finish_run()
-                if self.figures and cell == last_of_domain[cell.domain]:
+                left[cell.domain] -= 1
+                if self.figures and not left[cell.domain]:
                     drawn.append(pool.submit(draw_figures, study, [cell.domain]))
         Report(self.out, figures=False)()
         for task in drawn:

@@ -83,7 +83,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = (
 )
 """Names that a study accepts as algorithms: the preset, and the arguments that differ from it."""
 
-# Number of cells that are compiled ahead on a GPU, where the smallest run for two seconds.
+# Number of programs that are compiled ahead on a GPU, where the smallest run for two seconds.
 _AHEAD = 4
 # Share of the device's memory for the states of one program; the rest is for temporary arrays.
 _STATE_SHARE = 0.25
@@ -216,25 +216,36 @@ class Study:
 
 
 def compiled_ahead(study: Study) -> Iterator[Cell]:
-    """Yield the cells that can run. While one of them runs, the next ones are compiled."""
-    cells = list(study.cells())
-    later = (cell for cell in cells if not study.finished(cell))
-    next(later, None)  # compiled by its own run
+    """Yield the cells that can run. While one of them runs, the next programs are compiled."""
+    groups = _by_program(study)
     number = 1 if runs_on_cpu() else _AHEAD
     # One thread traces programs. XLA compiles them in others, without the interpreter.
     with ThreadPoolExecutor(1) as pool:
-        waiting: list[Cell] = []
-        for cell in cells:
-            waiting = [one for one in waiting if one != cell]
-            for one in itertools.islice(later, number - len(waiting)):
-                waiting.append(one)
-                pool.submit(_compile_ahead, study, one)
-            yield cell
+        later = iter(groups[1:])  # the first program is compiled by its own run
+        for started, group in enumerate(groups):
+            for cells in itertools.islice(later, number if started == 0 else 1):
+                pool.submit(_compile_ahead, study, cells)
+            yield from group
 
 
-def _compile_ahead(study: Study, cell: Cell) -> None:
-    """Compile the programs of a cell, which are kept for its run."""
-    if cell.domain == LSI:  # it reads models and chooses its start first
+def _by_program(study: Study) -> list[list[Cell]]:
+    """Return the cells in the order in which they run, those of one program together.
+
+    Objectives of linear projection with the same number of measures share programs. The last
+    algorithms go first: in `STUDY_ALGORITHMS` they compile fastest, and the device can begin.
+    """
+    cells = sorted(study.cells(), key=lambda cell: study.algorithms[::-1].index(cell.algorithm))
+    domains = {name: name.split("-lp-")[0] for name in study.domains}
+    order = list(dict.fromkeys(domains.values()))
+    cells.sort(key=lambda cell: order.index(domains[cell.domain]))
+    by_program = itertools.groupby(cells, lambda cell: (domains[cell.domain], cell.algorithm))
+    return [list(group) for _, group in by_program]
+
+
+def _compile_ahead(study: Study, cells: list[Cell]) -> None:
+    """Compile the programs of cells that share them. They are kept for their runs."""
+    cell = next((cell for cell in cells if not study.finished(cell)), None)
+    if cell is None or cell.domain == LSI:  # which reads models and chooses its start first
         return
     with suppress(Exception):  # the run itself reports what is wrong
         domain, algorithm = build_cell(study, cell)

@@ -236,8 +236,8 @@ class FusedProgram:
             progress = jax.lax.while_loop(partial(goes_on, stop=stop), next_iteration, progress)
             state = progress.state
             row = state.iteration, _without_training_set(progress.info), metrics(state)
-            rows = jax.tree.map(lambda some, one: some.at[number].set(one), rows, row)
-            return progress, rows, number + 1
+            put = partial(jax.lax.dynamic_update_index_in_dim, index=number, axis=0)
+            return progress, jax.tree.map(put, rows, row), number + 1
 
         info = _zeros_like(jax.eval_shape(advance, state)[1])
         row = state.iteration, _without_training_set(info), jax.eval_shape(metrics, state)
