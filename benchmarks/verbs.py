@@ -15,10 +15,12 @@ import pandas as pd
 
 from gloam import step
 from gloam.algorithms import Algorithm
+from gloam.domains import Domain
 from gloam.emitters import CMAES
-from gloam.experiments.contenders import Problem
+from gloam.experiments.presets import preset_algorithm
 from gloam.experiments.report import as_markdown
 from gloam.experiments.speed import BackgroundLoad
+from gloam.experiments.study import domain_named
 from gloam.programs.sharing import for_programs, partition
 from gloam.records import Batch
 from gloam.runs.fused_driver import FusedDriver
@@ -73,21 +75,24 @@ class Stopwatch:
         return result
 
 
-def costs(problem: Problem, iterations: int, repeats: int, seeds: int) -> dict[str, float]:
+def costs(
+    domain: Domain, algorithm: Algorithm, iterations: int, repeats: int, seeds: int
+) -> dict[str, float]:
     """Return the milliseconds of each part after ``iterations`` iterations, for all seeds."""
-    fused = FusedDriver(problem.domain, problem.algorithm, list(range(seeds)))
+    fused = FusedDriver(domain, algorithm, list(range(seeds)))
     fused.start()
     fused.advance(iterations)
     state = jax.tree.map(jnp.copy, fused.checkpoint())
     if seeds == 1:  # the iteration has no axis of seeds
         state = jax.tree.map(lambda leaf: leaf[0] if leaf.ndim else leaf, state)
-    gap = CMAES().gap(len(problem.x0), problem.algorithm.emitter.batch_size)
-    watch = Stopwatch(problem.algorithm, repeats, seeds)
+    emitter: Any = algorithm.emitter
+    while hasattr(emitter, "emitters"):  # a mixture, of which the first has CMA-ES
+        emitter = emitter.emitters[0]
+    gap = CMAES().gap(domain.x0.size, emitter.batch_size)
+    watch = Stopwatch(algorithm, repeats, seeds)
 
     proposal = watch("ask", step.ask, state)
-    evaluation = watch(
-        "evaluate", lambda _, x: step.evaluation(problem.domain(x)), proposal.solutions
-    )
+    evaluation = watch("evaluate", lambda _, x: step.evaluation(domain(x)), proposal.solutions)
     cells = watch("index", lambda a, m: a.archive.index_of(m), evaluation[1])
     valid = jnp.ones(cells.shape, bool)
     batch = Batch(proposal.solutions, *evaluation[:2], cells, valid, {})
@@ -143,15 +148,15 @@ def main() -> int:
     parser.add_argument(
         "--seeds", type=int, default=1, metavar="N", help="seeds that every call works for (1)"
     )
+    parser.add_argument("--algorithm", choices=["dms-paper", "dms"], default="dms-paper")
     options = parser.parse_args()
     load = BackgroundLoad()
-    problems = [Problem("dms-paper", k, options.centroids_dir) for k in options.measures]
-    columns = {
-        f"{problem.measure_dim}D": costs(
-            problem, options.iterations, options.repeats, options.seeds
-        )
-        for problem in problems
-    }
+    columns = {}
+    for k in options.measures:
+        domain = domain_named(f"{k}d-lp-sphere", options.centroids_dir)
+        algorithm = preset_algorithm(options.algorithm, domain)
+        counts = options.iterations, options.repeats, options.seeds
+        columns[f"{k}D"] = costs(domain, algorithm, *counts)
     table = pd.DataFrame(columns).map("{:.3f}".format).rename_axis("verb").reset_index()
     print(
         f"{jax.devices()[0].device_kind}, jax {jax.__version__}, {options.seeds} seeds, "
