@@ -118,42 +118,47 @@ def draw_profile(found: pd.DataFrame, file: Path) -> None:
 
 
 def write_report(out: Path) -> str:
-    """Write all files of a folder with runs and return the report."""
+    """Write all files of a folder with runs and return the report.
+
+    Of a problem that was run with several numbers of evaluations, the runs with most count.
+    """
     runs = pd.read_csv(out / "runs.csv")
-    lines = []
-    for scale, part in runs.groupby("scale"):
-        known = scored(part)
-        tested = tests(known)
-        found = table(known, tested)
-        suffix = "" if scale == runs["scale"].max() else f"-{scale:g}"
-        found.to_csv(out / f"table{suffix}.csv", index=False)
-        tested.to_csv(out / f"tests{suffix}.csv", index=False)
-        draw_profile(found, out / f"profile{suffix}.png")
-        text = [
-            f"{row.share:.4f}{'*' if row.is_best else ''} ({row.coverage:.1%})"
-            for row in found.itertuples()
-        ]
-        wide = found.assign(text=text).pivot(
-            index=["half", "group", "problem"], columns="contender", values="text"
-        )
-        order = list(dict.fromkeys(found["contender"]))
-        wide = wide[order].fillna("").reset_index()
-        noisy = [name for name in wide["problem"] if name in PROBLEMS and PROBLEMS[name].is_noisy]
-        wide["problem"] = wide["problem"].replace({name: f"{name} (corrected)" for name in noisy})
-        seeds = f"{found['seeds'].min()} to {found['seeds'].max()} seeds"
-        lines += [
-            f"## Share of the evaluations: {scale:g}, {seeds}\n\n",
-            "QD score as a share of the best contender of gloam, and coverage; * the best, or ",
-            "not significantly worse (Games-Howell, p >= 0.05). Problems with noise have ",
-            "corrected scores: each elite was evaluated again 100 times.\n\n",
-            as_markdown(wide),
-            "\n",
-            as_markdown(summary(found)),
-            "\n",
-        ]
-    report = "".join(lines)
+    scales = runs.groupby("problem")["scale"].max()
+    known = scored(runs[runs["scale"] == runs["problem"].map(scales)])
+    tested = tests(known)
+    found = table(known, tested)
+    found.to_csv(out / "table.csv", index=False)
+    tested.to_csv(out / "tests.csv", index=False)
+    draw_profile(found, out / "profile.png")
+    text = [
+        f"{row.share:.4f}{'*' if row.is_best else ''} ({row.coverage:.1%})"
+        for row in found.itertuples()
+    ]
+    wide = found.assign(text=text).pivot(
+        index=["half", "group", "problem"], columns="contender", values="text"
+    )
+    wide = wide[list(dict.fromkeys(found["contender"]))].fillna("").reset_index()
+    wide["problem"] = [_title(name, scales[name]) for name in wide["problem"]]
+    is_outside = found["contender"].isin(list(OUTSIDE))
+    ours, others = (
+        " or ".join(map(str, sorted(set(part["seeds"])))) or "no"
+        for part in (found[~is_outside], found[is_outside])
+    )
+    report = (
+        f"## {len(scales)} problems, {ours} seeds ({others} with other libraries)\n\n"
+        "QD score as a share of the best contender of gloam, and coverage; * the best, or not "
+        "significantly worse (Games-Howell, p >= 0.05). Problems with noise have corrected scores: "
+        f"each elite was evaluated again 100 times.\n\n{as_markdown(wide)}\n"
+        f"{as_markdown(summary(found))}\n"
+    )
     (out / "report.md").write_text(report)
     return report
+
+
+def _title(name: str, scale: float) -> str:
+    remarks = ["corrected"] if name in PROBLEMS and PROBLEMS[name].is_noisy else []
+    remarks += [f"{scale:.0%} of the evaluations"] if scale != 1 else []
+    return f"{name} ({', '.join(remarks)})" if remarks else name
 
 
 if __name__ == "__main__":

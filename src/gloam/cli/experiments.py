@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -62,7 +62,7 @@ class Paper:
         from gloam.experiments.lsi import check_files
         from gloam.experiments.presets import STUDY_ALGORITHMS
         from gloam.experiments.published import title
-        from gloam.experiments.report import draw_figures, needs_files
+        from gloam.experiments.report import draw_figures, drawing_processes, needs_files
         from gloam.experiments.study import ABLATIONS, DOMAINS, LSI, Study, compiled_ahead, run_cell
         from gloam.progress import study_display
 
@@ -82,17 +82,18 @@ class Paper:
             check_files(study.lsi, progress=True)
         study.write()
         left = Counter(cell.domain for cell in study.cells())
-        # A thread draws the figures of a domain while the next one runs.
-        with study_display("study", left.total()) as display, ThreadPoolExecutor(1) as pool:
-            drawn: list[Future[list[Path]]] = []
-            for cell in compiled_ahead(study):
-                name = f"{title(cell.algorithm)} on {title(cell.domain)}"
-                run_cell(study, cell, display.begin_run(name, study.iterations))
-                display.finish_run()
-                left[cell.domain] -= 1
-                if self.figures and not left[cell.domain]:
-                    drawn.append(pool.submit(draw_figures, study, [cell.domain]))
-        Report(self.out, figures=False)()
+        drawn: list[Future[list[Path]]] = []
+        # The figures of a domain are drawn while the next one runs.
+        with drawing_processes() as pool:
+            with study_display("study", left.total()) as display:
+                for cell in compiled_ahead(study):
+                    name = f"{title(cell.algorithm)} on {title(cell.domain)}"
+                    run_cell(study, cell, display.begin_run(name, study.iterations))
+                    display.finish_run()
+                    left[cell.domain] -= 1
+                    if self.figures and not left[cell.domain]:
+                        drawn.append(pool.submit(draw_figures, study, [cell.domain]))
+            Report(self.out, figures=False)()
         for task in drawn:
             print(*task.result(), sep="\n")
 

@@ -1,10 +1,15 @@
 """Report of a study: results beside the paper's, statistical tests, wallclock and figures."""
 
+import multiprocessing
 import os
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pandas as pd
 
@@ -15,6 +20,9 @@ from gloam.experiments.statistics import as_markdown, games_howell, welch_anova
 from gloam.experiments.study import DOMAINS, Study
 from gloam.files import write_bytes
 from gloam.formats import RunFolder
+
+# Each process takes seconds to start and half a gigabyte.
+_MOST_PROCESSES = 4
 
 METRICS = {"qd_score": "QD score", "coverage": "coverage"}
 CEILING_HEADING = "QD score as a share of the ceiling"
@@ -67,6 +75,28 @@ def draw_figures(study: Study, domains: Sequence[str], *, pdf: bool = True) -> l
     from gloam.plots.run_figures import study_figures  # matplotlib takes a second to import
 
     return study_figures(_folders(study, domains), _report_folder(study), pdf=pdf)
+
+
+@contextmanager
+def drawing_processes() -> Iterator[ProcessPoolExecutor]:
+    """Return processes that draw figures while this one runs searches.
+
+    After an error, only figures that have been begun are finished.
+    """
+    number = min(_MOST_PROCESSES, -(-(os.cpu_count() or 1) // 4))
+    context = multiprocessing.get_context("spawn")  # a fork would share the threads of JAX
+    pool = ProcessPoolExecutor(number, context, initializer=_prepare_drawing)
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+def _prepare_drawing() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the study itself handles Ctrl-C
+    jax.config.update("jax_platforms", "cpu")
 
 
 def _report_folder(study: Study) -> Path:

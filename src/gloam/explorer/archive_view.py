@@ -16,7 +16,7 @@ from gloam.discounts import DiscountModel
 from gloam.explorer.library import EliteRows, OpenedRun
 from gloam.explorer.page import packed
 from gloam.explorer.summaries import newest_checkpoint
-from gloam.plots.discount import discounts, last_moment, moments_of
+from gloam.plots.discount import discounts, last_moment, moments_of, state_shapes
 from gloam.plots.plane import FEWEST_EMBEDDED, installed_embeddings, project
 
 # The page holds arrays of all cells.
@@ -272,7 +272,9 @@ def packed_discount(
     if at is None:
         moment = last_moment(run.folder, algorithm)
     else:
-        (moment,) = moments_of(run.folder, algorithm, [at])
+        traced = partial(state_shapes, algorithm)
+        shapes = run.cached("state shapes", run.config.identity, traced)
+        (moment,) = moments_of(run.folder, algorithm, [at], shapes)
     values = discounts(algorithm, moment, plane.sites)
     real = np.flatnonzero(moment.real)[:_MAX_TRAINING_POINTS]
     spots = plane.place(moment.points[real]).astype(np.float32)

@@ -166,9 +166,19 @@ def algorithm_of(folder: RunFolder, given: Algorithm | None = None) -> Algorithm
 
 
 def moments_of(
-    folder: RunFolder, algorithm: Algorithm, iterations: Sequence[int] | None
+    folder: RunFolder,
+    algorithm: Algorithm,
+    iterations: Sequence[int] | None,
+    shapes: Any = None,
 ) -> list[Moment]:
-    """Read the given snapshots of a run, or five of them; without snapshots, the checkpoint."""
+    """Read the given snapshots of a run, or five of them; without snapshots, the checkpoint.
+
+    Args:
+        folder: The run folder.
+        algorithm: The algorithm of the run.
+        iterations: Iterations of snapshots.
+        shapes: `state_shapes` of the algorithm, if they are known.
+    """
     known = folder.snapshot_iterations
     if iterations is not None:
         missing = [at for at in iterations if at not in known]
@@ -179,7 +189,7 @@ def moments_of(
         iterations = [known[i] for i in chosen]
     else:
         return [last_moment(folder, algorithm)]
-    shapes = _state_shapes(algorithm)
+    shapes = shapes or state_shapes(algorithm)
     return [_read_snapshot(folder, at, shapes) for at in iterations]
 
 
@@ -192,7 +202,7 @@ def last_moment(folder: RunFolder, algorithm: Algorithm) -> Moment:
         f"none in '{folder.path}'",
         "Wait for the first checkpoint of the run.",
     )
-    shapes = _state_shapes(algorithm)
+    shapes = state_shapes(algorithm)
     # All arrays of a checkpoint but the iteration have the seeds as their first axis.
     iteration, seeds = shapes.iteration, len(folder.read_config().seeds)
     shapes = jax.tree.map(lambda s: jax.ShapeDtypeStruct((seeds, *s.shape), s.dtype), shapes)
@@ -232,7 +242,8 @@ def _moment_of_search(search: Searching) -> Moment:
     return Moment(iteration, discount=search.state.discount, **plain)
 
 
-def _state_shapes(algorithm: Algorithm) -> Any:
+def state_shapes(algorithm: Algorithm) -> Any:
+    """Return the shapes of the state of one seed. Takes a few tenths of a second."""
     return jax.eval_shape(lambda key: step.init(algorithm, key), root_key(0))
 
 
