@@ -1,7 +1,9 @@
 """Time of StyleGAN3 on this machine: one image, and the filtered leaky ReLU in several forms.
 
     python benchmarks/generators.py [--resolution 256]
+    python benchmarks/generators.py --first --resolution 64
 
+With ``--first``, it is the first picture of a new process without a cache of compiled programs.
 The forms are alternatives for the resampling of StyleGAN3; `docs/generators.md` has results. CPU
 seconds are printed as well, because they depend less on other processes.
 """
@@ -9,6 +11,9 @@ seconds are printed as well, because they depend less on other processes.
 import argparse
 import os
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from functools import partial
 
@@ -170,8 +175,36 @@ def image(resolution):
     print(f"one image of {resolution} x {resolution}: {wall:.0f} ms, CPU {cpu:.0f} ms")
 
 
+FIRST = """
+import sys, time
+import equinox as eqx, jax, jax.numpy as jnp
+from gloam.generators import StyleGAN3
+network = StyleGAN3.load(sys.argv[1])
+read = time.process_time()
+paint = eqx.filter_jit(lambda network, w: network.images(w))
+jax.block_until_ready(paint(network, jnp.full((1, network.w_dim), 0.1)))
+print(f"{time.process_time():.1f} s of CPU, of which imports and reading {read:.1f} s")
+"""
+
+
+def first(resolution):
+    """Print the time to the first image of a network in a file, three times."""
+    settings = StyleGAN3Settings(img_resolution=resolution, channel_base=16384)
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/network.safetensors"
+        StyleGAN3.random(settings, key=jax.random.key(0)).save(file)
+        environment = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+        for _ in range(3):
+            subprocess.run([sys.executable, "-c", FIRST, file], env=environment, check=True)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--resolution", type=int, default=256)
-    image(parser.parse_args().resolution)
-    forms()
+    parser.add_argument("--first", action="store_true", help="the first image of a new process")
+    options = parser.parse_args()
+    if options.first:
+        first(options.resolution)
+    else:
+        image(options.resolution)
+        forms()
