@@ -1,5 +1,6 @@
 """Studies: `gloam paper` from end to end, cells that are finished or continued, and the report."""
 
+import itertools
 import shutil
 import threading
 
@@ -12,6 +13,7 @@ from gloam.experiments import Study, report
 from gloam.experiments.study import (
     ABLATIONS,
     VARIANTS,
+    _by_program,
     build_cell,
     compiled_ahead,
     run_cell,
@@ -82,6 +84,17 @@ def test_the_next_cells_are_compiled_while_one_runs(tmp_path, monkeypatch, on_cp
     assert len(compiled_here) == 2 * len(names)
     assert set(compiled_here) == {True, False}
     assert all(study.finished(cell) for cell in study.cells())
+
+
+def test_cells_of_one_program_run_one_after_the_other(tmp_path):
+    study = Study(tmp_path)
+    groups = _by_program(study)
+    assert sorted(map(str, itertools.chain(*groups))) == sorted(map(str, study.cells()))
+    assert len(groups) == 5 * len(study.algorithms)
+    assert [(cell.domain, cell.algorithm) for cell in groups[0]] == [
+        (f"2d-lp-{objective}", "map-elites") for objective in ("sphere", "rastrigin", "flat")
+    ]
+    assert [(cell.domain, cell.algorithm) for cell in groups[-1]] == [("arm", "dms")]
 
 
 def test_finished_cells_are_not_run_again(study, monkeypatch):
