@@ -29,8 +29,9 @@ class Result:
     metrics: "pd.DataFrame"
     """A row for each seed and logged iteration, with the columns:
 
-    * ``seed``, ``iteration``, ``seconds``, and ``evaluations`` and ``gradients``: the number of
-      evaluated solutions, and of those whose gradients were computed as well;
+    * ``seed``, ``iteration``, ``seconds`` (`gloam.run` interpolates them within a second), and
+      ``evaluations`` and ``gradients``: the number of evaluated solutions, and of those whose
+      gradients were computed as well;
     * ``qd_score``, ``coverage``, ``best_objective``, of the archive, and ``f_min`` and
       ``num_elites``: counted from another reference, the QD score is ``qd_score + num_elites *
       (f_min - reference)``;
