@@ -131,9 +131,14 @@ def test_the_state_of_the_failing_iteration_can_go_on():
 
 
 @pytest.mark.parametrize("log_every", [1, 3, 50])
-def test_a_run_ends_alike_however_often_it_logs(log_every):
+def test_a_run_ends_alike_however_often_it_logs(log_every, tmp_path):
     algorithm, domain = two_at_a_time(), Fails(0.3)
-    expected, *_ = outcome(domain, algorithm, [4], [40])
+    expected, iteration, *_ = outcome(domain, algorithm, [4], [40])
+    options = {"log_every": log_every, "run_dir": tmp_path / "run", "progress": False}
     with pytest.raises(gloam.EvaluationError) as raised:
-        gloam.run(domain, algorithm, seeds=[4], iterations=40, log_every=log_every, progress=False)
+        gloam.run(domain, algorithm, seeds=[4], iterations=40, **options)
     assert str(raised.value) == expected
+    # What was logged before it is kept.
+    metrics = gloam.RunFolder(tmp_path / "run").read_metrics()
+    logged = metrics["iteration"].tolist() if len(metrics) else []
+    assert logged == list(range(log_every, iteration, log_every))
