@@ -1,7 +1,8 @@
-"""Take each part out of `gloam.DMS`, or change one of its constants, and compare the QD scores.
+"""Take each part out of `gloam.DMS`, or change a constant or a setting, and compare QD scores.
 
     python benchmarks/ablation.py run --out runs/ablation --centroids-dir DIR
     python benchmarks/ablation.py run --variants cell=1 cell=100 --problems 10d-lp-sphere vectors
+    python benchmarks/ablation.py run --variants DMS alpha=0.1 "num_emitters=18, batch_size=18"
     python benchmarks/ablation.py table runs/ablation
     python benchmarks/ablation.py curves runs/constants docs/images/constants.png
 
@@ -58,6 +59,15 @@ CONSTANTS: dict[str, tuple[str, str]] = {
     "first": ("gloam.discounts.units", "_FIRST"),
 }
 """Constants that a variant ``NAME=VALUE`` changes."""
+SETTINGS: dict[str, Callable[[str], Any]] = {
+    "alpha": float,
+    "batch_size": int,
+    "learning_rate": float,
+    "num_emitters": int,
+    "num_empty_points": int,
+    "num_moves": int,
+}
+"""Settings of `gloam.DMS` that a variant ``NAME=VALUE`` changes, besides ``restart factor``."""
 
 
 def changed(variant: str, build: Callable[..., Any], ceiling: float | None) -> Any:
@@ -69,7 +79,13 @@ def changed(variant: str, build: Callable[..., Any], ceiling: float | None) -> A
         ceiling: Largest objective, for the variant without estimated units.
     """
     from gloam import Algorithm
-    from gloam.emitters import AdaptiveMixture, BasicRestart, Mixture, Recombination
+    from gloam.emitters import (
+        AdaptiveMixture,
+        BasicRestart,
+        Mixture,
+        Recombination,
+        RestartWhenIdle,
+    )
 
     class Lines(Recombination):
         @property
@@ -77,17 +93,22 @@ def changed(variant: str, build: Callable[..., Any], ceiling: float | None) -> A
             return 0
 
     changes = variant.split(", ")
-    for change in changes:
-        if "=" in change:
-            name, value = change.split("=")
+    options: dict[str, Any] = {}
+    for name, value in (change.split("=") for change in changes if "=" in change):
+        if name in CONSTANTS:
             module, constant = CONSTANTS[name]
             setattr(importlib.import_module(module), constant, float(value))
-    options: dict[str, Any] = {}
+        elif name == "restart factor":
+            options["restart"] = RestartWhenIdle(float(value))
+        else:
+            options[name] = SETTINGS[name](value)
     if "no RestartWhenIdle" in changes:
         options["restart"] = BasicRestart()
     if "no estimated units" in changes:
         options |= {"floor": build().archive.f_min or 0.0, "ceiling": ceiling}
     algorithm = build(**options)
+    if not any(change.startswith("no ") for change in changes):
+        return Algorithm(algorithm.emitter, algorithm.archive, algorithm.discount, variant)
     cma, moves, swaps = algorithm.emitter.emitters
     start: dict[str, Any] = {"x0": moves.x0, "sigma0": moves.sigma0, "bounds": moves.bounds}
     kind = Lines if "no differences" in changes else Recombination

@@ -10,6 +10,7 @@ from types import ModuleType
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib import pyplot
 from PIL import Image
@@ -64,6 +65,69 @@ def test_files_that_are_named_exist(page):
     folders = [folder for folder in (ROOT / "src" / "gloam").iterdir() if folder.is_dir()]
     for name in set(named):
         assert any((place / name).exists() for place in (*places, *folders)), name
+
+
+ALGORITHMS = {
+    "DMS": "dms",
+    "`gloam.DMS`": "dms",
+    "DMS (paper)": "dms-paper",
+    "`gloam.DMS.paper`": "dms-paper",
+    "CMA-MAE": "cma-mae",
+    "MAP-Elites (line)": "map-elites-line",
+    "MAP-Elites": "map-elites",
+}
+
+
+def tables(page: Path) -> list[list[list[str]]]:
+    """Cells of the tables of a page, by row."""
+    found = re.findall(r"(?:^\|.*\n)+", page.read_text(), re.MULTILINE)
+    rows = [[line.strip("|").split("|") for line in table.splitlines()] for table in found]
+    return [[[cell.strip(" *") for cell in row] for row in table] for table in rows]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/results/README.md"])
+def test_scores_of_tables_are_those_of_the_study(page):
+    results = ROOT / "docs" / "results"
+    files = [pd.read_csv(results / place) for place in ("results.csv", "ta/results.csv")]
+    known = pd.concat(files).set_index(["domain", "algorithm"])[["qd_score", "qd_score_error"]]
+    checked = 0
+    for header, _, *rows in tables(ROOT / page):
+        for row in rows:
+            title = row[0].partition(",")[0].lower().replace("f-mnist", "fashion-mnist")
+            domain = re.sub(r"[ ()]+", "-", title).strip("-")
+            for name, cell in zip(header[1:], row[1:], strict=True):
+                place = domain, ALGORITHMS.get(name)
+                if place not in known.index or " ± " not in cell:
+                    continue
+                for text, value in zip(cell.split(" ± "), known.loc[place], strict=True):
+                    digits = len(text.partition(".")[2])
+                    assert float(text.replace(",", "")) == round(value, digits), (row[0], name)
+                checked += 1
+    assert checked >= 8
+
+
+def test_metrics_of_the_study_are_those_of_its_seeds():
+    rows = pd.read_csv(ROOT / "docs" / "results" / "seeds.csv")
+    means = rows.groupby(["domain", "algorithm"]).mean(numeric_only=True)
+    (table,) = [t for t in tables(ROOT / "docs/diagnosing.md") if t[0][:2] == ["domain", "loss"]]
+    names, _, *lines = table
+    assert len(lines) == rows["domain"].nunique()
+    for domain, *cells in lines:
+        for name, cell in zip(names[1:], cells, strict=True):
+            for algorithm, text in zip(("dms", "dms-paper"), cell.split(" / "), strict=True):
+                digits = len(text.partition(".")[2])
+                assert float(text) == round(means.loc[(domain, algorithm), name], digits), domain
+
+
+def test_shares_of_the_suite_are_those_of_its_table():
+    table = pd.read_csv(ROOT / "docs" / "results" / "foreign" / "table.csv")
+    own = table[table["contender"] == "DMS"]
+    held_out = own[own["half"] == "held out"]
+    text = " ".join((ROOT / "README.md").read_text().split())
+    numbers = len(own), 100 * own["is_best"].mean(), len(held_out), 100 * held_out["is_best"].mean()
+    found = re.search(r"On (\d+) problems .*? (\d+)%; of the (\d+) .*? (\d+)%", text)
+    assert found is not None
+    assert [int(number) for number in found.groups()] == [round(number) for number in numbers]
 
 
 # Other tests run these: `tests/test_tutorial.py`, and the one for plots below.
