@@ -4,6 +4,9 @@ import ast
 import dataclasses
 import inspect
 import itertools
+import os
+import subprocess
+import sys
 from types import NoneType, UnionType
 from typing import Union, get_args, get_origin, get_type_hints
 
@@ -81,6 +84,17 @@ def test_the_version_is_printed(capsys):
     main(["--version"])
     assert capsys.readouterr().out == f"gloam {gloam.__version__}\n"
     assert "gloam --version" in help_text("", capsys)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"]], ids=" ".join)
+def test_help_for_a_reader_that_has_left_is_no_error(arguments):
+    # As by `gloam --help | head`: a text that fits in the buffer, and one that does not.
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-c", "from gloam.cli import main; main()", *arguments]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_the_help_of_fill_begins_with_what_is_required(capsys):

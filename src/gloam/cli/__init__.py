@@ -1,6 +1,7 @@
 """The command line `gloam`: `main` parses the arguments, runs a command and reports errors."""
 
 import inspect
+import os
 import sys
 from typing import Annotated, Any
 
@@ -42,17 +43,7 @@ def main(args: list[str] | None = None) -> None:
         return
     if args[:2] == ["paper", "report"]:
         args = args[1:]
-    command: Any = tyro.cli(
-        _Command,  # pyright: ignore[reportArgumentType]
-        prog="gloam",
-        description=inspect.getdoc(main),
-        args=args,
-        config=(
-            tyro.conf.CascadeSubcommandArgs,
-            tyro.conf.OmitArgPrefixes,
-            tyro.conf.OmitSubcommandPrefixes,
-        ),
-    )
+    command = _parsed(args)
     # After parsing: help and mistakes in the arguments need neither JAX nor pandas.
     from gloam.cli import errors
     from gloam.programs.cache import keep_compiled_programs
@@ -64,3 +55,25 @@ def main(args: list[str] | None = None) -> None:
             command()
     except (Exception, KeyboardInterrupt) as error:
         sys.exit(errors.report(error, command))
+
+
+def _parsed(args: list[str]) -> Any:
+    """Return the command with its options. Prints the help if it is asked for, and exits."""
+    try:
+        try:
+            return tyro.cli(
+                _Command,  # pyright: ignore[reportArgumentType]
+                prog="gloam",
+                description=inspect.getdoc(main),
+                args=args,
+                config=(
+                    tyro.conf.CascadeSubcommandArgs,
+                    tyro.conf.OmitArgPrefixes,
+                    tyro.conf.OmitSubcommandPrefixes,
+                ),
+            )
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # as by `gloam run --help | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
