@@ -41,7 +41,7 @@ def main() -> int:
         while score < SCORE:
             start = time.perf_counter()
             driver.advance(10)
-            score = driver.metrics()[0]["qd_score"]
+            score = driver.metrics()[-1][0]["qd_score"]
             searched += time.perf_counter() - start
         start = time.perf_counter()
         theirs.advance(options.timed)

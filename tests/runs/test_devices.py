@@ -24,11 +24,11 @@ driver = FusedDriver(domain, algorithm, list(range(int(sys.argv[1]))))
 driver.start()
 driver.advance(3)
 objectives = driver.checkpoint().store.objectives
-before = [float(row["qd_score"]) for row in driver.metrics()]
+before = [float(row["qd_score"]) for row in driver.metrics()[-1]]
 driver.advance(2)
 print(json.dumps({
     "devices": jax.device_count(), "used": len(objectives.sharding.device_set), "qd": before,
-    "iteration": driver.iteration, "seeds": [row["seed"] for row in driver.metrics()],
+    "iteration": driver.iteration, "seeds": [row["seed"] for row in driver.metrics()[-1]],
 }))
 """
 
