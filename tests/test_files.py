@@ -130,6 +130,12 @@ def test_the_cache_folder_is_where_the_environment_says(variables, folder, monke
     assert files.cache_folder() == Path(folder)
 
 
+def test_a_relative_cache_folder_is_refused(monkeypatch):
+    only(monkeypatch, GLOAM_CACHE="off")
+    with pytest.raises(ValueError, match="expected an absolute path, got 'off'"):
+        files.cache_folder()
+
+
 def centroids(folder, monkeypatch):
     asked = []
 

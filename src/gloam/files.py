@@ -289,6 +289,16 @@ def cache_folder() -> Path:
 
     It has centroids, downloaded datasets, embeddings and compiled programs, and can be deleted
     at any time. It need not exist yet.
+
+    Raises:
+        ValueError: The path is relative. Compiled programs would be read from whatever folder the
+            user is in.
     """
     given = os.environ.get("GLOAM_CACHE")
-    return Path(given) if given else platformdirs.user_cache_path("gloam", appauthor=False)
+    folder = Path(given) if given else platformdirs.user_cache_path("gloam", appauthor=False)
+    if not folder.is_absolute():
+        raise ValueError(
+            f"cache folder: expected an absolute path, got '{folder}'. Set GLOAM_CACHE to one. To "
+            "turn the cache of compiled programs off, set JAX_ENABLE_COMPILATION_CACHE=false."
+        )
+    return folder

@@ -263,6 +263,19 @@ def test_a_run_compiles_two_programs_and_nothing_else(tmp_path):
     assert len([event for event in heard if "backend_compile" in event]) == 2
 
 
+def test_a_subclass_of_linear_projection_is_evaluated_as_it_says():
+    class Lower(gloam.domains.LinearProjection):
+        def __call__(self, solutions):
+            objectives, measures = super().__call__(solutions)
+            return objectives - 7.0, measures
+
+    domain = Lower(2, solution_dim=6)
+    algorithm = gloam.MAPElites(domain.archive(), domain.x0, 0.5, batch_size=10)
+    with pytest.warns(UserWarning, match="f_min"):
+        result = gloam.run(domain, algorithm, iterations=2, progress=False)
+    assert (result.elites.objectives < -5.0).all()
+
+
 def test_the_objectives_of_linear_projection_share_a_program():
     def searched(objective):
         domain = gloam.domains.LinearProjection(2, objective, solution_dim=6)

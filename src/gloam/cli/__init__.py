@@ -49,8 +49,8 @@ def main(args: list[str] | None = None) -> None:
     from gloam.programs.cache import keep_compiled_programs
     from gloam.runs.signals import remembered_interrupt
 
-    keep_compiled_programs()
     try:
+        keep_compiled_programs()
         with errors.warnings_as_lines(), remembered_interrupt():
             command()
     except (Exception, KeyboardInterrupt) as error:

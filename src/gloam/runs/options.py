@@ -123,7 +123,7 @@ class RunOptions:
         return iteration == self.iterations or (every is not None and iteration % every == 0)
 
     def next_stop(self, iteration: int, rows: int = 1) -> int:
-        """Return the next iteration at which something is written, if it is not one of ``rows``."""
+        """Return where a stretch ends: after some rows, or at a checkpoint or a snapshot."""
         stops = [self.iterations, (iteration // self.log_every + rows) * self.log_every]
         if self.checkpoint_every:
             stops.append((iteration // self.checkpoint_every + 1) * self.checkpoint_every)
