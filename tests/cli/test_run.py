@@ -28,6 +28,7 @@ def test_a_run_on_digits_ends_in_a_gallery(digits_once):
     for name in ("figures/gallery.png", "gallery.html"):
         assert f"runs/x/{name}" in printed
         assert (folder / name).stat().st_size > 5000
+    assert "open runs/x/gallery.html in a browser" in printed
     assert gloam.RunFolder(folder).read_part("domain").archive().num_cells == 30
 
 

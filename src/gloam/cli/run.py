@@ -230,3 +230,4 @@ def show_matches(matches: "Matches", run_dir: Path, *, domain: Any = None, title
             )
     for path in gallery_run(run_dir, matches=matches, domain=domain, title=title):
         print(path)
+    print(f"To look at the pairs, open {run_dir / 'gallery.html'} in a browser.")
