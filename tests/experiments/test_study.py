@@ -1,6 +1,7 @@
 """Studies: `gloam paper` from end to end, cells that are finished or continued, and the report."""
 
 import itertools
+import os
 import shutil
 import threading
 
@@ -193,3 +194,9 @@ def test_the_wallclock_of_a_cell_in_parts_is_their_sum(study, tmp_path):
     assert float(report.wallclock(results).iloc[0, 1]) == pytest.approx(3 * spent, abs=0.06)
     alone = report.results(report.final_metrics(Study.read(study)))
     assert alone["seconds"].iloc[0] == pytest.approx(spent)
+
+
+@pytest.mark.slow
+def test_a_killed_drawing_process_is_an_error_that_says_what_to_do():
+    with pytest.raises(ChildProcessError, match="--no-figures"), report.drawing_processes() as pool:
+        pool.submit(os._exit, 9).result()

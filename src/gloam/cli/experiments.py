@@ -94,8 +94,8 @@ class Paper:
                     if self.figures and not left[cell.domain]:
                         drawn.append(pool.submit(draw_figures, study, [cell.domain]))
             Report(self.out, figures=False)()
-        for task in drawn:
-            print(*task.result(), sep="\n")
+            for task in drawn:
+                print(*task.result(), sep="\n")
 
     def _lsi(self) -> "LsiFiles | None":
         from gloam.experiments.lsi import LsiFiles

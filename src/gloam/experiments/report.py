@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -81,17 +81,23 @@ def draw_figures(study: Study, domains: Sequence[str], *, pdf: bool = True) -> l
 def drawing_processes() -> Iterator[ProcessPoolExecutor]:
     """Return processes that draw figures while this one runs searches.
 
-    After an error, only figures that have been begun are finished.
+    At the end, only figures that have been begun are finished: wait for the others before.
+
+    Raises:
+        ChildProcessError: A process was killed.
     """
     number = min(_MOST_PROCESSES, -(-(os.cpu_count() or 1) // 4))
     context = multiprocessing.get_context("spawn")  # a fork would share the threads of JAX
     pool = ProcessPoolExecutor(number, context, initializer=_prepare_drawing)
     try:
         yield pool
-    except BaseException:
+    except BrokenExecutor as error:
+        raise ChildProcessError(
+            "figures: a process that draws them was killed, perhaps because memory ran out. All "
+            "runs are saved. Repeat the command, or add --no-figures to it."
+        ) from error
+    finally:
         pool.shutdown(cancel_futures=True)
-        raise
-    pool.shutdown()
 
 
 def _prepare_drawing() -> None:
