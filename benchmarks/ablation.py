@@ -56,7 +56,6 @@ CONSTANTS: dict[str, tuple[str, str]] = {
     "shortest wait": ("gloam.emitters.rules", "_SHORTEST_WAIT"),
     "deviations": ("gloam.discounts.units", "_DEVIATIONS"),
     "step": ("gloam.discounts.units", "_STEP"),
-    "first": ("gloam.discounts.units", "_FIRST"),
 }
 """Constants that a variant ``NAME=VALUE`` changes."""
 SETTINGS: dict[str, Callable[[str], Any]] = {

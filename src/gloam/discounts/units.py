@@ -21,8 +21,6 @@ from jaxtyping import Array, Bool, Float
 _DEVIATIONS = 10.0
 # Smallest factor by which the range grows, so that the floor of the model seldom moves.
 _STEP = 1.2
-# Factor on the range of the first elites, which are all near the start and too much alike.
-_FIRST = 10.0
 # Objectives that differ by less than their rounding are equal.
 _ROUNDING = 2.0 * float(np.finfo(np.float32).eps)
 
@@ -53,8 +51,6 @@ def estimated_units(
     objectives: Float[Array, " cells"],
     floor: float | None = None,
     ceiling: float | None = None,
-    *,
-    stretch: float | Float[Array, ""] = 1.0,
 ) -> Units:
     """Estimate units from the elites.
 
@@ -62,7 +58,6 @@ def estimated_units(
         objectives: Objectives of all cells, minus infinity for empty ones.
         floor: Lowest objective, if it is known.
         ceiling: Highest objective, if it is known.
-        stretch: Factor on the range downwards, if ``floor`` is not known.
 
     >>> units = estimated_units(jnp.asarray([2.0, 4.0, -jnp.inf]))
     >>> units.low.item(), units.scale.item()  # mean 3, mean deviation 1, highest 4
@@ -79,8 +74,7 @@ def estimated_units(
     size = jnp.where(highest == 0, 1.0, jnp.abs(highest))
     high = highest if ceiling is None else jnp.asarray(ceiling, jnp.float32)
     if floor is None:
-        length = stretch * (highest - mean + _DEVIATIONS * deviation)
-        low = highest - jnp.where(is_known, length, size)
+        low = jnp.where(is_known, mean - _DEVIATIONS * deviation, highest - size)
     else:
         low = jnp.asarray(floor, jnp.float32)
     return Units(low, jnp.where(high > low, high - low, size), is_known)
@@ -97,8 +91,7 @@ def grown(
     A range that shrinks, as when all elites come close to the best, is kept. Otherwise regions with
     worse solutions would fall below the floor. Arguments are those of `estimated_units`.
     """
-    stretch = jnp.where(old.is_known, 1.0, _FIRST)
-    found = estimated_units(objectives, floor, ceiling, stretch=stretch)
+    found = estimated_units(objectives, floor, ceiling)
     length = old.low - found.low
     keep = old.is_known & (~found.is_known | (length < (_STEP - 1.0) * old.scale))
     # The best elite keeps its height.
