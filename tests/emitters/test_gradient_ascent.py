@@ -222,9 +222,10 @@ def test_measures_alone_are_climbed_by_closeness():
     items = np.random.default_rng(0).normal(size=(40, 3))
     archive = gloam.CVTArchive(items)
     ascent = GradientAscent(np.zeros(3), 0.3, batch_size=20)
-    used = gloam.Algorithm(ascent, archive, DiscountModel(num_init_points=30))
+    # Closeness has a known floor. Estimated from these points, which differ little, it is too high.
+    used = gloam.Algorithm(ascent, archive, DiscountModel(num_init_points=30, floor=0.0))
     result = gloam.run(lambda x: (None, x), used, iterations=200, progress=False)
-    # Seeds 0 to 9: 0.875 to 1, and medians of 0.9989 to 1.
+    # Seeds 0 to 9: 0.925 to 1, and medians of 0.9989 to 1.
     assert result.elites.coverage > 0.7
     # Refining ends at the items themselves, where the closeness is 1.
     assert np.median(result.elites.objectives) > 0.99
