@@ -222,7 +222,8 @@ def test_measures_alone_are_climbed_by_closeness():
     items = np.random.default_rng(0).normal(size=(40, 3))
     archive = gloam.CVTArchive(items)
     ascent = GradientAscent(np.zeros(3), 0.3, batch_size=20)
-    # Closeness has a known floor. Estimated from these points, which differ little, it is too high.
+    # Items have a variance of 1, so 0 is a floor of closeness. Estimated from the first elites,
+    # which differ little, it would be too high.
     used = gloam.Algorithm(ascent, archive, DiscountModel(num_init_points=30, floor=0.0))
     result = gloam.run(lambda x: (None, x), used, iterations=200, progress=False)
     # Seeds 0 to 9: 0.925 to 1, and medians of 0.9989 to 1.
