@@ -155,7 +155,7 @@ def test_the_health_of_the_model_is_judged_in_its_units():
     model = paper_model([-1.0] * 2, [1.0] * 2, floor=None, ceiling=None, num_init_points=4)
     state = model.init(jnp.zeros((4, 2)), jnp.ones(4, bool), key=jax.random.key(0))
     state = model.rescaled(state, elites(2, 4))
-    assert model.empty_value(state, 0.0) == state.units.low == -106
+    assert model.empty_value(state, 0.0) == state.units.low == -7
     paper = paper_model([-1.0] * 2, [1.0] * 2, num_init_points=4)
     state = paper.init(jnp.zeros((4, 2)), jnp.ones(4, bool), key=jax.random.key(0))
     assert paper.empty_value(state, -7.0) == 0.0  # its floor
