@@ -227,7 +227,7 @@ def test_measures_alone_are_climbed_by_closeness():
     used = gloam.Algorithm(ascent, archive, DiscountModel(num_init_points=30, floor=0.0))
     result = gloam.run(lambda x: (None, x), used, iterations=200, progress=False)
     # Seeds 0 to 9: 0.925 to 1, and medians of 0.9989 to 1.
-    assert result.elites.coverage > 0.7
+    assert result.elites.coverage > 0.85
     # Refining ends at the items themselves, where the closeness is 1.
     assert np.median(result.elites.objectives) > 0.99
 
