@@ -392,7 +392,8 @@ def masked_batch(
 def add(algorithm: Algorithm, state: SearchState, batch: Batch) -> tuple[SearchState, Added]:
     """ADD: put the batch into the store, and rescale the discount to its objectives."""
     store, added = add_to_store(state.store, batch)
-    discount = algorithm.discount.rescaled(state.discount, store.objectives)
+    f_min = algorithm.archive.f_min
+    discount = algorithm.discount.rescaled(state.discount, store.objectives, f_min)
     return dataclasses.replace(state, store=store, discount=discount), added
 
 

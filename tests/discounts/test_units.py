@@ -38,6 +38,21 @@ def test_known_answers():
     assert numbers(estimated_units(elites(2, 4), ceiling=11.0)) == (-7.0, 18.0, True)
 
 
+def test_the_estimated_floor_is_not_above_f_min():
+    assert numbers(estimated_units(elites(2, 4), f_min=0.0)) == (-7.0, 11.0, True)
+    assert numbers(estimated_units(elites(2, 4), f_min=-9.0)) == (-9.0, 13.0, True)
+    assert numbers(estimated_units(elites(3, 3), f_min=-9.0)) == (-9.0, 12.0, False)
+    assert numbers(estimated_units(elites(2, 4), floor=0.0, f_min=-9.0)) == (0.0, 4.0, True)
+
+
+def test_a_search_learns_the_f_min_of_its_archive():
+    archive = gloam.GridArchive((5, 5), -1, 1, f_min=-100.0)
+    search = gloam.Search(gloam.DMS(archive, np.zeros(2), 0.2, batch_size=4), seed=0)
+    solutions = search.ask()
+    search.tell(-np.square(solutions).sum(axis=1), solutions)
+    assert search.state.discount.units.low == -100
+
+
 @pytest.mark.parametrize(("objective", "low"), [(5, 0), (-5, -10), (0, -1)])
 def test_equal_objectives_are_one_unit_above_the_floor(objective, low):
     size = abs(objective) or 1

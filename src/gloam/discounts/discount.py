@@ -45,12 +45,15 @@ class Discount(eqx.Module):
     ) -> Any:
         """Return the state before the first iteration; ``is_real`` is false for padded centres."""
 
-    def rescaled(self, state: Any, objectives: Float[Array, " cells"]) -> Any:
+    def rescaled(
+        self, state: Any, objectives: Float[Array, " cells"], f_min: float | None = None
+    ) -> Any:
         """Return the state after the elites have changed.
 
         Args:
             state: The state.
             objectives: Objectives of all cells, minus infinity for empty ones.
+            f_min: Reference of QD scores, if the archive has one.
         """
         return state
 

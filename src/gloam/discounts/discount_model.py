@@ -45,7 +45,8 @@ class DiscountModel(Discount):
             both counted from ``floor``, and from there by ``alpha``. Visited regions then differ
             from empty ones, and can still be refined. ``None`` or 0 for the paper's form.
         floor: Discount of empty regions: at or below the lowest objective that you expect. By
-            default it is estimated from the elites as the search runs.
+            default it is estimated from the elites as the search runs, and is at most the archive's
+            ``f_min``, if that is given.
         ceiling: Largest objective that you expect, which scales the loss at which training stops;
             estimated by default.
         network: Any Equinox module from one row of measures to a number, see
@@ -158,11 +159,13 @@ class DiscountModel(Discount):
         floor = jnp.zeros(centers.shape[:1], jnp.float32)
         return self._fit(trained, self._inputs(centers), floor, is_real, key=key_fit)[0]
 
-    def rescaled(self, state: Trained, objectives: Float[Array, " cells"]) -> Trained:
+    def rescaled(
+        self, state: Trained, objectives: Float[Array, " cells"], f_min: float | None = None
+    ) -> Trained:
         """Return the model with units that fit the elites."""
         if state.units is None:
             return state
-        found = grown(state.units, objectives, self.floor, self.ceiling)
+        found = grown(state.units, objectives, self.floor, self.ceiling, f_min)
         return Trained(state.params, state.optimizer, found)
 
     def empty_value(self, state: Trained, f_min: float) -> float | Float[Array, ""]:

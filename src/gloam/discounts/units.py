@@ -51,6 +51,7 @@ def estimated_units(
     objectives: Float[Array, " cells"],
     floor: float | None = None,
     ceiling: float | None = None,
+    f_min: float | None = None,
 ) -> Units:
     """Estimate units from the elites.
 
@@ -58,6 +59,8 @@ def estimated_units(
         objectives: Objectives of all cells, minus infinity for empty ones.
         floor: Lowest objective, if it is known.
         ceiling: Highest objective, if it is known.
+        f_min: Reference of QD scores, if there is one. An empty cell counts as much as a solution
+            of this objective, so an estimated ``low`` is not above it.
 
     >>> units = estimated_units(jnp.asarray([2.0, 4.0, -jnp.inf]))
     >>> units.low.item(), units.scale.item()  # mean 3, mean deviation 1, highest 4
@@ -75,6 +78,7 @@ def estimated_units(
     high = highest if ceiling is None else jnp.asarray(ceiling, jnp.float32)
     if floor is None:
         low = jnp.where(is_known, mean - _DEVIATIONS * deviation, highest - size)
+        low = low if f_min is None else jnp.minimum(low, f_min)
     else:
         low = jnp.asarray(floor, jnp.float32)
     return Units(low, jnp.where(high > low, high - low, size), is_known)
@@ -85,13 +89,14 @@ def grown(
     objectives: Float[Array, " cells"],
     floor: float | None = None,
     ceiling: float | None = None,
+    f_min: float | None = None,
 ) -> Units:
     """Return the old units, or larger ones if the range of the elites has grown.
 
     A range that shrinks, as when all elites come close to the best, is kept. Otherwise regions with
     worse solutions would fall below the floor. Arguments are those of `estimated_units`.
     """
-    found = estimated_units(objectives, floor, ceiling)
+    found = estimated_units(objectives, floor, ceiling, f_min)
     length = old.low - found.low
     keep = old.is_known & (~found.is_known | (length < (_STEP - 1.0) * old.scale))
     # The best elite keeps its height.
