@@ -101,6 +101,17 @@ def test_places_of_ranks_are_those_of_numpy(platform):
     np.testing.assert_array_equal(places, np.flatnonzero(occupied))
 
 
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_sums_by_group_are_those_of_numpy(platform, shape):
+    rng = np.random.default_rng(0)
+    values = rng.integers(-9, 9, (200, *shape)).astype(np.float32)  # whose sums are not rounded
+    groups = rng.integers(0, 60, 200)
+    want = np.zeros((60, *shape), np.float32)
+    np.add.at(want, groups, values)
+    found = devices.sums_by_group(jnp.asarray(values), jnp.asarray(groups), 50)
+    np.testing.assert_array_equal(found, want[:50])
+
+
 @pytest.mark.parametrize("needed", [0, 1, 3, 5])
 def test_a_loop_takes_the_steps_that_are_needed(platform, needed):
     def step(i, carry):

@@ -1,7 +1,7 @@
 """The device that programs run on, and operations whose implementation depends on it.
 
 The device is that of `jax.default_device` if it is set, and otherwise JAX's first. Results do not
-depend on the implementation.
+depend on the implementation, but for rounding.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 _Carry = TypeVar("_Carry")
 _MANY_COMPARISONS = 10**6
@@ -80,6 +80,32 @@ def place_of_ranks(counts: Int[Array, " n"], ranks: Int[Array, " m"]) -> Int[Arr
     few = ranks.size * counts.size <= _MANY_COMPARISONS
     method = "scan" if runs_on_cpu() else "compare_all" if few else "scan_unrolled"
     return jnp.searchsorted(counts, ranks, side="right", method=method)
+
+
+def sums_by_group(
+    values: Float[Array, " n *shape"], groups: Int[Array, " n"], number: int
+) -> Float[Array, " number *shape"]:
+    """Return the sum of the values of each group. Groups past the last one are dropped.
+
+    >>> sums_by_group(jnp.array([1.0, 2.0, 4.0, 8.0]), jnp.array([1, 0, 1, 2]), 2).tolist()
+    [2.0, 5.0]
+    """
+    sums = jnp.zeros((number, *values.shape[1:]), values.dtype)
+    if runs_on_cpu():
+        return sums.at[groups].add(values, mode="drop")
+    # A GPU would add in any order, and round differently every time. In order of the groups, the
+    # running sums begin again with every group, and are complete at its last value.
+    order = jnp.argsort(groups)
+    groups = groups[order]
+    is_first = jnp.concatenate([jnp.ones(1, bool), groups[1:] != groups[:-1]])
+    is_last = jnp.concatenate([is_first[1:], jnp.ones(1, bool)])
+    begins = is_first.reshape(-1, *[1] * (values.ndim - 1))
+
+    def add(one: tuple[Array, Array], next_: tuple[Array, Array]) -> tuple[Array, Array]:
+        return one[0] | next_[0], jnp.where(next_[0], next_[1], one[1] + next_[1])
+
+    running = jax.lax.associative_scan(add, (begins, values[order]))[1]
+    return sums.at[jnp.where(is_last, groups, number)].set(running, mode="drop")
 
 
 def loop(

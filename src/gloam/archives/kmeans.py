@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from gloam import checks, files, kernels
 from gloam.archives.nearest_centroids import lanes, most_similar
+from gloam.devices import sums_by_group
 
 _BLOCK = 2048
 
@@ -98,6 +99,6 @@ def _improved(
     blocks = points.reshape(-1, _BLOCK, points.shape[1])
     owner = jax.lax.map(lambda block: most_similar(search, block), blocks).reshape(-1)
     count = jnp.zeros(centroids.shape[0], jnp.float32).at[owner].add(weight)
-    total = jnp.zeros_like(centroids).at[owner].add(points * weight[:, None])
+    total = sums_by_group(points * weight[:, None], owner, centroids.shape[0])
     # A centroid that owns no point stays where it is.
     return jnp.where(count[:, None] > 0, total / jnp.maximum(count, 1.0)[:, None], centroids)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam import checks
+from gloam.devices import sums_by_group
 from gloam.discounts.discount import Discount, untrained
 from gloam.records import Batch, Cells, Fit, Scored
 
@@ -91,7 +92,7 @@ class Thresholds(Discount):
         better = batch.valid & (scored.improvements > 0)
         cell = jnp.where(better, batch.cells, cells)
         number = jnp.zeros(cells, jnp.float32).at[cell].add(1.0, mode="drop")
-        total = jnp.zeros(cells, jnp.float32).at[cell].add(batch.objectives, mode="drop")
+        total = sums_by_group(batch.objectives, cell, cells)
         # 0 ** 0 is 1: cells without better solutions keep their threshold also for alpha = 1.
         kept = (1.0 - self.alpha) ** number
         return kept * state + (1 - kept) * total / jnp.maximum(number, 1.0), untrained(batch)
