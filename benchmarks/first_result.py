@@ -33,6 +33,7 @@ def seconds(code: str, *arguments: str, cache: str) -> float:
     """Return the wall time of a new process."""
     environment = os.environ | {"XDG_CACHE_HOME": cache}
     environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # installed packages are compiled
     start = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],

@@ -1,8 +1,8 @@
 """Pages of the API reference: one per public package, with every public name.
 
 Names are read from the source, without importing gloam: a package re-exports a name by
-``from gloam.archives.elites import Elites as Elites``, and ``gloam`` in its stub by
-``from .archives import Elites as Elites``. Each object is documented once, on the page
+``from gloam.archives.elites import Elites as Elites``, or in its stub by
+``from .elites import Elites as Elites``. Each object is documented once, on the page
 of its shortest name.
 """
 
@@ -75,15 +75,16 @@ def _package(name: str) -> Package:
 
 def _re_exports(file: Path) -> dict[str, str]:
     """Return the names that a file re-exports, with the modules they come from."""
-    if file == SOURCE / "__init__.py":
-        file = file.with_suffix(".pyi")
+    stub = file.with_suffix(".pyi")
+    file = stub if stub.is_file() else file
+    package = ".".join(["gloam", *file.parent.relative_to(SOURCE).parts])
     imports = [
         node
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.ImportFrom)
     ]
     return {
-        alias.name: ".".join(["gloam"] * node.level + [node.module] * bool(node.module))
+        alias.name: ".".join([package] * node.level + [node.module] * bool(node.module))
         for node in imports
         for alias in node.names
         if alias.asname == alias.name

@@ -222,6 +222,8 @@ gloam.DMS, gloam.GridArchive, gloam.Search, gloam.run
 slow = {"matplotlib", "pandas", "scipy.stats", "scipy.signal", "tokenizers", "torch", "faiss"}
 assert not slow & set(sys.modules), "imported for a search"
 assert "gloam.experiments" not in sys.modules
+gloam.experiments.preset_algorithm
+assert not slow & set(sys.modules), "imported for the algorithms of the command line"
 assert gloam.plots.curves.__name__ == "curves"
 assert "matplotlib" in sys.modules
 assert gloam.gallery.gallery.__name__ == "gallery"
