@@ -46,15 +46,17 @@ def main(args: list[str] | None = None) -> None:
     if args[:2] == ["paper", "report"]:
         args = args[1:]
     command = _parsed(args)
-    # JAX makes many objects that stay. Looking for garbage among them takes a tenth of the time to
-    # the first iteration, and half a second at the end.
-    gc.set_threshold(100_000, 50, 1000)
-    atexit.register(gc.freeze)
+    # Garbage is not looked for among the objects of modules, which stay, and not at the end, where
+    # it takes half a second.
+    gc.disable()
     # After parsing: help and mistakes in the arguments need neither JAX nor pandas.
     from gloam.cli import errors
     from gloam.programs.cache import keep_compiled_programs
     from gloam.runs.signals import remembered_interrupt
 
+    gc.freeze()
+    gc.enable()
+    atexit.register(gc.freeze)
     try:
         keep_compiled_programs()
         with errors.warnings_as_lines(), remembered_interrupt():
