@@ -25,7 +25,8 @@ print(time.perf_counter() - start)
 FIRST = """
 import sys
 from gloam.cli import main
-main(["run", "dms-paper", "lp", "--out", sys.argv[1], "--iterations", "1", "--quiet"])
+sys.argv[1:] = ["run", "dms-paper", "lp", "--out", sys.argv[1], "--iterations", "1", "--quiet"]
+main()
 """
 
 

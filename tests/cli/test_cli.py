@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import gc
 import inspect
 import itertools
 import os
@@ -159,3 +160,22 @@ def test_every_option_is_described_by_a_sentence():
             assert text is not None, f"{place}.{name}"
             assert len(text.split()) > 1, f"{place}.{name}: {text}"
             assert text.endswith("."), f"{place}.{name}: {text}"
+
+
+def test_only_the_program_itself_freezes_its_modules(monkeypatch, tmp_path):
+    arguments = ["plot", str(tmp_path / "missing")]
+    before = gc.get_freeze_count()
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert gc.get_freeze_count() == before
+    monkeypatch.setattr(sys, "argv", ["gloam", *arguments])
+    registered = []
+    monkeypatch.setattr("atexit.register", registered.append)
+    try:
+        with pytest.raises(SystemExit):
+            main()
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > before
+        assert registered == [gc.freeze]
+    finally:
+        gc.unfreeze()

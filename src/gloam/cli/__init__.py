@@ -5,6 +5,8 @@ import gc
 import inspect
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Annotated, Any
 
 import tyro
@@ -39,6 +41,7 @@ def main(args: list[str] | None = None) -> None:
 
     To start, run `gloam demo`. `gloam --version` prints the version.
     """
+    is_program = args is None  # and not a call in a program of someone else
     args = sys.argv[1:] if args is None else args
     if args == ["--version"]:
         print(f"gloam {__version__}")
@@ -46,23 +49,32 @@ def main(args: list[str] | None = None) -> None:
     if args[:2] == ["paper", "report"]:
         args = args[1:]
     command = _parsed(args)
-    # Garbage is not looked for among the objects of modules, which stay, and not at the end, where
-    # it takes half a second.
-    gc.disable()
-    # After parsing: help and mistakes in the arguments need neither JAX nor pandas.
-    from gloam.cli import errors
-    from gloam.programs.cache import keep_compiled_programs
-    from gloam.runs.signals import remembered_interrupt
-
-    gc.freeze()
-    gc.enable()
-    atexit.register(gc.freeze)
+    with _frozen_modules() if is_program else nullcontext():
+        # After parsing: help and mistakes in the arguments need neither JAX nor pandas.
+        from gloam.cli import errors
+        from gloam.programs.cache import keep_compiled_programs
+        from gloam.runs.signals import remembered_interrupt
     try:
         keep_compiled_programs()
         with errors.warnings_as_lines(), remembered_interrupt():
             command()
     except (Exception, KeyboardInterrupt) as error:
         sys.exit(errors.report(error, command))
+
+
+@contextmanager
+def _frozen_modules() -> Iterator[None]:
+    """Import modules without looking for garbage among their objects, now or at exit.
+
+    They stay, and a short run would spend a fifth of its time on the search.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+        atexit.register(gc.freeze)
 
 
 def _parsed(args: list[str]) -> Any:
