@@ -37,7 +37,7 @@ def random_clip(half: str | None) -> CLIP:
     shapes = _shapes(config, vision, text, [_tower(vision, None), _tower(text, None)])
     random = np.random.default_rng(0)
     tensors = {
-        name: (0.02 * random.standard_normal(shape)).astype(np.float32)
+        name: np.float32(0.02) * random.standard_normal(shape, dtype=np.float32)
         for name, shape in shapes.items()
     }
     return CLIP(config, tensors, half=half)

@@ -10,7 +10,7 @@ import pytest
 from gloam import devices, kernels
 from gloam.archives.faiss_index import chosen_index
 from gloam.archives.nearest_centroids import _height
-from gloam.programs import fused_program
+from gloam.compiler import compiler_options
 from gloam.programs.sharing import partition
 
 CPU = jax.devices("cpu")[0]
@@ -37,7 +37,7 @@ def facts():
         "on_cuda": devices.on_cuda(),
         "memory": devices.memory_bytes(99),
         "kernels": kernels.usable(),
-        "options": bool(fused_program._compiler_options()),
+        "options": bool(compiler_options()),
         "lanes": _height(9000, 10) == 1,
         "exact": chosen_index("auto", 1_000_000, 784) is None,
     }

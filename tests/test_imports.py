@@ -15,7 +15,7 @@ import gloam
 SOURCE = Path(gloam.__file__).parent
 
 _BASE = {"records", "checks", "files", "draws", "devices", "kernels", "progress", "drawing"}
-_BASE |= {"spaces", "trees"}
+_BASE |= {"spaces", "trees", "compiler"}
 _PIECES = {"emitters", "archives", "discounts"}
 _CORE = _BASE | _PIECES | {"algorithms", "step", "_version"}
 
@@ -27,6 +27,7 @@ ALLOWED = {
     "checks": set(),
     "files": set(),
     "devices": set(),
+    "compiler": {"devices", "files"},
     "draws": set(),
     "kernels": {"devices"},
     "progress": set(),

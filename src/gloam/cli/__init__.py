@@ -52,7 +52,7 @@ def main(args: list[str] | None = None) -> None:
     with _frozen_modules() if is_program else nullcontext():
         # After parsing: help and mistakes in the arguments need neither JAX nor pandas.
         from gloam.cli import errors
-        from gloam.programs.cache import keep_compiled_programs
+        from gloam.compiler import keep_compiled_programs
         from gloam.runs.signals import remembered_interrupt
     try:
         keep_compiled_programs()

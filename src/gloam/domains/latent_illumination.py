@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from gloam import checks
 from gloam.archives import Archive, CVTArchive
+from gloam.compiler import compiler_options, keep_compiled_programs, with_known_options
 from gloam.datasets import Dataset
 from gloam.domains.domain import Domain, starting_solution
 from gloam.generators import Embedder, Generator
@@ -22,7 +23,6 @@ PAPER_PROMPT = "A photo of the face of a hiker."
 _PENALTY = 0.2
 _FREE_SHARE = 0.35
 _NUM_SAMPLES = 10_000
-_START_BATCH = 16
 _START_TRUNCATION = 0.7
 
 
@@ -49,7 +49,7 @@ class LatentIllumination(Domain):
         dataset: Pictures, which are embedded with the embedder, or embeddings, as a dataset (see
             `embedded`; pass it to `gloam.run` as ``dataset``, too) or as an array.
         x0: Starting solution. By default the best of ``num_starts`` random truncated latents.
-        num_starts: Number of latents to choose ``x0`` from, in batches of up to 16.
+        num_starts: Number of latents to choose ``x0`` from.
         chunk: Largest number of images generated at a time, or differentiated at a time. Smaller
             chunks need less memory.
         seed: Seed of the random latents.
@@ -226,6 +226,7 @@ def spherical_distance(rows: Float[Array, "n d"], target: Float[Array, " d"]) ->
 
 def image_embedding(embedder: Embedder) -> Callable[[np.ndarray], np.ndarray]:
     """Return a function for datasets that embeds batches of byte images."""
+    keep_compiled_programs()
     compiled = eqx.filter_jit(embedder.embed_images)
 
     def embed(images: np.ndarray) -> np.ndarray:
@@ -274,14 +275,13 @@ def _scale_and_norm(
 ) -> tuple[Float[Array, " sol"], Float[Array, ""]]:
     """Estimate the standard deviation of w in each dimension, and the norm without penalty."""
 
-    @eqx.filter_jit
     def measured(generator: Generator, key: PRNGKeyArray) -> tuple[Array, Array]:
         w = generator.map(jax.random.normal(key, (_NUM_SAMPLES, generator.z_dim)))
         scale = jnp.std(w, axis=0, ddof=1)
         norms = jnp.linalg.norm((w - generator.w_avg) / scale, axis=1)
         return scale, _FREE_SHARE * math.sqrt(generator.num_ws) * jnp.mean(norms)
 
-    scale, free_norm = measured(generator, key)
+    scale, free_norm = _compiled(measured, generator, key)(generator, key)
     varies = bool(jnp.all(jnp.isfinite(scale) & (scale > 0)))
     expected, got = "latents that vary in every dimension", "a standard deviation of zero or NaN"
     checks.expect(varies, "generator", expected, got, "Check the generator's weights.")
@@ -296,22 +296,35 @@ def _best_start(
     Without a prompt, it is the latent with the best objective.
     """
 
-    @eqx.filter_jit
-    def best(domain: LatentIllumination, key: PRNGKeyArray) -> tuple[Array, Array]:
-        z = jax.random.normal(key, (min(_START_BATCH, num_starts), domain.generator.z_dim))
+    def latents(domain: LatentIllumination, key: PRNGKeyArray) -> Array:
+        z = jax.random.normal(key, (num_starts, domain.generator.z_dim))
         w = domain.generator.map(z, _START_TRUNCATION)
         rows = (w - domain.generator.w_avg) / domain.scale
+        return jnp.pad(rows, ((0, -num_starts % domain.chunk), (0, 0)))
+
+    def scores(domain: LatentIllumination, rows: Array) -> Array:
         objectives, embeddings = domain(rows)
         if domain.prompt is not None:
             objectives = -spherical_distance(embeddings, domain.prompt)
-        chosen = jnp.argmax(jnp.where(jnp.isfinite(objectives), objectives, -jnp.inf))
-        return rows[chosen], objectives[chosen]
+        return jnp.where(jnp.isfinite(objectives), objectives, -jnp.inf)
 
-    keys = jax.random.split(key, -(-num_starts // _START_BATCH))
+    rows = np.asarray(_compiled(latents, domain, key)(domain, key))
+    # Chunks have the size that they have in the search: on a GPU, XLA measures which convolutions
+    # are fastest, once for each size.
+    parts = rows.reshape(-1, domain.chunk, rows.shape[1])
+    score = _compiled(scores, domain, parts[0])
     found = []
-    with work_bar("choosing the start", len(keys), show=progress) as advance:
-        for key in keys:
-            row, objective = best(domain, key)
-            found.append((float(objective), row))
+    with work_bar("choosing the start", len(parts), show=progress) as advance:
+        for part in parts:
+            found.append(np.asarray(score(domain, part)))
             advance(1)
-    return max(found, key=lambda pair: pair[0])[1]
+    return jnp.asarray(rows[np.argmax(np.concatenate(found)[:num_starts])])
+
+
+def _compiled(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+    """Compile a function of models for some arguments, or read the program from the disk."""
+    keep_compiled_programs()
+    return with_known_options(
+        lambda known: eqx.filter_jit(function, compiler_options=known).lower(*arguments).compile(),
+        compiler_options(),
+    )

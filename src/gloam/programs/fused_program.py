@@ -18,7 +18,8 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Int
 
 from gloam import step
-from gloam.devices import on_cuda, runs_on_cpu
+from gloam.compiler import compiler_options, with_known_options
+from gloam.devices import runs_on_cpu
 from gloam.kernels import with_fallback
 from gloam.programs.sharing import Static
 from gloam.records import SearchState, StepInfo
@@ -42,14 +43,6 @@ _SETTINGS = (
     "jax_numpy_dtype_promotion",
     "jax_numpy_rank_promotion",
 )
-# An iteration consists of over a hundred short kernels and a few loops and branches. In one graph
-# they do not wait for the host. Autotuning of products takes longer than it saves in 10,000
-# iterations (docs/performance.md).
-_CUDA_OPTIONS = {
-    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,COLLECTIVES,"
-    "CONDITIONAL,WHILE,DYNAMIC_SLICE_FUSION",
-    "xla_gpu_enable_triton_gemm": False,
-}
 
 
 def fused_program(
@@ -160,7 +153,7 @@ class FusedProgram:
                 if self._compiled_loop is None:
                     lowered = self._loop.lower(arrays, state, stops)
                     self._compiled_loop = Future()
-                    self._compiled_loop.set_result(_compiled(lowered, _compiler_options()))
+                    self._compiled_loop.set_result(_compiled(lowered, compiler_options()))
             return self._finished(self._compiled_loop)
 
         return with_fallback(program, program)(arrays, state, stops)
@@ -171,7 +164,7 @@ class FusedProgram:
                 return
             begin = self._begin.trace(arrays, keys, x0s)
             pool = ThreadPoolExecutor(2)
-            options = _compiler_options()  # here, because settings of JAX are by thread
+            options = compiler_options()  # here, because settings of JAX are by thread
 
             def compile_begin() -> None:
                 self._compiled_begin = pool.submit(_compiled, begin.lower(), options)
@@ -255,20 +248,9 @@ class FusedProgram:
         return Advanced(state, info, first_failures, everything_failed, iterations, infos, found)
 
 
-def _compiler_options() -> dict[str, Any]:
-    return _CUDA_OPTIONS if on_cuda() else {}
-
-
 def _compiled(lowered: Any, options: dict[str, Any]) -> Callable:
     """Compile a program, with these options if XLA knows them."""
-    if options:
-        try:
-            return lowered.compile(compiler_options=options)
-        except jax.errors.JaxRuntimeError as error:
-            # Options come and go with versions of XLA. Without them programs are only slower.
-            if "INVALID_ARGUMENT" not in str(error):
-                raise
-    return lowered.compile()
+    return with_known_options(lambda known: lowered.compile(compiler_options=known), options)
 
 
 def _zeros_like(shapes: Any, leading: tuple[int, ...] = ()) -> Any:

@@ -13,11 +13,11 @@ from jaxtyping import Array, PRNGKeyArray
 from gloam import checks, step
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
+from gloam.compiler import keep_compiled_programs
 from gloam.devices import usable_devices
 from gloam.draws import STARTS, root_key, root_keys
 from gloam.formats import RunFolder
 from gloam.formats.config import DriverKind
-from gloam.programs.cache import keep_compiled_programs
 from gloam.programs.fused_program import MOST_ROWS, fused_program
 from gloam.programs.sharing import for_programs, partition
 from gloam.records import Branching, SearchState, StepInfo

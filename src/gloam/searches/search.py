@@ -14,6 +14,7 @@ from gloam._version import __version__
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.archives.elites import archive_figures, thumbnail
+from gloam.compiler import keep_compiled_programs
 from gloam.draws import evaluation_seeds, root_key
 from gloam.evaluators import ResultSpec
 from gloam.evaluators.results import Results, valid_rows
@@ -21,7 +22,6 @@ from gloam.formats import objects
 from gloam.formats.arrays import read_arrays, write_arrays
 from gloam.formats.checkpoints import state_arrays, state_from
 from gloam.formats.documents import content_of
-from gloam.programs.cache import keep_compiled_programs
 from gloam.programs.sharing import compiled, for_programs, partition
 from gloam.records import Branching, Proposal, SearchState, StepInfo
 from gloam.searches.gradients import VJP, check_vjp, gradients_by

@@ -1,17 +1,28 @@
-"""The cache of compiled programs on disk, from which later processes start."""
+"""XLA's compiler: the cache of compiled programs on disk, and options for NVIDIA GPUs."""
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
+from gloam.devices import on_cuda
 from gloam.files import cache_folder
 
+_Program = TypeVar("_Program")
 _CONFIG: Any = jax.config  # its options are not declared
 _MOST_BYTES = 2 * 2**30
+# An iteration consists of over a hundred short kernels and a few loops and branches. In one graph
+# they do not wait for the host. Triton's kernels for products are chosen by measurements that take
+# longer than they save in 10,000 iterations (docs/performance.md).
+_CUDA_OPTIONS = {
+    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,COLLECTIVES,"
+    "CONDITIONAL,WHILE,DYNAMIC_SLICE_FUSION",
+    "xla_gpu_enable_triton_gemm": False,
+}
 
 
 def keep_compiled_programs() -> None:
@@ -41,3 +52,24 @@ def _is_private(folder: Path) -> bool:
     found = folder.stat()
     owner = os.getuid() if hasattr(os, "getuid") else found.st_uid
     return found.st_uid == owner and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def compiler_options() -> dict[str, Any]:
+    """Return the options for the device of programs."""
+    return _CUDA_OPTIONS if on_cuda() else {}
+
+
+def with_known_options(
+    compile_with: Callable[[dict[str, Any] | None], _Program], options: dict[str, Any]
+) -> _Program:
+    """Return ``compile_with(options)``, or ``compile_with(None)`` if XLA does not know them.
+
+    Options come and go with versions of XLA. Without them programs are only slower.
+    """
+    if options:
+        try:
+            return compile_with(options)
+        except jax.errors.JaxRuntimeError as error:
+            if "INVALID_ARGUMENT" not in str(error):
+                raise
+    return compile_with(None)

@@ -1,4 +1,4 @@
-"""The cache of compiled programs: where it is, when it is not used, and that it serves."""
+"""The cache of compiled programs on disk, and options that XLA may not know."""
 
 import os
 import subprocess
@@ -8,7 +8,8 @@ import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from gloam.programs.cache import keep_compiled_programs
+from gloam import compiler
+from gloam.compiler import compiler_options, keep_compiled_programs, with_known_options
 
 OPTIONS = (
     "jax_enable_compilation_cache",
@@ -82,3 +83,48 @@ def test_a_second_process_finds_the_programs_of_the_first(folder):
         found.append({file.name for file in folder.glob("*-cache")})
     assert len(found[0]) > 0
     assert found[1] == found[0]
+
+
+class Compiler:
+    """Records the options it gets; ``fault`` is what it says to them."""
+
+    def __init__(self, fault: str | None = None):
+        self.fault = fault
+        self.calls: list[dict | None] = []
+
+    def __call__(self, options):
+        self.calls.append(options)
+        if options and self.fault:
+            raise jax.errors.JaxRuntimeError(self.fault)
+        return "program"
+
+
+@pytest.fixture
+def options(monkeypatch):
+    """The options for an NVIDIA GPU."""
+    monkeypatch.setattr(compiler, "on_cuda", lambda: True)
+    return compiler_options()
+
+
+def test_a_cpu_gets_no_options():
+    compile_with = Compiler()
+    assert with_known_options(compile_with, compiler_options()) == "program"
+    assert compile_with.calls == [None]
+
+
+def test_a_gpu_gets_options(options):
+    compile_with = Compiler()
+    assert with_known_options(compile_with, options) == "program"
+    assert compile_with.calls == [options]
+    assert options
+
+
+def test_options_that_xla_does_not_know_are_done_without(options):
+    compile_with = Compiler("INVALID_ARGUMENT: No such compile option: 'xla_gpu_x'")
+    assert with_known_options(compile_with, options) == "program"
+    assert compile_with.calls == [options, None]
+
+
+def test_other_faults_are_passed_on(options):
+    with pytest.raises(jax.errors.JaxRuntimeError, match="out of memory"):
+        with_known_options(Compiler("RESOURCE_EXHAUSTED: out of memory"), options)
