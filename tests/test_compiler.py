@@ -125,6 +125,22 @@ def test_options_that_xla_does_not_know_are_done_without(options):
     assert compile_with.calls == [options, None]
 
 
+@pytest.mark.parametrize("has_convolution", [False, True])
+def test_only_convolutions_are_chosen_by_measurements(options, has_convolution):
+    class Lowered:
+        def as_text(self):
+            window = (1, 1)
+            function = jax.lax.conv if has_convolution else lambda one, *_: 2 * one
+            image = jax.numpy.zeros((1, 1, 4, 4))
+            return jax.jit(lambda one: function(one, one, window, "SAME")).lower(image).as_text()
+
+        def compile(self, compiler_options):
+            return compiler_options
+
+    measures = "xla_gpu_autotune_level" not in compiler.compiled(Lowered(), options)
+    assert measures == has_convolution
+
+
 def test_other_faults_are_passed_on(options):
     with pytest.raises(jax.errors.JaxRuntimeError, match="out of memory"):
         with_known_options(Compiler("RESOURCE_EXHAUSTED: out of memory"), options)

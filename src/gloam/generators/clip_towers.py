@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
+from gloam.generators.models import on_device
+
 Tensors = Mapping[str, np.ndarray]
 _LINEAR = ("q_proj", "k_proj", "v_proj", "out_proj")
 _MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -48,7 +50,7 @@ class Transformer(eqx.Module):
         self.settings = settings
         places = [f"{place}.{i}" for i in range(settings.num_hidden_layers)]
         self.layers = {
-            name: jnp.stack([tensors[f"{place}.{name}"] for place in places])
+            name: on_device(np.stack([tensors[f"{place}.{name}"] for place in places]))
             for name in layer_shapes(settings)
         }
 
@@ -106,12 +108,12 @@ class VisionTower(eqx.Module):
 
     def __init__(self, settings: TowerSettings, tensors: Tensors):
         place = "vision_model.embeddings"
-        self.patches = jnp.asarray(tensors[f"{place}.patch_embedding.weight"])
-        self.class_token = jnp.asarray(tensors[f"{place}.class_embedding"])
-        self.positions = jnp.asarray(tensors[f"{place}.position_embedding.weight"])
+        self.patches = on_device(tensors[f"{place}.patch_embedding.weight"])
+        self.class_token = on_device(tensors[f"{place}.class_embedding"])
+        self.positions = on_device(tensors[f"{place}.position_embedding.weight"])
         self.before = _norm(tensors, "vision_model.pre_layrnorm")  # spelled like this in the files
         self.after = _norm(tensors, "vision_model.post_layernorm")
-        self.projection = jnp.asarray(tensors["visual_projection.weight"])
+        self.projection = on_device(tensors["visual_projection.weight"])
         self.transformer = Transformer(settings, tensors, "vision_model.encoder.layers")
 
     def __call__(self, pixels: Float[Array, "n 3 size size"]) -> Float[Array, "n embedding"]:
@@ -144,10 +146,10 @@ class TextTower(eqx.Module):
 
     def __init__(self, settings: TowerSettings, tensors: Tensors, end: int | None):
         place = "text_model.embeddings"
-        self.embedding = jnp.asarray(tensors[f"{place}.token_embedding.weight"])
-        self.positions = jnp.asarray(tensors[f"{place}.position_embedding.weight"])
+        self.embedding = on_device(tensors[f"{place}.token_embedding.weight"])
+        self.positions = on_device(tensors[f"{place}.position_embedding.weight"])
         self.after = _norm(tensors, "text_model.final_layer_norm")
-        self.projection = jnp.asarray(tensors["text_projection.weight"])
+        self.projection = on_device(tensors["text_projection.weight"])
         self.transformer = Transformer(settings, tensors, "text_model.encoder.layers")
         self.end = end
 
@@ -191,7 +193,7 @@ def normalized(rows: Array, weight: Array, bias: Array, epsilon: float) -> Array
 
 
 def _norm(tensors: Tensors, name: str) -> tuple[Array, Array]:
-    return jnp.asarray(tensors[f"{name}.weight"]), jnp.asarray(tensors[f"{name}.bias"])
+    return on_device(tensors[f"{name}.weight"]), on_device(tensors[f"{name}.bias"])
 
 
 def prepared(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import safetensors.numpy
@@ -105,6 +106,14 @@ def read_tensors(
             f"{name}: expected a safetensors file, got '{path}' ({error}). It may be truncated or "
             "have another format: download or convert it again."
         ) from None
+
+
+def on_device(array: Any) -> Array:
+    """Return a copy of an array on the device.
+
+    Unlike `jnp.asarray`, it compiles no program, of which a network would need one for each shape.
+    """
+    return jax.device_put(np.array(array))
 
 
 def _as_float32(array: np.ndarray) -> np.ndarray:

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num
 
+from gloam.generators.models import on_device
 from gloam.generators.stylegan3_settings import LayerSettings, StyleGAN3Settings
 
 Tensors = Mapping[str, Any]
@@ -38,7 +39,7 @@ class FullyConnected(eqx.Module):
     multiplier: float = eqx.field(static=True)
 
     def __init__(self, tensors: Tensors, multiplier: float = 1.0):
-        self.weight, self.bias = jnp.asarray(tensors["weight"]), jnp.asarray(tensors["bias"])
+        self.weight, self.bias = on_device(tensors["weight"]), on_device(tensors["bias"])
         self.multiplier = multiplier
 
     def __call__(self, rows: Float[Array, "n in_features"]) -> Float[Array, "n out_features"]:
@@ -63,7 +64,7 @@ class MappingNetwork(eqx.Module):
         names = [f"fc{index}" for index in range(settings.mapping_layers)]
         self.layers = [FullyConnected(part_of(tensors, name), multiplier) for name in names]
         self.embed = FullyConnected(part_of(tensors, "embed")) if settings.c_dim else None
-        self.average = jnp.asarray(tensors["w_avg"])
+        self.average = on_device(tensors["w_avg"])
 
     def __call__(
         self, z: Float[Array, "n z"], labels: Float[Array, "n c"] | None
@@ -99,7 +100,7 @@ class FourierInput(eqx.Module):
         self.layer = layer
         self.affine = FullyConnected(part_of(tensors, "affine"))
         self.weight, self.transform, self.freqs, self.phases = (
-            jnp.asarray(tensors[name]) for name in ("weight", "transform", "freqs", "phases")
+            on_device(tensors[name]) for name in ("weight", "transform", "freqs", "phases")
         )
 
     def __call__(self, w: Float[Array, "n w"]) -> Float[Array, "n size size channels"]:
@@ -150,13 +151,13 @@ class SynthesisLayer(eqx.Module):
     def __init__(self, layer: LayerSettings, tensors: Tensors):
         self.layer = layer
         kernel = np.asarray(tensors["weight"]).transpose(2, 3, 1, 0)
-        self.kernel = jnp.asarray(kernel)
-        self.power = jnp.asarray(np.square(kernel).sum(axis=(0, 1)))
-        self.bias = jnp.asarray(tensors["bias"])
+        self.kernel = on_device(kernel)
+        self.power = on_device(np.square(kernel).sum(axis=(0, 1)))
+        self.bias = on_device(tensors["bias"])
         self.affine = FullyConnected(part_of(tensors, "affine"))
-        self.magnitude_ema = jnp.asarray(tensors["magnitude_ema"])
-        self.up_filter = None if layer.up_taps == 1 else jnp.asarray(tensors["up_filter"])
-        self.down_filter = None if layer.down_taps == 1 else jnp.asarray(tensors["down_filter"])
+        self.magnitude_ema = on_device(tensors["magnitude_ema"])
+        self.up_filter = None if layer.up_taps == 1 else on_device(tensors["up_filter"])
+        self.down_filter = None if layer.down_taps == 1 else on_device(tensors["down_filter"])
 
     def __call__(
         self, images: Num[Array, "n size size in_channels"], w: Float[Array, "n w"], half: Any
