@@ -5,11 +5,13 @@ import subprocess
 import sys
 
 import jax
+import jax.numpy as jnp
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 from gloam import compiler
 from gloam.compiler import compiler_options, keep_compiled_programs, with_known_options
+from gloam.kernels.products import by_parts
 
 OPTIONS = (
     "jax_enable_compilation_cache",
@@ -125,20 +127,25 @@ def test_options_that_xla_does_not_know_are_done_without(options):
     assert compile_with.calls == [options, None]
 
 
-@pytest.mark.parametrize("has_convolution", [False, True])
-def test_only_convolutions_are_chosen_by_measurements(options, has_convolution):
-    class Lowered:
-        def as_text(self):
-            window = (1, 1)
-            function = jax.lax.conv if has_convolution else lambda one, *_: 2 * one
-            image = jax.numpy.zeros((1, 1, 4, 4))
-            return jax.jit(lambda one: function(one, one, window, "SAME")).lower(image).as_text()
+def convolution(x):
+    return jax.lax.conv(x[None, None], x[None, None], (1, 1), "SAME")
 
-        def compile(self, compiler_options):
-            return compiler_options
 
-    measures = "xla_gpu_autotune_level" not in compiler.compiled(Lowered(), options)
-    assert measures == has_convolution
+def product(x):
+    return x @ x
+
+
+def nearest_of_many_measures(x):
+    return by_parts(x, x, jax.lax.DotAlgorithmPreset.TF32_TF32_F32)
+
+
+@pytest.mark.parametrize("function", [convolution, nearest_of_many_measures, product])
+def test_algorithms_of_two_operations_are_measured(options, function, monkeypatch):
+    traced = jax.jit(lambda x: function(x)).trace(jnp.zeros((4, 4)))
+    lowered = traced.lower(lowering_platforms=("cuda",))
+    monkeypatch.setattr(type(lowered), "compile", lambda _, compiler_options: compiler_options)
+    is_measured = "xla_gpu_autotune_level" not in compiler.compiled(lowered, options)
+    assert is_measured == (function is not product)
 
 
 def test_other_faults_are_passed_on(options):
