@@ -100,12 +100,14 @@ def main() -> None:
         print("| layer | ms | convolution alone, ms |\n|---|---|---|")
         layers(generator)
         return
-    embedder = random_clip(options.half)
+    embedder = jax.block_until_ready(random_clip(options.half))
+    print(f"models after {time.perf_counter() - START:.1f} s", flush=True)
     cells = np.random.default_rng(1).standard_normal((NUM_CELLS, embedder.embedding_dim))
     prompt = np.ones(embedder.embedding_dim)
     domain = LatentIllumination(
         generator, embedder, prompt, cells, num_starts=16, chunk=options.chunk
     )
+    print(f"domain after {time.perf_counter() - START:.1f} s", flush=True)
     w = jnp.zeros((BATCH_SIZE, generator.w_dim)) + 0.1
     made = jnp.zeros((BATCH_SIZE, *generator.image_shape))
     paint = eqx.filter_jit(lambda domain, rows: domain.render(rows))
@@ -114,7 +116,7 @@ def main() -> None:
     whole = iteration(domain, options.iterations, options.gradients)
     searched = time.perf_counter() - begin - options.iterations * whole / 1000
     peak = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**30
-    print(f"first iteration after {begin - START + searched:.0f} s, peak memory {peak:.1f} GiB")
+    print(f"first iteration after {begin - START + searched:.1f} s, peak memory {peak:.1f} GiB")
     print(f"{jax.devices()[0].device_kind}, half {options.half}, chunk {options.chunk}")
     print(
         f"iteration {whole:.1f} ms; images {1000 * median_seconds(paint, domain, w):.1f} ms, ",

@@ -1,6 +1,7 @@
-"""Measure the wallclock of whole searches: DMS on LP (Sphere), all seeds at once."""
+"""Measure the wallclock of whole searches on LP (Sphere), all seeds at once."""
 
 import argparse
+import hashlib
 import sys
 import time
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import jax
 
 import gloam
+from gloam import compiler
 from gloam.experiments import preset_algorithm
 from gloam.experiments.contenders import Problem
 
@@ -22,9 +24,14 @@ def main() -> int:
     )
     parser.add_argument(
         "--algorithm",
-        choices=("dms-paper", "dms"),
+        choices=("dms-paper", "dms", "cma-mae", "map-elites-line"),
         default="dms-paper",
-        help="the paper's form, or gloam's default (dms)",
+        help="the paper's form of DMS (dms-paper), gloam's default (dms), or another one",
+    )
+    parser.add_argument(
+        "--measured",
+        action="store_true",
+        help="on a GPU, let XLA choose the algorithms of all products by measurements",
     )
     parser.add_argument("--measures", type=int, default=2, metavar="K", help="measures (2)")
     parser.add_argument("--centroids-dir", type=Path, metavar="DIR", help="folder with lp_{K}d.npy")
@@ -41,6 +48,8 @@ def main() -> int:
     )
     options = parser.parse_args()
     device = jax.devices()[0].device_kind
+    if options.measured:
+        compiler._NO_MEASUREMENTS = {}
 
     start = time.perf_counter()
     problem = Problem("dms-paper", options.measures, options.centroids_dir)
@@ -59,10 +68,12 @@ def main() -> int:
     first = rows[rows["iteration"] == rows["iteration"].min()].iloc[0]
     pace = (searched - first["seconds"]) / max(1, options.iterations - first["iteration"])
     score, error = last["qd_score"].mean(), last["qd_score"].sem() if len(last) > 1 else 0.0
+    found = [result.elites_by_seed[seed].objectives.tobytes() for seed in sorted(last["seed"])]
     print(
         f"{device}, {options.measures}D, {options.seeds} seeds x {options.iterations}: "
         f"{spent:.1f} s in total, {searched:.1f} s to the last iteration, {1000 * pace:.3f} "
-        f"ms/iteration, QD score {score:.1f} +- {error:.1f}"
+        f"ms/iteration, QD score {score:.1f} +- {error:.1f}, "
+        f"objectives {hashlib.sha256(b''.join(found)).hexdigest()[:10]}"
     )
     return 0
 
