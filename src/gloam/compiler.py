@@ -24,9 +24,9 @@ _CUDA_OPTIONS = {
     "xla_gpu_enable_triton_gemm": False,
 }
 # XLA also chooses among the algorithms of a product by measurements. They come out differently in
-# every process, and the bits of a search with them. Two kinds of operations need them: StyleGAN3's
-# convolutions take seconds instead of 0.1 s without, and the search for the nearest of many
-# measures, a product on TF32 units, 0.43 instead of 0.31 ms.
+# every process, and the bits of a search with them. Two kinds of operations need them: without,
+# StyleGAN3's convolutions take seconds instead of 0.1 s, and the search for the nearest of many
+# measures, a product on TF32 units, 0.12 ms more (docs/performance.md).
 _NO_MEASUREMENTS = {"xla_gpu_autotune_level": 0}
 _MEASURED = ("stablehlo.convolution", "lhs_precision_type = tf32")
 

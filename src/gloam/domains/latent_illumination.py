@@ -324,7 +324,8 @@ def _best_start(
 def _compiled(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
     """Compile a function of models for some arguments, or read the program from the disk."""
     keep_compiled_programs()
+    jit: Any = eqx.filter_jit  # which declares no options of the compiler
     return with_known_options(
-        lambda known: eqx.filter_jit(function, compiler_options=known).lower(*arguments).compile(),
+        lambda known: jit(function, compiler_options=known).lower(*arguments).compile(),
         compiler_options(),
     )
