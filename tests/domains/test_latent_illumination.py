@@ -190,7 +190,8 @@ def test_both_drivers_search_alike(domain):
 
 @pytest.mark.slow
 def test_two_seeds_run_at_once_by_another_algorithm(domain):
-    map_elites = gloam.MAPElites(domain.archive(), domain.x0, 0.3, batch_size=16)
+    # At 0 there is no penalty, which would make objectives negative and warn.
+    map_elites = gloam.MAPElites(domain.archive(), np.zeros(4), 0.3, batch_size=16)
     result = gloam.run(domain, map_elites, seeds=2, iterations=2, progress=False)
     assert (result.metrics["coverage"] > 0).all()
 
