@@ -18,8 +18,8 @@ def main() -> int:
     """Run one search and print its times."""
     parser = argparse.ArgumentParser(
         description="Seconds of one search from its construction to its result, and from the start "
-        "of the run to the last iteration. Both include compilation, without a persistent cache, "
-        "and exclude loading JAX.",
+        "of the run to the last iteration. Both include compilation and exclude loading JAX. With "
+        "JAX_ENABLE_COMPILATION_CACHE=false, programs of earlier runs are not used.",
         epilog="Example: whole_run.py --measures 10 --centroids-dir DIR --seeds 20",
     )
     parser.add_argument(

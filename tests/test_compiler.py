@@ -10,7 +10,7 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 from gloam import compiler
-from gloam.compiler import compiler_options, keep_compiled_programs, with_known_options
+from gloam.compiler import compile_lowered, compiler_options, keep_compiled_programs
 from gloam.kernels.products import by_parts
 
 OPTIONS = (
@@ -87,16 +87,19 @@ def test_a_second_process_finds_the_programs_of_the_first(folder):
     assert found[1] == found[0]
 
 
-class Compiler:
-    """Records the options it gets; ``fault`` is what it says to them."""
+class Lowered:
+    """Stands for a program; ``fault`` is what the compiler says to options."""
 
-    def __init__(self, fault: str | None = None):
-        self.fault = fault
-        self.calls: list[dict | None] = []
+    def __init__(self, text: str = "", fault: str | None = None):
+        self.text, self.fault = text, fault
+        self.calls: list[dict] = []
 
-    def __call__(self, options):
-        self.calls.append(options)
-        if options and self.fault:
+    def as_text(self):
+        return self.text
+
+    def compile(self, compiler_options=None):
+        self.calls.append(compiler_options or {})
+        if compiler_options and self.fault:
             raise jax.errors.JaxRuntimeError(self.fault)
         return "program"
 
@@ -109,22 +112,21 @@ def options(monkeypatch):
 
 
 def test_a_cpu_gets_no_options():
-    compile_with = Compiler()
-    assert with_known_options(compile_with, compiler_options()) == "program"
-    assert compile_with.calls == [None]
-
-
-def test_a_gpu_gets_options(options):
-    compile_with = Compiler()
-    assert with_known_options(compile_with, options) == "program"
-    assert compile_with.calls == [options]
-    assert options
+    lowered = Lowered()
+    assert compile_lowered(lowered, compiler_options()) == "program"
+    assert lowered.calls == [{}]
 
 
 def test_options_that_xla_does_not_know_are_done_without(options):
-    compile_with = Compiler("INVALID_ARGUMENT: No such compile option: 'xla_gpu_x'")
-    assert with_known_options(compile_with, options) == "program"
-    assert compile_with.calls == [options, None]
+    lowered = Lowered(fault="INVALID_ARGUMENT: No such compile option: 'xla_gpu_x'")
+    assert compile_lowered(lowered, options) == "program"
+    assert options.items() <= lowered.calls[0].items()
+    assert lowered.calls[1:] == [{}]
+
+
+def test_other_faults_are_passed_on(options):
+    with pytest.raises(jax.errors.JaxRuntimeError, match="out of memory"):
+        compile_lowered(Lowered(fault="RESOURCE_EXHAUSTED: out of memory"), options)
 
 
 def convolution(x):
@@ -140,14 +142,10 @@ def nearest_of_many_measures(x):
 
 
 @pytest.mark.parametrize("function", [convolution, nearest_of_many_measures, product])
-def test_algorithms_of_two_operations_are_measured(options, function, monkeypatch):
+def test_algorithms_of_two_operations_are_measured(options, function):
     traced = jax.jit(lambda x: function(x)).trace(jnp.zeros((4, 4)))
-    lowered = traced.lower(lowering_platforms=("cuda",))
-    monkeypatch.setattr(type(lowered), "compile", lambda _, compiler_options: compiler_options)
-    is_measured = "xla_gpu_autotune_level" not in compiler.compiled(lowered, options)
+    lowered = Lowered(traced.lower(lowering_platforms=("cuda",)).as_text())
+    compile_lowered(lowered, options)
+    is_measured = "xla_gpu_autotune_level" not in lowered.calls[0]
     assert is_measured == (function is not product)
-
-
-def test_other_faults_are_passed_on(options):
-    with pytest.raises(jax.errors.JaxRuntimeError, match="out of memory"):
-        with_known_options(Compiler("RESOURCE_EXHAUSTED: out of memory"), options)
+    assert options.items() <= lowered.calls[0].items()

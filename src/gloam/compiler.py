@@ -4,7 +4,7 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
@@ -12,7 +12,6 @@ from jax.experimental.compilation_cache import compilation_cache
 from gloam.devices import on_cuda
 from gloam.files import cache_folder
 
-_Program = TypeVar("_Program")
 _CONFIG: Any = jax.config  # its options are not declared
 _MOST_BYTES = 2 * 2**30
 # An iteration consists of over a hundred short kernels and a few loops and branches. In one graph
@@ -65,26 +64,16 @@ def compiler_options() -> dict[str, Any]:
     return _CUDA_OPTIONS if on_cuda() else {}
 
 
-def compiled(lowered: Any, options: dict[str, Any]) -> Callable:
-    """Compile a program with the options for its device, if XLA knows them."""
+def compile_lowered(lowered: Any, options: dict[str, Any]) -> Callable:
+    """Compile a program of `jax.jit` with the options for its device, if XLA knows them."""
     if options:
         text = lowered.as_text()
         if not any(operation in text for operation in _MEASURED):
             options = options | _NO_MEASUREMENTS
-    return with_known_options(lambda known: lowered.compile(compiler_options=known), options)
-
-
-def with_known_options(
-    compile_with: Callable[[dict[str, Any] | None], _Program], options: dict[str, Any]
-) -> _Program:
-    """Return ``compile_with(options)``, or ``compile_with(None)`` if XLA does not know them.
-
-    Options come and go with versions of XLA. Without them programs are only slower.
-    """
-    if options:
         try:
-            return compile_with(options)
+            return lowered.compile(compiler_options=options)
         except jax.errors.JaxRuntimeError as error:
+            # Options come and go with versions of XLA. Without them programs are only slower.
             if "INVALID_ARGUMENT" not in str(error):
                 raise
-    return compile_with(None)
+    return lowered.compile()

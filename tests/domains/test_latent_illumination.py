@@ -107,11 +107,15 @@ def test_latents_are_scaled_by_samples(domain):
     assert float(domain.free_norm) == pytest.approx(0.35 * 3 * 1.880, rel=0.02)
 
 
-def test_the_start_is_the_best_of_truncated_samples(domain):
-    one = LatentIllumination(Waves(), Means(), "abc", _dataset(), num_starts=1, chunk=5, seed=3)
-    rows = jnp.zeros((13, 4)).at[0].set(domain.x0).at[1].set(one.x0)
+@pytest.mark.parametrize("num_starts", [1, 7, 40])
+def test_the_start_is_the_best_of_truncated_samples(domain, num_starts):
+    options = {"num_starts": num_starts, "chunk": 5, "seed": 3}
+    x0 = LatentIllumination(Waves(), Means(), "abc", _dataset(), **options).x0
+    key = jax.random.split(jax.random.key(3))[1]
+    w = Waves().map(jax.random.normal(key, (num_starts, 4)), 0.7)
+    rows = (w - Waves().w_avg) / domain.scale
     distances = jnp.linalg.norm(evaluated(domain, rows)[1] - domain.prompt, axis=1)
-    assert distances[0] < distances[1]
+    np.testing.assert_allclose(x0, rows[jnp.argmin(distances)], rtol=1e-5)
 
 
 def test_chunks_change_nothing_and_a_broken_row_fails_alone(domain):

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from gloam import checks
 from gloam.archives import Archive, CVTArchive
-from gloam.compiler import compiler_options, keep_compiled_programs, with_known_options
+from gloam.compiler import compile_lowered, compiler_options, keep_compiled_programs
 from gloam.datasets import Dataset
 from gloam.domains.domain import Domain, starting_solution
 from gloam.generators import Embedder, Generator
@@ -311,7 +311,7 @@ def _best_start(
     rows = np.asarray(_compiled(latents, domain, key)(domain, key))
     # Chunks have the size that they have in the search: on a GPU, XLA measures which convolutions
     # are fastest, once for each size.
-    parts = rows.reshape(-1, domain.chunk, rows.shape[1])
+    parts = [jax.device_put(part) for part in rows.reshape(-1, domain.chunk, rows.shape[1])]
     score = _compiled(scores, domain, parts[0])
     found = []
     with work_bar("choosing the start", len(parts), show=progress) as advance:
@@ -324,8 +324,7 @@ def _best_start(
 def _compiled(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
     """Compile a function of models for some arguments, or read the program from the disk."""
     keep_compiled_programs()
-    jit: Any = eqx.filter_jit  # which declares no options of the compiler
-    return with_known_options(
-        lambda known: jit(function, compiler_options=known).lower(*arguments).compile(),
-        compiler_options(),
-    )
+    arrays, static = eqx.partition(arguments, eqx.is_array)
+    program = jax.jit(lambda arrays: function(*eqx.combine(arrays, static)))
+    run = compile_lowered(program.lower(arrays), compiler_options())
+    return lambda *arguments: run(eqx.filter(arguments, eqx.is_array))

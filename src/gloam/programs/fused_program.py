@@ -18,7 +18,7 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Int
 
 from gloam import step
-from gloam.compiler import compiled, compiler_options
+from gloam.compiler import compile_lowered, compiler_options
 from gloam.devices import runs_on_cpu
 from gloam.kernels import with_fallback
 from gloam.programs.sharing import Static
@@ -153,7 +153,7 @@ class FusedProgram:
                 if self._compiled_loop is None:
                     lowered = self._loop.lower(arrays, state, stops)
                     self._compiled_loop = Future()
-                    self._compiled_loop.set_result(compiled(lowered, compiler_options()))
+                    self._compiled_loop.set_result(compile_lowered(lowered, compiler_options()))
             return self._finished(self._compiled_loop)
 
         return with_fallback(program, program)(arrays, state, stops)
@@ -167,12 +167,12 @@ class FusedProgram:
             options = compiler_options()  # here, because settings of JAX are by thread
 
             def compile_begin() -> None:
-                self._compiled_begin = pool.submit(compiled, begin.lower(), options)
+                self._compiled_begin = pool.submit(compile_lowered, begin.lower(), options)
 
             def compile_loop() -> None:
                 if self._one_device and self._compiled_loop is None:
                     loop = self._loop.lower(arrays, begin.out_info, np.ones(2, np.int32))
-                    self._compiled_loop = pool.submit(compiled, loop, options)
+                    self._compiled_loop = pool.submit(compile_lowered, loop, options)
 
             # On a GPU the larger program takes longest, and goes first. A CPU has few cores, which
             # compile the smaller program while Python lowers the larger one.
