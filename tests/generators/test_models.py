@@ -1,15 +1,24 @@
-"""Files of weights: round trips, every precision, damaged and hostile files."""
+"""Weights: files (round trips, every precision, damaged and hostile ones), and their device."""
 
 import copy
 import json
 import pickle
 
+import jax
 import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import save, save_file
 
-from gloam.generators.models import read_tensors, write_tensors
+from gloam.generators import CLIP, StyleGAN3, StyleGAN3Settings
+from gloam.generators.models import on_device, read_tensors, write_tensors
+from tests.generators.reference import trained
+from tests.generators.test_clip import CONFIG, random_tensors
+from tests.programs.test_recompilation import compilations
+
+SMALL = StyleGAN3Settings(
+    img_resolution=16, channel_base=64, channel_max=8, z_dim=8, w_dim=8, num_layers=4
+)
 
 
 def test_written_arrays_and_metadata_are_read_back(tmp_path):
@@ -84,3 +93,26 @@ def test_damaged_and_other_files_are_refused_by_name(tmp_path, content):
 def test_a_folder_is_not_a_file(tmp_path):
     with pytest.raises(ValueError, match="weights: expected an existing file"):
         read_tensors("weights", tmp_path)
+
+
+def test_weights_are_copied_without_a_program():
+    array = np.arange(1234, dtype=np.float32)  # a shape that no other test has
+    with compilations() as heard:
+        copied = on_device(array)
+        assert [event for event in heard if "backend_compile" in event] == []
+    array[:] = -1
+    np.testing.assert_array_equal(copied, np.arange(1234))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: StyleGAN3(SMALL, trained(SMALL)),
+        lambda: CLIP(CONFIG, random_tensors()),
+    ],
+)
+def test_networks_are_built_without_programs(build):
+    with compilations() as heard:
+        jax.clear_caches()
+        build()
+        assert [event for event in heard if "backend_compile" in event] == []
