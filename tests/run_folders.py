@@ -73,7 +73,9 @@ def _metrics(seeds, rng):
         table[name] = rng.uniform(0.1, 1.0, len(rows))
     for name in ("unique_cells", "restarts"):
         table[name] = rng.integers(1, BATCH, len(rows))
-    return table.assign(seconds=0.1 * table["iteration"], f_min=0.0, num_elites=1)
+    return table.assign(
+        seconds=0.1 * table["iteration"], f_min=0.0, num_elites=1, num_counted=1, mean_objective=0.5
+    )
 
 
 def _random_state(algorithm, num_seeds, rng):
@@ -89,9 +91,9 @@ def _random_state(algorithm, num_seeds, rng):
     objectives = rng.uniform(0.2, 1.1, (num_seeds, algorithm.archive.num_cells))
     objectives[rng.uniform(size=objectives.shape) < 0.4] = -np.inf
     return eqx.tree_at(
-        lambda state: (state.iteration, state.store.objectives),
+        lambda state: (state.iteration, state.store.objectives, state.reference),
         jax.tree.map(fill, like),
-        (np.int32(ITERATIONS), objectives.astype(np.float32)),
+        (np.int32(ITERATIONS), objectives.astype(np.float32), np.zeros(num_seeds, np.float32)),
     )
 
 

@@ -31,7 +31,13 @@ class Display(AbstractContextManager["Display"]):
 
     @abstractmethod
     def update(
-        self, iteration: int, qd_score: float, coverage: float, rate: float, failed: int = 0
+        self,
+        iteration: int,
+        qd_score: float,
+        coverage: float,
+        rate: float,
+        failed: int = 0,
+        f_min: float = 0.0,
     ) -> None:
         """Show the state of the run.
 
@@ -40,6 +46,7 @@ class Display(AbstractContextManager["Display"]):
             qd_score, coverage: Means over the seeds.
             rate: Number of evaluations per second.
             failed: Number of failed evaluations so far, over all seeds.
+            f_min: Reference of the QD score.
         """
 
     def __exit__(self, *error: object) -> None:
@@ -50,7 +57,13 @@ class Silent(Display):
     """Shows nothing."""
 
     def update(
-        self, iteration: int, qd_score: float, coverage: float, rate: float, failed: int = 0
+        self,
+        iteration: int,
+        qd_score: float,
+        coverage: float,
+        rate: float,
+        failed: int = 0,
+        f_min: float = 0.0,
     ) -> None:
         """Do nothing."""
 
@@ -146,11 +159,19 @@ class _RunDisplay(Display):
         bar.update(0, "compiling")
 
     def update(
-        self, iteration: int, qd_score: float, coverage: float, rate: float, failed: int = 0
+        self,
+        iteration: int,
+        qd_score: float,
+        coverage: float,
+        rate: float,
+        failed: int = 0,
+        f_min: float = 0.0,
     ) -> None:
         """Move the bar."""
+        reference = f" (from {f_min:g})" if f_min else ""
         failures = f" {failed:,} failed" if failed else ""
-        self._bar.update(iteration, f"QD {qd_score:,.0f} {coverage:.1%} {rate:,.0f}/s{failures}")
+        note = f"QD {qd_score:,.0f}{reference} {coverage:.1%} {rate:,.0f}/s{failures}"
+        self._bar.update(iteration, note)
 
 
 @contextmanager

@@ -212,3 +212,5 @@ class SearchState(eqx.Module):
     """Number of infeasible solutions since the start of the run."""
     started: Int[Array, ""]
     """Number of solutions that the search was given before its first iteration."""
+    reference: Float[Array, ""]
+    """Reference of the QD score if the archive has no f_min (`gloam.archives.qd_score`)."""

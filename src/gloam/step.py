@@ -32,15 +32,14 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from gloam import checks, draws
 from gloam.algorithms import Algorithm
 from gloam.archives import Archive
+from gloam.archives.qd_score import ArchiveMetrics, archive_metrics, lowered
+from gloam.archives.store import add as add_to_store
 from gloam.archives.store import (
-    ArchiveMetrics,
-    archive_metrics,
     empty_store,
     random_elite_cells,
     random_elites,
     random_empty_cells,
 )
-from gloam.archives.store import add as add_to_store
 from gloam.discounts.discount import DiscountMetrics, discount_metrics
 from gloam.records import (
     Added,
@@ -89,7 +88,19 @@ def init(
     learned = discount.init(archive.centers_of(empty_cells), is_real, key=key_discount)
     zero = jnp.zeros((), jnp.int32)
     low = LowObjectives(jnp.full((), archive.f_min_from(0.0), jnp.float32), zero)
-    return SearchState(key, zero, zero, emitter.init(x0), store, learned, low, x0, zero, zero)
+    return SearchState(
+        key=key,
+        iteration=zero,
+        failed=zero,
+        emitter=emitter.init(x0),
+        store=store,
+        discount=learned,
+        low=low,
+        x0=x0,
+        infeasible=zero,
+        started=zero,
+        reference=jnp.zeros((), jnp.float32),
+    )
 
 
 def step(
@@ -394,7 +405,8 @@ def add(algorithm: Algorithm, state: SearchState, batch: Batch) -> tuple[SearchS
     store, added = add_to_store(state.store, batch)
     f_min = algorithm.archive.f_min
     discount = algorithm.discount.rescaled(state.discount, store.objectives, f_min)
-    return dataclasses.replace(state, store=store, discount=discount), added
+    reference = state.reference if f_min is not None else lowered(state.reference, store.objectives)
+    return dataclasses.replace(state, store=store, discount=discount, reference=reference), added
 
 
 @_float32()
@@ -475,9 +487,8 @@ def metrics(algorithm: Algorithm, state: SearchState) -> SearchMetrics:
     objectives, occupied = store.objectives[cells], store.occupied[cells]
     empty_value = algorithm.discount.empty_value(state.discount, archive.f_min_from(0.0))
     health = discount_metrics(discounts, objectives, occupied, empty_value)
-    # An asynchronous search has elites that it has not learned from.
-    lowest = jnp.min(store.objectives, initial=state.low.lowest, where=store.occupied)
-    found = archive_metrics(store, archive.f_min_from(lowest))
+    reference, is_given = archive.f_min_from(state.reference), archive.f_min is not None
+    found = archive_metrics(store, reference, is_given=is_given)
     return SearchMetrics(found, health, state.failed, state.infeasible, state.started)
 
 

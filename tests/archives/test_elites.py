@@ -13,7 +13,8 @@ from ribs.archives import GridArchive as RibsGrid
 import gloam
 from gloam.archives import Elites, GridArchive
 from gloam.archives.elites import same_cells
-from gloam.archives.store import Store, add, archive_metrics, empty_store
+from gloam.archives.qd_score import archive_metrics
+from gloam.archives.store import Store, add, empty_store
 from gloam.records import Batch
 
 ARCHIVE = GridArchive((4, 5), [-1, -2], [1, 2], f_min=-2.0, fields={"age": ()})
@@ -45,7 +46,7 @@ def test_figures_worked_by_hand(hand_made):
     assert hand_made.coverage == 0.375
     assert hand_made.best_objective == 3.0
     assert len(hand_made) == 3
-    assert repr(hand_made) == "Elites(3 of 8 cells, QD score 8.25, best 3)"
+    assert repr(hand_made) == "Elites(3 of 8 cells, QD score 8.25 (from -2), best 3)"
     assert (
         type(hand_made.qd_score)
         is type(hand_made.coverage)
@@ -146,7 +147,7 @@ def test_the_best_elite_and_statistics_are_those_of_pyribs(elites, ribs):
     assert found.best_objective == pytest.approx(float(stats.obj_max))
     assert found.mean_objective == pytest.approx(float(stats.obj_mean), rel=1e-6)
     assert (found.qd_score, found.coverage) == (elites.qd_score, elites.coverage)
-    metrics = archive_metrics(jax.tree.map(jnp.asarray, elites.store), ARCHIVE.f_min)
+    metrics = archive_metrics(jax.tree.map(jnp.asarray, elites.store), ARCHIVE.f_min, is_given=True)
     assert float(metrics.qd_score) == pytest.approx(elites.qd_score, rel=1e-6)
     assert float(metrics.coverage) == pytest.approx(elites.coverage)
     assert float(metrics.best_objective) == elites.best_objective

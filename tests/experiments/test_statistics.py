@@ -49,11 +49,11 @@ def test_all_scores_have_one_reference(results):
     assert best["evaluations"].tolist() == [30, 30]
 
 
-def test_a_reference_above_objectives_is_lowered(results):
-    low = result(gloam.MAPElites, -9.0, iterations=1)
-    lowest = min(elites.objectives.min() for elites in low.elites_by_seed.values())
-    high = {"a": low, "b": low}
-    assert gloam.compare(high).f_min == min(-9.0, lowest)
+def test_the_scores_of_one_reference_are_those_that_the_runs_print():
+    for f_min in (None, -0.01):
+        run = result(gloam.MAPElites, f_min, iterations=1)
+        scores = gloam.compare({"a": run, "b": run}).scores["qd_score"].tolist()
+        assert scores == 2 * [elites.qd_score for elites in run.elites_by_seed.values()]
 
 
 def test_results_folders_and_lists_are_the_same(results):

@@ -30,14 +30,10 @@ class Store(NamedTuple):
     measures: Any
 
 
-class Low(NamedTuple):
-    lowest: Any
-
-
 class State(NamedTuple):
     iteration: Any
     store: Store
-    low: Low
+    reference: Any
 
 
 def state_at(iteration, num_cells=20):
@@ -47,7 +43,7 @@ def state_at(iteration, num_cells=20):
         rng.random((1, num_cells), dtype=np.float32),
         rng.random((1, num_cells, 2), dtype=np.float32),
     )
-    return State(np.asarray(iteration, np.int32), store, Low(np.float32([-iteration])))
+    return State(np.asarray(iteration, np.int32), store, np.float32([-iteration]))
 
 
 def row_at(iteration):

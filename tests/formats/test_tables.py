@@ -252,7 +252,7 @@ CRAFTED = {
     "too many rows": ({"num_rows": 10_001}, "it declares 10,001 rows, more than 10,000"),
     "a text as seed": ({"columns": {"seed": pa.string()}}, "it has other columns"),
     "another column": ({"columns": {"code": pa.string()}}, "it has other columns"),
-    "an older format": ({"number": 1}, "reads format 7; an older version of gloam wrote it"),
+    "an older format": ({"number": 1}, f"reads format {FORMAT}; an older version of gloam"),
 }
 
 

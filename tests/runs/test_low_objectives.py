@@ -8,12 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import gloam
 from gloam.runs.fused_driver import FusedDriver
-from tests.problems import BATCH, small
+from tests.problems import BATCH
 
 
 def algorithm(f_min=0.0):
@@ -119,71 +117,3 @@ def test_an_f_min_that_was_given_is_warned_of_although_the_search_does_not_need_
     search.tell(-np.ones(BATCH), np.zeros((BATCH, 2)))
     with pytest.warns(UserWarning, match="archive's f_min = 0, got -1.*lower the QD score"):
         search.ask()
-
-
-def sums(result, f_min):
-    """QD scores of the elites, by definition."""
-    return [
-        (elites.objectives.astype(np.float64) - f_min).sum()
-        for elites in result.elites_by_seed.values()
-    ]
-
-
-def check_scores(result, folder=None):
-    """The QD score never falls, is counted from the lowest objective, and can be counted again."""
-    metrics = result.metrics
-    for _, table in metrics.groupby("seed"):
-        assert table["qd_score"].is_monotonic_increasing
-        assert table["f_min"].is_monotonic_decreasing
-    last = metrics[metrics["iteration"] == metrics["iteration"].max()]
-    (f_min,) = set(last["f_min"])  # one for all seeds
-    assert f_min <= min(elites.objectives.min() for elites in result.elites_by_seed.values()) < 0
-    np.testing.assert_allclose(last["qd_score"], sums(result, f_min), rtol=1e-5)
-    found = [elites.qd_score for elites in result.elites_by_seed.values()]
-    np.testing.assert_allclose(found, sums(result, f_min), rtol=1e-9)
-    if folder is not None:
-        again = gloam.RunFolder(folder).read_metrics(f_min=-50.0)["qd_score"].to_numpy()
-        np.testing.assert_allclose(again[-len(found) :], sums(result, -50.0), rtol=1e-5)
-        read = [gloam.RunFolder(folder).read_archive(seed).qd_score for seed in result.seeds]
-        assert read == found
-
-
-def test_without_f_min_the_qd_score_of_negative_objectives_never_falls(tmp_path):
-    # The best of all solutions is x0, so that each new cell is lower than the ones before.
-    stop = gloam.callbacks.StopOnPlateau("qd_score", iterations=5)
-    options = {"log_every": 1, "progress": False, "seeds": 2, "run_dir": tmp_path}
-    algorithm = small("dms")
-    result = gloam.optimize(LOW, algorithm, 25, callbacks=[stop], **options)
-    check_scores(result, tmp_path)
-    assert result.stopped is None
-
-
-@pytest.mark.slow
-def test_without_f_min_a_run_on_the_device_has_one_reference_for_all_seeds(tmp_path):
-    options = {"log_every": 3, "progress": False, "checkpoint_every": 6}
-    result = gloam.run(LOW, small("dms"), 12, seeds=[3, 9], run_dir=tmp_path, **options)
-    check_scores(result, tmp_path)
-    scores = [elites.qd_score for elites in result.elites_by_seed.values()]
-    for seed in result.seeds:
-        (tmp_path / f"archive-{seed}.npz").unlink()  # then they are read from the checkpoint
-    folder = gloam.RunFolder(tmp_path)
-    assert [folder.read_archive(seed).qd_score for seed in result.seeds] == scores
-
-
-ROWS = st.lists(
-    st.floats(-1000, 1000, width=32, allow_subnormal=False), min_size=BATCH, max_size=BATCH
-)
-
-
-@given(st.lists(ROWS, min_size=2, max_size=4))
-def test_whatever_the_objectives_the_qd_score_never_falls(batches):
-    archive = gloam.GridArchive((8, 8), -2.0, 2.0)
-    search = gloam.Search(gloam.MAPElites(archive, np.zeros(5), 0.3, batch_size=BATCH), seed=1)
-    before = 0.0
-    for objectives in batches:
-        measures = search.ask()[:, :2]
-        search.tell(np.float32(objectives), measures)
-        score = search.metrics()["qd_score"]
-        assert score >= before * (1 - 1e-6)  # sums of 64 numbers in float32
-        assert np.isclose(score, search.elites().qd_score, rtol=1e-5)
-        before = score

@@ -62,9 +62,9 @@ class Archive(eqx.Module):
         """Names of the measures for tables and figures; empty if none were given."""
         return ()
 
-    def f_min_from(self, lowest: Any) -> Any:
-        """Return the reference of QD scores: ``f_min``, or ``lowest`` if none was given."""
-        return lowest if self.f_min is None else self.f_min
+    def f_min_from(self, default: Any) -> Any:
+        """Return ``f_min``, or ``default`` if none was given."""
+        return default if self.f_min is None else self.f_min
 
     @abstractmethod
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:

@@ -1,7 +1,7 @@
 """Elites on the host: a filled archive as users read it, and how it is shown in notebooks."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from gloam import checks, drawing
 from gloam.archives.archive import Archive
 from gloam.archives.cvt_archive import CVTArchive
 from gloam.archives.grid_archive import GridArchive
+from gloam.archives.qd_score import lowered_on_host, qd_score, reference_note
 from gloam.archives.store import Store, add, empty_store
 from gloam.records import Batch
 from gloam.spaces import Form, Space
@@ -67,7 +68,7 @@ class EliteStatistics:
     coverage: float
     """Share of the cells that hold an elite."""
     qd_score: float
-    """Sum over elites of ``objective - f_min``."""
+    """Sum over elites of ``objective - f_min``, see `gloam.archives.qd_score`."""
     normalized_qd_score: float
     """The QD score divided by the number of cells."""
     best_objective: float
@@ -85,8 +86,8 @@ class Elites:
     Args:
         archive: The division into cells.
         store: The elites.
-        lowest: Lowest objective that the search has seen, or 0 if all are positive. It is the
-            reference of the QD score if the archive has no ``f_min``.
+        reference: Reference of the QD score that the search has had, if the archive has no
+            ``f_min``; see `gloam.archives.qd_score`.
         form: The space or tree that solutions stand for, or ``None`` for plain vectors.
         is_corrected: Whether objectives and measures are means of a re-evaluation
             (`gloam.Result.reevaluated`). Figures say so.
@@ -97,7 +98,7 @@ class Elites:
         archive: Archive,
         store: Store,
         *,
-        lowest: float = 0.0,
+        reference: float = 0.0,
         form: Form | None = None,
         is_corrected: bool = False,
     ):
@@ -106,7 +107,7 @@ class Elites:
         """The space or tree that solutions stand for, or ``None`` for plain vectors."""
         self.is_corrected = is_corrected
         self.store: Store = jax.tree.map(np.asarray, store)
-        self._lowest = lowest
+        self._reference = reference
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -118,7 +119,8 @@ class Elites:
         corrected = "corrected " if self.is_corrected else ""
         return (
             f"Elites({len(self)} of {self.archive.num_cells} cells, "
-            f"{corrected}QD score {self.qd_score:.2f}, best {self.best_objective:.4g})"
+            f"{corrected}QD score {self.qd_score:.2f}{reference_note(self.f_min)}, "
+            f"best {self.best_objective:.4g})"
         )
 
     def _repr_html_(self) -> str:
@@ -131,17 +133,17 @@ class Elites:
 
     @cached_property
     def f_min(self) -> float:
-        """Reference of the QD score: the archive's, or else the lowest objective of the search."""
-        return float(self.archive.f_min_from(self.objectives.min(initial=self._lowest)))
+        """Reference of the QD score: the archive's, or that of `gloam.archives.qd_score`."""
+        return self.archive.f_min_from(lowered_on_host(self._reference, self.objectives))
 
     @property
     def qd_score(self) -> float:
-        """Sum over elites of ``objective - f_min``."""
+        """Sum over elites of ``objective - f_min``, see `gloam.archives.qd_score`."""
         return self._statistics.qd_score
 
     def qd_score_from(self, f_min: float) -> float:
-        """Return the QD score with another reference: the sum of ``objective - f_min``."""
-        return float(np.sum(self.objectives.astype(np.float64) - f_min))
+        """Return the sum over elites of ``objective - f_min`` for another ``f_min``."""
+        return qd_score(self.objectives, f_min, is_given=True)
 
     @property
     def coverage(self) -> float:
@@ -202,10 +204,6 @@ class Elites:
         if elite is None:
             raise ValueError(f"cell: expected one that holds an elite, got {cell}. {fix}")
         return elite.solution if self.form is None else elite.values
-
-    def with_lowest(self, lowest: float) -> "Elites":
-        """Return the elites with another lowest objective of the search."""
-        return Elites(self.archive, self.store, lowest=lowest, form=self.form)
 
     @property
     def best(self) -> Elite:
@@ -284,7 +282,7 @@ class Elites:
         chosen = every if cells is None else every[np.unique(self._known(np.asarray(cells)))]
         checks.expect(len(chosen) > 0, "cells", "at least one cell", "none")
         found = chosen[np.isfinite(chosen)].astype(np.float64)
-        score = float((found - self.f_min).sum())
+        score = qd_score(found, self.f_min, is_given=self.archive.f_min is not None)
         none = [float("nan")] * 4
         values = (found.max(), found.mean(), np.median(found), found.min()) if len(found) else none
         share = len(found) / len(chosen)
@@ -311,8 +309,11 @@ class Elites:
             leaves = jax.tree.leaves(store), jax.tree.leaves(other.store)
             for ours, theirs in zip(*leaves, strict=True):
                 ours[cells] = theirs[cells]
-        lowest = min([self.f_min, *(o.f_min for o in others)])
-        return Elites(self.archive, store, lowest=lowest, form=self.form)
+        # Means of a re-evaluation and single evaluations do not make a corrected archive.
+        is_corrected = self.is_corrected and all(other.is_corrected for other in others)
+        reference = min([self.f_min, *(other.f_min for other in others)])
+        more = {"form": self.form, "is_corrected": is_corrected}
+        return Elites(self.archive, store, reference=reference, **more)
 
     def into(self, archive: Archive) -> "Elites":
         """Return the elites in another archive with as many measures, the best of each cell.
@@ -342,7 +343,7 @@ class Elites:
             {name: store.fields[name][rows] for name in archive.fields},
         )
         more = {"form": self.form, "is_corrected": self.is_corrected}
-        return Elites(archive, moved, lowest=self.f_min, **more)
+        return Elites(archive, moved, reference=self.f_min, **more)
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return a row for each elite: cell, objective, measures_0.., solution_0.., and the fields.
@@ -456,12 +457,20 @@ def _cells_of(archive: Archive, measures: Float[np.ndarray, "n meas"]) -> Int[np
     return np.concatenate([np.zeros(0, np.int32), *found])
 
 
+def scores_from_one_reference(archives: Sequence[Elites]) -> tuple[float, list[float]]:
+    """Return the lowest reference of several archives, and the QD scores counted from it."""
+    reference = min(elites.f_min for elites in archives)
+    is_given = all(elites.archive.f_min is not None for elites in archives)
+    scores = [qd_score(elites.objectives, reference, is_given=is_given) for elites in archives]
+    return reference, scores
+
+
 def archive_figures(elites: Elites) -> dict[str, str]:
     """Return number of elites, QD score, coverage and best objective as text."""
     corrected = "corrected " if elites.is_corrected else ""
     return {
         "elites": f"{len(elites):,} of {elites.archive.num_cells:,} cells",
-        f"{corrected}QD score": f"{elites.qd_score:,.2f}",
+        f"{corrected}QD score": f"{elites.qd_score:,.2f}{reference_note(elites.f_min)}",
         f"{corrected}coverage": f"{elites.coverage:.1%}",
         f"{corrected}best objective": f"{elites.best_objective:.4g}" if len(elites) else "none",
     }

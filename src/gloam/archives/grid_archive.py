@@ -21,8 +21,8 @@ class GridArchive(Archive):
         shape: Number of cells along each measure.
         lower, upper: Bounds of the measures; a scalar applies to every measure.
         f_min: Lowest objective that you expect: the QD score sums ``objective - f_min`` over the
-            elites. By default the lowest objective that the search has seen so far, or 0 if all
-            are positive, so that the QD score never falls.
+            elites. By default it is counted from 0, or from a negative power of ten if most elites
+            are below 0, and elites below that count as 0 (`gloam.archives.qd_score`).
         fields: Extra arrays stored with each elite, ``{"image": (28, 28)}``; a
             ``jax.ShapeDtypeStruct`` instead of a shape sets the dtype.
         measure_names: Names of the measures, for tables and figures.

@@ -1,6 +1,4 @@
-"""The store of elites on the device: adding a batch, random draws, and metrics."""
-
-from typing import Any
+"""The store of elites on the device: adding a batch, and random draws."""
 
 import equinox as eqx
 import jax
@@ -127,40 +125,3 @@ def random_empty_cells(
     ticket = jnp.where(store.occupied, -1.0, uniforms(key, cells))
     value, index = jax.lax.top_k(ticket, count)
     return index.astype(jnp.int32), value >= 0.0
-
-
-class ArchiveMetrics(eqx.Module):
-    """Metrics by which archives are compared."""
-
-    qd_score: Float[Array, ""]
-    """Sum over elites of ``objective - f_min``. If ``f_min`` is at or below all objectives, filling
-    a cell never lowers it."""
-    f_min: Float[Array, ""]
-    """Reference of the QD score."""
-    num_elites: Int[Array, ""]
-    coverage: Float[Array, ""]
-    """Share of cells that hold an elite, between 0 and 1."""
-    best_objective: Float[Array, ""]
-    """Best objective of any elite; minus infinity for an empty archive."""
-
-
-def qd_score_from(metrics: Any, f_min: float) -> Any:
-    """Return the QD score with another reference, of a row of metrics or of a table.
-
-    >>> qd_score_from({"qd_score": 6.0, "num_elites": 2, "f_min": 0.0}, f_min=-10.0)
-    26.0
-    """
-    return metrics["qd_score"] + metrics["num_elites"] * (metrics["f_min"] - f_min)
-
-
-def archive_metrics(store: Store, f_min: float | Float[Array, ""]) -> ArchiveMetrics:
-    """Return the metrics of a store."""
-    occupied = store.occupied
-    gains = jnp.where(occupied, store.objectives - f_min, 0.0)
-    return ArchiveMetrics(
-        jnp.sum(gains),
-        jnp.asarray(f_min, jnp.float32),
-        jnp.sum(occupied, dtype=jnp.int32),
-        jnp.mean(occupied, dtype=jnp.float32),
-        jnp.max(store.objectives),
-    )

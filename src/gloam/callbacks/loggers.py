@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from gloam import checks
+from gloam.archives.qd_score import reference_note, with_one_reference
 from gloam.callbacks.callback import Callback, Row, RunEnd, RunStart
 from gloam.files import append, write_bytes
 
@@ -84,12 +85,14 @@ class PrintLogger(Callback):
         self._calls += 1
         if self._calls % self._every:
             return
+        rows = with_one_reference(rows)
+        reference = reference_note(rows[0]["f_min"])
         names = ("qd_score", "coverage", "seconds")
         score, coverage, seconds = (statistics.fmean(row[name] for row in rows) for name in names)
         best = max(row["best_objective"] for row in rows)
         print(
-            f"iteration {rows[0]['iteration']:,}: QD score {score:,.4g}, coverage {coverage:.2%}, "
-            f"best objective {best:.4g}, {seconds:,.1f} s",
+            f"iteration {rows[0]['iteration']:,}: QD score {score:,.4g}{reference}, "
+            f"coverage {coverage:.2%}, best objective {best:.4g}, {seconds:,.1f} s",
             file=self._file,
             flush=True,
         )

@@ -45,7 +45,7 @@ class Compare:
     folders: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Run folders. Runs of folders with the same name count as one algorithm."""
     f_min: float | None = None
-    """Reference of all QD scores. Default: the lowest f_min or objective of all runs."""
+    """Reference of all QD scores. Default: the lowest of the runs' own."""
     out: Path | None = None
     """File for a figure of the curves; an existing file is replaced. Default: no figure."""
 

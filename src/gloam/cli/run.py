@@ -200,6 +200,9 @@ def print_metrics(result: "gloam.Result") -> None:
             f"{row.seed:>6} {row.qd_score:>12,.2f} {row.coverage:>9.2%} "
             f"{row.best_objective:>9.4f} {row.restarts:>9}"
         )
+    references = sorted(set(last["f_min"].tolist()))
+    if references != [0.0]:
+        print(f"QD scores are counted from {', '.join(f'{f_min:g}' for f_min in references)}")
     if result.stopped:
         print(f"Stopped early: {result.stopped}")
     print(f"Run folder: {result.run_dir}")
@@ -207,12 +210,14 @@ def print_metrics(result: "gloam.Result") -> None:
 
 def show_matches(matches: "Matches", run_dir: Path, *, domain: Any = None, title: str = "") -> None:
     """Print how well the elites match the items, also by label, and write the gallery."""
+    from gloam.archives.qd_score import reference_note
     from gloam.gallery import gallery_run  # matplotlib takes a second to import
 
     elites, data = matches.elites, matches.dataset
     print(
         f"{len(elites):,} of {len(data):,} items have an elite ({matches.coverage():.1%}), "
-        f"QD score {elites.qd_score:,.2f}, best {elites.best_objective:.4f}"
+        f"QD score {elites.qd_score:,.2f}{reference_note(elites.f_min)}, "
+        f"best {elites.best_objective:.4f}"
     )
     if len(elites):
         missed = int((~matches.reached).sum())

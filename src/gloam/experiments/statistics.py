@@ -11,7 +11,8 @@ import pandas as pd
 
 from gloam import checks
 from gloam.archives import Elites
-from gloam.archives.store import qd_score_from
+from gloam.archives.elites import scores_from_one_reference
+from gloam.archives.qd_score import recounted
 from gloam.formats import RunFolder
 from gloam.runs import Result
 
@@ -97,8 +98,7 @@ def compare(runs: Mapping[str, Run | Sequence[Run]], *, f_min: float | None = No
     Args:
         runs: Results or run folders by name of the algorithm; a list of them counts as one.
         f_min: Reference of all QD scores, which are sums of ``objective - f_min``. By default the
-            lowest of the archives' own and of the objectives of all elites, so that no elite lowers
-            a score.
+            lowest of the runs' own (`gloam.archives.qd_score`).
 
     Returns:
         The comparison: ``table()``, ``tests()``, ``figure()``; printed, it is Markdown.
@@ -122,26 +122,33 @@ def compare(runs: Mapping[str, Run | Sequence[Run]], *, f_min: float | None = No
     """
     checks.expect(len(runs) > 0, "runs", "at least one algorithm", "none")
     found = {name: list(_parts(given)) for name, given in runs.items()}
-    everything = [elites for parts in found.values() for _, by_seed in parts for elites in by_seed]
+    entries = [
+        (name, table, elites)
+        for name, parts in found.items()
+        for table, by_seed in parts
+        for elites in by_seed
+    ]
+    archives = [elites for _, _, elites in entries]
     if f_min is None:
-        lowest = [float(elites.objectives.min()) for elites in everything if len(elites)]
-        f_min = min([elites.f_min for elites in everything] + lowest)
-    reference = checks.number("f_min", f_min)
-    rows, metrics = [], {}
+        reference, scores = scores_from_one_reference(archives)
+    else:
+        reference = checks.number("f_min", f_min)
+        scores = [elites.qd_score_from(reference) for elites in archives]
+    rows = [
+        {
+            "algorithm": name,
+            "qd_score": score,
+            "coverage": elites.coverage,
+            "best_objective": elites.best_objective,
+            "evaluations": max(table["evaluations"].tolist(), default=0),
+        }
+        for (name, table, elites), score in zip(entries, scores, strict=True)
+    ]
+    metrics = {}
     for name, parts in found.items():
-        for table, by_seed in parts:
-            rows += [
-                {
-                    "algorithm": name,
-                    "qd_score": elites.qd_score_from(reference),
-                    "coverage": elites.coverage,
-                    "best_objective": elites.best_objective,
-                    "evaluations": max(table["evaluations"].tolist(), default=0),
-                }
-                for elites in by_seed
-            ]
-        table = pd.concat([table for table, _ in parts])
-        metrics[name] = table.assign(qd_score=qd_score_from(table, reference), f_min=reference)
+        metrics[name] = recounted(
+            pd.concat([table for table, _ in parts]), reference, is_given=f_min is not None
+        )
     return Comparison(pd.DataFrame(rows), metrics, reference)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from gloam.archives import Archive, CVTArchive, Elites, GridArchive
+from gloam.archives.qd_score import tables_with_one_reference
 from gloam.datasets import Dataset
 from gloam.datasets.matches import Metric
 from gloam.experiments import compare
@@ -114,8 +115,8 @@ class Library:
             return about | {"state": "damaged", "reason": str(error)}
 
     def packed_metrics(self, entry: Entry) -> bytes:
-        """Return the metrics of a run, a packed array for each column."""
-        table = self._summary(entry).metrics()
+        """Return the metrics of a run, a packed array for each column, with one reference."""
+        (table,), _ = tables_with_one_reference([self._summary(entry).metrics()])
         names = [name for name in table.columns if table[name].dtype.kind in "biuf"]
         arrays = {name: table[name].to_numpy(np.float64) for name in names}
         return packed(arrays, {"rows": len(table)})

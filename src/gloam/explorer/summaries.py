@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from gloam.archives.qd_score import tables_with_one_reference
 from gloam.datasets.rows import evenly_spaced
 from gloam.files import stamp
 from gloam.formats import DamagedFileError, RunFolder
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _RESULTS = ("qd_score", "coverage", "best_objective", "seconds", "evaluations", "gradients")
-_RESULTS += ("failed_total",)
+_RESULTS += ("failed_total", "f_min")
 _SPARKLINE = 40
 # Options that determine when a run first shows its curves and its archive.
 _FIRST = ("log_every", "checkpoint_every", "checkpoint_seconds")
@@ -121,7 +122,9 @@ class RunSummary:
     def _scores(self, table: "pd.DataFrame") -> dict[str, Any]:
         """Return results and sparkline. The table is the same object while nothing changes."""
         if self._scored[0] is not table:
-            self._scored = table, {"results": _results(table), "sparkline": _sparkline(table)}
+            (counted,), _ = tables_with_one_reference([table])
+            scored = {"results": _results(counted), "sparkline": _sparkline(counted)}
+            self._scored = table, scored
         return self._scored[1]
 
     def _state(self, config: RunConfig) -> RunState:

@@ -232,9 +232,9 @@ def store_of_seed(store: dict[str, np.ndarray], place: int) -> dict[str, np.ndar
 
 
 def elites_from(
-    archive: Archive, arrays: dict[str, np.ndarray], lowest: float, form: Form | None = None
+    archive: Archive, arrays: dict[str, np.ndarray], reference: float, form: Form | None = None
 ) -> Elites:
-    """Return the elites of ``archive`` from `elite_arrays`, and the lowest objective of the search.
+    """Return the elites of ``archive`` from `elite_arrays`, and the reference of their QD score.
 
     Raises:
         ValueError: The arrays do not fit the archive or one another.
@@ -263,4 +263,4 @@ def elites_from(
         leaves.append(leaf)
     if form is not None and form.size != solution_dim and len(cells):
         raise ValueError(f"it has solutions of {solution_dim} numbers instead of {form.size}")
-    return Elites(archive, jax.tree.unflatten(structure, leaves), lowest=lowest, form=form)
+    return Elites(archive, jax.tree.unflatten(structure, leaves), reference=reference, form=form)

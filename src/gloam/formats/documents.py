@@ -15,7 +15,7 @@ from typing import Any
 from gloam import files
 from gloam._version import __version__
 
-FORMAT = 7
+FORMAT = 8
 """Format of all files that gloam writes and reads."""
 _MAX_BYTES = 1 << 26
 

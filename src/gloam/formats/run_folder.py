@@ -24,7 +24,7 @@ import numpy as np
 
 from gloam import checks
 from gloam.archives import Archive, Elites
-from gloam.archives.store import qd_score_from
+from gloam.archives.qd_score import recounted
 from gloam.datasets import Dataset
 from gloam.formats import objects
 from gloam.formats.arrays import digest, read_arrays, write_arrays
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _COPY = "Restore it from a copy, or start the run again in another folder."
-# Lowest objective of each seed, among the arrays of a checkpoint.
-_LOWEST = ".low.lowest"
+# Reference of the QD score of each seed, among the arrays of a checkpoint.
+_REFERENCE = ".reference"
 _DELETE = "Delete it, or restore it from a copy."
 _DELETE_ARCHIVE = (
     "Delete it to read the elites of the last checkpoint instead, or restore it from a copy."
@@ -221,8 +221,7 @@ class RunFolder:
         if error:
             raise error
         if f_min is not None and len(table):
-            reference = checks.number("f_min", f_min)
-            table = table.assign(qd_score=qd_score_from(table, reference), f_min=reference)
+            table = recounted(table, checks.number("f_min", f_min), is_given=True)
         return table
 
     def drop_metrics_after(self, iteration: int) -> tuple[int, DamagedFileError | None]:
@@ -283,7 +282,7 @@ class RunFolder:
     def write_archive(self, elites: Elites, *, seed: int) -> None:
         """Write the elites of one seed, as they are at the newest checkpoint."""
         config = self.read_config()
-        about = {"run": config.identity, "seed": seed, "lowest": elites.f_min}
+        about = {"run": config.identity, "seed": seed, "reference": elites.f_min}
         path, arrays = self._archive_path(seed, config), elite_arrays(state_arrays(elites.store))
         write_arrays(path, arrays, kind="archive", about=about)
 
@@ -309,15 +308,16 @@ class RunFolder:
             wait = "Wait for a checkpoint."
             checks.expect(self.holds_checkpoint, "archive", "an existing file", f"'{path}'", wait)
             path, fix = self._checkpoints.folder, _COPY
-            parts = (".store", _LOWEST)
+            parts, index = (".store", _REFERENCE), config.seeds.index(seed)
             state, _ = self._checkpoints.read_arrays(parts, run=config.identity)
             with content_of(path, fix):
-                about = {"lowest": np.min(state.pop(_LOWEST, np.inf)).item()}
+                references = np.atleast_1d(state.pop(_REFERENCE, ()))
                 store = {name.removeprefix(".store"): array for name, array in state.items()}
-                arrays = elite_arrays(store_of_seed(store, config.seeds.index(seed)))
+                arrays = elite_arrays(store_of_seed(store, index))
+                about = {"reference": references[index].item() if index < len(references) else None}
         with content_of(path, fix):
-            lowest = checks.objective("lowest", about.get("lowest"))
-            return elites_from(archive, arrays, lowest, self.read_form())
+            reference = checks.objective("reference", about.get("reference"))
+            return elites_from(archive, arrays, reference, self.read_form())
 
     def _archive_path(self, seed: int, config: RunConfig) -> Path:
         is_single = len(config.seeds) == 1

@@ -19,6 +19,7 @@ from jaxtyping import Float, Int, UInt8
 from PIL import Image
 
 from gloam import checks
+from gloam.archives.qd_score import reference_note
 from gloam.datasets import Matches
 from gloam.datasets.matches import Order
 from gloam.datasets.rows import evenly_spaced
@@ -136,7 +137,7 @@ def _figures(matches: Matches) -> str:
             "not reached / items": f"{int((~matches.reached).sum()):,} / {len(matches.dataset):,}",
             "coverage": f"{matches.coverage():.1%}",
             "elites / items": f"{len(elites):,} / {len(matches.dataset):,}",
-            "QD score": f"{elites.qd_score:,.1f}",
+            "QD score": f"{elites.qd_score:,.1f}{reference_note(elites.f_min)}",
             "best objective": f"{elites.best_objective:.4g}",
             "median distance": _one(np.median(matches.distances)),
         }

@@ -19,7 +19,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from gloam import checks
 from gloam.archives import Elites
-from gloam.archives.store import qd_score_from
+from gloam.archives.qd_score import reference_note, tables_with_one_reference
 from gloam.plots import style
 
 Metrics = pd.DataFrame | Mapping[str, pd.DataFrame]
@@ -63,7 +63,9 @@ def curves(
         1
     """
     alone = isinstance(metrics, pd.DataFrame)
-    runs = _with_one_reference({algorithm: metrics} if alone else metrics)
+    runs = {algorithm: metrics} if alone else metrics
+    tables, reference = tables_with_one_reference(list(runs.values()))
+    runs = dict(zip(runs, tables, strict=True))
     names = _columns(runs, columns, alone=alone)
     colors = style.line_colors(runs)
     wide = min(len(names), 3 if len(names) == 3 else 2)
@@ -75,7 +77,7 @@ def curves(
         for label, table in runs.items():
             if _has_values(table, name):
                 _draw_curve(axes, table, name, label, colors[label])
-        _finish(axes, name)
+        _finish(axes, name, reference_note(reference) if name == "qd_score" else "")
         if alone:
             last = _last(runs[algorithm], name)
             axes.set_title(last, loc="right", fontsize=style.LABEL, color=style.QUIET)
@@ -87,19 +89,6 @@ def curves(
         style.figure_heading(figure, title)
     _add_legend(figure if ax is None else panels[0, 0], runs, colors, alone)
     return figure
-
-
-def _with_one_reference(runs: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Return metrics whose QD scores can be compared, if they have what it takes."""
-    needed = {"qd_score", "f_min", "num_elites"}
-    tables = [table for table in runs.values() if needed <= set(table.columns) and len(table)]
-    f_min = min((float(table["f_min"].to_numpy().min()) for table in tables), default=0.0)
-    return {
-        label: table.assign(qd_score=qd_score_from(table, f_min))
-        if needed <= set(table.columns)
-        else table
-        for label, table in runs.items()
-    }
 
 
 def unique_cells(metrics: Metrics, *, title: str = "", ax: Axes | None = None) -> Figure:
@@ -219,8 +208,8 @@ def _draw_curve(axes: Axes, table: pd.DataFrame, name: str, label: str, color: s
             axes.plot(own["iteration"], own[name], color=color, linewidth=0.6, alpha=0.55)
 
 
-def _finish(axes: Axes, name: str) -> None:
-    axes.set_ylabel(_PANELS.get(name, name.replace("_", " ")))
+def _finish(axes: Axes, name: str, note: str = "") -> None:
+    axes.set_ylabel(_PANELS.get(name, name.replace("_", " ")) + note)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     low = float(axes.dataLim.ymin)

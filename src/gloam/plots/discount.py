@@ -7,7 +7,7 @@ read from the snapshots or the checkpoint of a run folder, or taken from a searc
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Protocol, cast, runtime_checkable
 
 import equinox as eqx
@@ -21,6 +21,8 @@ from matplotlib.lines import Line2D
 
 from gloam import checks, step
 from gloam.algorithms import Algorithm
+from gloam.archives import Archive
+from gloam.archives.qd_score import lowered_on_host, qd_score, reference_note
 from gloam.discounts import DiscountModel
 from gloam.draws import root_key
 from gloam.formats import DamagedFileError, RunFolder
@@ -135,16 +137,15 @@ def discount_panels(
 
     is_trained = any(moment.real.any() for moment in moments)
     figure, panels, bar = _panels(len(moments), plane.aspect, is_trained, ax)
-    top, lowest = limits[1], _lowest(moments)
-    for (above, below), moment in zip(panels, moments, strict=True):
+    top = limits[1]
+    scores = _score_texts(algorithm.archive, moments)
+    for (above, below), moment, score in zip(panels, moments, scores, strict=True):
         shown = cell_values((algorithm.archive, moment.objectives))
         draw_heatmap(above, shown if view is None else view.best(shown), plane, limits)
         _, highest = _draw_discounts(below, algorithm, moment, plane, view, limits)
         top = max(top, highest)
         _draw_training_points(below, algorithm, moment, plane, view, limits)
-        found = moment.objectives[np.isfinite(moment.objectives)]
-        score = (found - algorithm.archive.f_min_from(lowest)).sum()
-        style.heading(above, f"iteration {moment.iteration:,}", f"QD score {score:,.0f}")
+        style.heading(above, f"iteration {moment.iteration:,}", score)
     style.color_bar(figure, bar, limits, "objective and discount", more=top > limits[1])
     _label(panels)
     if is_trained:
@@ -152,10 +153,13 @@ def discount_panels(
     return figure
 
 
-def _lowest(moments: Sequence[Moment]) -> float:
-    """Return the lowest objective of any elite, or 0 if all are positive."""
-    every = np.concatenate([moment.objectives for moment in moments])
-    return float(every.min(initial=0.0, where=np.isfinite(every)))
+def _score_texts(archive: Archive, moments: Sequence[Moment]) -> list[str]:
+    """Return the QD scores of moments, counted from one reference."""
+    of_elites = [moment.objectives[np.isfinite(moment.objectives)] for moment in moments]
+    f_min = archive.f_min_from(reduce(lowered_on_host, of_elites, 0.0))
+    is_given, note = archive.f_min is not None, reference_note(f_min)
+    scores = [qd_score(objectives, f_min, is_given=is_given) for objectives in of_elites]
+    return [f"QD score {score:,.0f}{note}" for score in scores]
 
 
 def algorithm_of(folder: RunFolder, given: Algorithm | None = None) -> Algorithm:

@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 from gloam import checks
 from gloam.archives import CVTArchive, Elites, GridArchive
 from gloam.archives.elites import same_cells
+from gloam.archives.qd_score import reference_note
 from gloam.plots import style
 from gloam.plots.grid_view import At, Measure, viewed_values
 from gloam.plots.plane import CellValues, Color, Filled, Plane, cell_values
@@ -99,7 +100,7 @@ def archive_figure(
     figure, (axes, bar, counts) = style.sheet(width + 3.55, height + 1.25, places, ax)
     drawn = draw_heatmap(axes, shown, plane, limits)
     parts = [
-        f"QD score {elites.qd_score:,.1f}",
+        f"QD score {elites.qd_score:,.1f}{reference_note(elites.f_min)}",
         f"coverage {elites.coverage:.1%}",
         f"best {elites.best_objective:.4g}",
         note,

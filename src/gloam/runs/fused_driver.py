@@ -175,9 +175,12 @@ class FusedDriver:
         store, form = jax.tree.map(np.asarray, state.store), self.algorithm.emitter.form
         return [
             Elites(
-                archive, jax.tree.map(lambda leaf, i=i: leaf[i], store), lowest=lowest, form=form
+                archive,
+                jax.tree.map(lambda leaf, i=i: leaf[i], store),
+                reference=reference,
+                form=form,
             )
-            for i, lowest in enumerate(np.asarray(state.low.lowest).tolist())
+            for i, reference in enumerate(np.asarray(state.reference).tolist())
         ]
 
     def snapshot(self) -> dict[str, np.ndarray]:

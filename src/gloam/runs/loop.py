@@ -12,7 +12,7 @@ import numpy as np
 from gloam import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
-from gloam.archives.store import qd_score_from
+from gloam.archives.qd_score import with_one_reference
 from gloam.callbacks import RunEnd, RunStart
 from gloam.callbacks.callback import Notifier
 from gloam.formats import RunExistsError, RunFolder
@@ -228,12 +228,14 @@ class _Loop:
                     current, reason = self._log(before, now)
                     self._write(now, stop, is_due=reason is not None)
                 self._notifier.report()
+                current = with_one_reference(current)
                 bar.update(
                     driver.iteration,
                     float(np.mean([row["qd_score"] for row in current])),
                     float(np.mean([row["coverage"] for row in current])),
                     driver.batch * len(driver.seeds) / pace,
                     int(sum(row["failed_total"] for row in current)),
+                    current[0]["f_min"],
                 )
                 if stop.is_set() and driver.iteration < options.iterations:
                     path = self._folder.path if self._folder else None
@@ -272,7 +274,7 @@ class _Loop:
         """
         current, reason, first, last = [], None, self._done, self._driver.iteration
         for rows in self._driver.metrics():
-            current, iteration = _with_one_reference(rows), rows[0]["iteration"]
+            current, iteration = rows, rows[0]["iteration"]
             if iteration > first and self._options.is_logged(iteration):
                 share = (iteration - first) / (last - first)
                 seconds = before + share * (now - before) - self._began
@@ -312,10 +314,7 @@ class _Loop:
 
     def _result(self, reason: str | None) -> Result:
         driver, folder = self._driver, self._folder
-        by_seed = driver.elites()
-        lowest = min(elites.f_min for elites in by_seed)
-        by_seed = [elites.with_lowest(lowest) for elites in by_seed]
-        found = dict(zip(driver.seeds, by_seed, strict=True))
+        found = dict(zip(driver.seeds, driver.elites(), strict=True))
         if folder is not None:
             for seed, elites in found.items():
                 folder.write_archive(elites, seed=seed)
@@ -340,12 +339,6 @@ class _Loop:
                     f"{saved}. Make room, or make the folder writable, and resume the run."
                 )
             raise
-
-
-def _with_one_reference(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return metrics of all seeds with QD scores that can be compared."""
-    f_min = min(row["f_min"] for row in rows)
-    return [row | {"qd_score": qd_score_from(row, f_min), "f_min": f_min} for row in rows]
 
 
 def _restore(

@@ -16,7 +16,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from gloam import checks, step
 from gloam.archives import Archive, Elites
 from gloam.archives.elites import added_to_empty
-from gloam.archives.store import ArchiveMetrics, add, archive_metrics, empty_store
+from gloam.archives.qd_score import ArchiveMetrics, archive_metrics, reference_note
+from gloam.archives.store import add, empty_store
 from gloam.draws import REEVALUATION, evaluation_seeds, root_key
 from gloam.evaluators import Evaluator, PerSolution, ResultSpec, as_evaluator
 from gloam.evaluators.results import Results, as_seeded, rows_with_seeds, valid_rows
@@ -73,10 +74,11 @@ class Corrected:
 
     def __repr__(self) -> str:
         mean, seeds = self.table.mean(), len(self.table)
+        reference = min(elites.f_min for elites in self.elites_by_seed.values())
         return (
             f"Corrected({'1 seed' if seeds == 1 else f'{seeds} seeds'}, {self.number:,} "
-            f"evaluations of each elite, corrected QD score {mean['corrected_qd_score']:.2f} "
-            f"(reported {mean['qd_score']:.2f}), corrected coverage "
+            f"evaluations of each elite, corrected QD score {mean['corrected_qd_score']:.2f}"
+            f"{reference_note(reference)} (reported {mean['qd_score']:.2f}), corrected coverage "
             f"{mean['corrected_coverage']:.1%} (reported {mean['coverage']:.1%}))"
         )
 
@@ -280,10 +282,11 @@ class _Sums:
             self._valid[0],
         )
         more = {"form": elites.form, "is_corrected": True}
-        again = Elites(elites.archive, store, lowest=elites.f_min, **more)
+        again = Elites(elites.archive, store, reference=elites.f_min, **more)
+        is_given = elites.archive.f_min is not None
         scores = np.array(
             [
-                _score(elites.archive.num_cells, *rows, again.f_min)
+                _score(elites.archive.num_cells, is_given, *rows, again.f_min)
                 for rows in zip(self._objectives, self._cells, self._valid, strict=True)
             ]
         )
@@ -311,24 +314,27 @@ def _mean(
 
 def _score(
     num_cells: int,
+    is_given: bool,
     objectives: Float[np.ndarray, " rows"],
     cells: Int[np.ndarray, " rows"],
     valid: Bool[np.ndarray, " rows"],
     f_min: float,
 ) -> tuple[float, float]:
     """Return QD score and coverage of rows that are added to an empty archive."""
-    found = _metrics(objectives, cells, valid, f_min, num_cells)
+    found = _metrics(objectives, cells, valid, f_min, num_cells, is_given)
     return float(found.qd_score), float(found.coverage)
 
 
-@partial(jax.jit, static_argnums=4)
+@partial(jax.jit, static_argnums=(4, 5))
 def _metrics(
     objectives: Float[Array, " rows"],
     cells: Int[Array, " rows"],
     valid: Bool[Array, " rows"],
     f_min: Float[Array, ""] | float,
     num_cells: int,
+    is_given: bool,
 ) -> ArchiveMetrics:
     nothing = jnp.zeros((objectives.shape[0], 0), jnp.float32)
     batch = Batch(nothing, objectives, nothing, cells, valid, {})
-    return archive_metrics(add(empty_store(num_cells, 0, 0, {}), batch)[0], f_min)
+    store, _ = add(empty_store(num_cells, 0, 0, {}), batch)
+    return archive_metrics(store, f_min, is_given=is_given)

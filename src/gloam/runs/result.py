@@ -9,7 +9,8 @@ import numpy as np
 
 from gloam import checks, drawing
 from gloam.archives import Elites
-from gloam.archives.elites import thumbnail
+from gloam.archives.elites import scores_from_one_reference, thumbnail
+from gloam.archives.qd_score import reference_note
 from gloam.callbacks import CallbackFailure
 from gloam.evaluators import Evaluator
 from gloam.runs.reevaluation import Corrected, Problem, corrected
@@ -32,9 +33,9 @@ class Result:
     * ``seed``, ``iteration``, ``seconds`` (`gloam.run` interpolates them within a second), and
       ``evaluations`` and ``gradients``: the number of evaluated solutions, and of those whose
       gradients were computed as well;
-    * ``qd_score``, ``coverage``, ``best_objective``, of the archive, and ``f_min`` and
-      ``num_elites``: counted from another reference, the QD score is ``qd_score + num_elites *
-      (f_min - reference)``;
+    * ``qd_score``, ``coverage``, ``num_elites``, ``best_objective`` and ``mean_objective`` of the
+      archive; ``f_min``, the reference of the QD score (see `gloam.archives.qd_score`), and
+      ``num_counted``, the number of elites in it;
     * ``loss``, ``epochs``, of the last training of the discount model;
     * ``empty_discount``, ``rank_correlation``, how well the discount agrees with the archive, see
       `gloam.discounts.discount.DiscountMetrics`;
@@ -124,7 +125,8 @@ class Result:
     def __repr__(self) -> str:
         parts = [self._seeds, *(f"{value} {name}" for name, value in self._counts().items())]
         mean = {name: np.mean(values) for name, values in self._by_seed().items()}
-        parts.append(f"QD score {mean['QD score']:.2f}, coverage {mean['coverage']:.1%}")
+        score = f"QD score {mean['QD score']:.2f}{reference_note(self._reference)}"
+        parts.append(f"{score}, coverage {mean['coverage']:.1%}")
         return f"Result({', '.join(parts)})"
 
     def _repr_html_(self) -> str:
@@ -135,6 +137,7 @@ class Result:
                 error = np.std(values, ddof=1) / len(values) ** 0.5
                 shown += f" ± {_FORMATS[name].format(error)}"
             figures[name] = shown
+        figures["QD score"] += reference_note(self._reference)
         if self.run_dir is not None:
             figures["folder"] = str(self.run_dir)
         pictures = [thumbnail(self.elites)] if len(self.elites) else []
@@ -161,10 +164,14 @@ class Result:
             return 0
         return int(self.metrics[column].to_numpy().max())
 
+    @property
+    def _reference(self) -> float:
+        return min(elites.f_min for elites in self.elites_by_seed.values())
+
     def _by_seed(self) -> dict[str, list[float]]:
         found = [self.elites_by_seed[seed] for seed in self.seeds]
         values = {
-            "QD score": [elites.qd_score for elites in found],
+            "QD score": scores_from_one_reference(found)[1],
             "coverage": [elites.coverage for elites in found],
         }
         if all(len(elites) for elites in found):

@@ -14,6 +14,7 @@ from gloam._version import __version__
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.archives.elites import archive_figures, thumbnail
+from gloam.archives.qd_score import reference_note
 from gloam.compiler import keep_compiled_programs
 from gloam.draws import evaluation_seeds, root_key
 from gloam.evaluators import ResultSpec
@@ -257,8 +258,10 @@ class Search:
             "qd_score": float(found.archive.qd_score),
             "f_min": float(found.archive.f_min),
             "num_elites": int(found.archive.num_elites),
+            "num_counted": int(found.archive.num_counted),
             "coverage": float(found.archive.coverage),
             "best_objective": float(found.archive.best_objective),
+            "mean_objective": float(found.archive.mean_objective),
             "failed_total": int(found.failed),
             "infeasible_total": int(found.infeasible),
             "started_from": int(found.started),
@@ -324,7 +327,8 @@ class Search:
     def __repr__(self) -> str:
         elites = self.elites()
         done = f"seed {self.seed}, iteration {self.iteration:,}"
-        score = f"QD score {elites.qd_score:.2f}, coverage {elites.coverage:.1%}"
+        reference = reference_note(elites.f_min)
+        score = f"QD score {elites.qd_score:.2f}{reference}, coverage {elites.coverage:.1%}"
         return f"Search({self.algorithm.name}, {done}, {score})"
 
     def _repr_html_(self) -> str:
@@ -349,8 +353,8 @@ class Search:
 
 def elites_of(algorithm: Algorithm, state: SearchState) -> Elites:
     """Return the elites of a state."""
-    lowest, form = float(state.low.lowest), algorithm.emitter.form
-    return Elites(algorithm.archive, state.store, lowest=lowest, form=form)
+    reference, form = float(state.reference), algorithm.emitter.form
+    return Elites(algorithm.archive, state.store, reference=reference, form=form)
 
 
 def _start(algorithm: Algorithm, x0: Any) -> jax.Array:

@@ -11,7 +11,7 @@ import { arrays, has, json, Turns } from "gloam/source";
 import { onThemeChange } from "gloam/theme";
 
 const FIRST = ["qd_score", "coverage", "best_objective"];
-const HIDDEN = new Set(["f_min", "num_elites", "seed", "iteration"]);
+const HIDDEN = new Set(["f_min", "num_elites", "num_counted", "seed", "iteration"]);
 const RESULTS = { ">": "higher", "<": "lower", "-": "no significant difference" };
 
 /** The page that compares the runs with these ids. */
@@ -256,7 +256,7 @@ function withOneReference(groups) {
   const lowest = references.reduce((low, f) => Math.min(low, f), Infinity);
   const counted = (table) => ({
     ...table,
-    qd_score: Float64Array.from(table.qd_score, (score, i) => score + table.num_elites[i] * (table.f_min[i] - lowest)),
+    qd_score: Float64Array.from(table.qd_score, (score, i) => score + table.num_counted[i] * (table.f_min[i] - lowest)),
   });
-  return groups.map((tables) => tables.map((table) => (table.f_min && table.num_elites ? counted(table) : table)));
+  return groups.map((tables) => tables.map((table) => (table.f_min && table.num_counted ? counted(table) : table)));
 }

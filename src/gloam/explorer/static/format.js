@@ -55,12 +55,19 @@ export function setting(value) {
   return typeof value === "number" ? String(value) : value;
 }
 
+/** The heading of a QD score, with its reference unless that is 0. */
+export function scoreTitle(reference) {
+  return reference ? `QD score from ${number(reference)}` : "QD score";
+}
+
 const METRICS = {
   qd_score: "QD score",
   coverage: "Coverage",
   best_objective: "Best objective",
+  mean_objective: "Mean objective",
   f_min: "Reference of the QD score",
   num_elites: "Elites",
+  num_counted: "Elites above the reference",
   loss: "Discount model loss",
   rank_correlation: "Rank correlation",
   empty_discount: "Discount of empty cells",

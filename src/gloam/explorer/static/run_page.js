@@ -5,7 +5,7 @@ import { CellPanel } from "gloam/cell_panel";
 import { Chart, meanCurve } from "gloam/curves";
 import { DiscountMap } from "gloam/discount_map";
 import { choice, fill, h } from "gloam/dom";
-import { date, duration, metricTitle, number, percent, setting } from "gloam/format";
+import { date, duration, metricTitle, number, percent, scoreTitle, setting } from "gloam/format";
 import { Gallery } from "gloam/gallery";
 import { setPageKeys } from "gloam/keys";
 import { poll } from "gloam/live";
@@ -14,7 +14,7 @@ import { arrays, has, isReport, json, SourceError } from "gloam/source";
 
 // Charts in this order, followed by those of other metrics.
 const FIRST = ["qd_score", "coverage", "best_objective", "loss", "rank_correlation", "empty_discount", "unique_cells", "restarts"];
-const NOT_DRAWN = new Set(["seed", "iteration", "evaluations", "gradients", "seconds", "f_min", "num_elites", "about"]);
+const NOT_DRAWN = new Set(["seed", "iteration", "evaluations", "gradients", "seconds", "f_min", "num_elites", "num_counted", "about"]);
 const MANY = 8;
 
 /** The page of a run by its id, at a cell if one is given. */
@@ -108,7 +108,7 @@ class RunPage {
     if (!run.results) return;
     fill(
       this.tiles,
-      tile("QD score", withError(results.qd_score, error("qd_score"))),
+      tile(scoreTitle(results.f_min), withError(results.qd_score, error("qd_score"))),
       tile("Coverage", withError(results.coverage, error("coverage"), percent)),
       tile("Best objective", withError(results.best_objective, error("best_objective"))),
       tile("Evaluations", number(results.evaluations)),
