@@ -36,8 +36,8 @@ class Result:
       ``num_elites``: counted from another reference, the QD score is ``qd_score + num_elites *
       (f_min - reference)``;
     * ``loss``, ``epochs``, of the last training of the discount model;
-    * ``empty_discount``, ``rank_correlation``, how well the discount agrees with the archive, see
-      `gloam.discounts.discount.DiscountMetrics`;
+    * ``empty_discount``, ``rank_correlation``, how well the discount agrees with the archive: its
+      mean over empty cells, and its correlation with the objectives of elites;
     * ``restarts``, of all emitters since the start;
     * ``unique_cells``, number of different cells of the last batch;
     * ``failed`` in the last iteration, and ``failed_total`` since the start; ``infeasible`` and
