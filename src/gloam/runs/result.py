@@ -50,7 +50,10 @@ class Result:
     the start: ``cma_es_restarts``, ``cma_es_accepted`` (solutions that beat the elite of their
     cell), ``cma_es_filled`` (solutions that filled an empty cell), and likewise ``moves_accepted``,
     ``moves_filled``, ``swaps_accepted`` and ``swaps_filled``. ``refinement_share`` is the share of
-    swaps in the next batch.
+    swaps in the next batch. With gradients, ``ascent_gradients_failed`` (``gradients_failed`` for
+    `gloam.CMAMEGA` and `gloam.CMAMAEGA`) counts gradients that were not finite; ``ascent_step``,
+    ``ascent_refining_step``, ``ascent_pull`` and ``ascent_refining_share`` are what
+    `gloam.emitters.GradientAscent` has learned.
     """
     seeds: list[int]
     """The seeds, in the order in which they were given."""
