@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ from gloam.archives import faiss_index
 from gloam.callbacks import stopping
 from gloam.emitters import arborescences, cma_emitters, discrete, emitter, mixture
 from gloam.experiments import lsi
-from gloam.explorer import app, archive_view, cell_view, html_report, server
+from gloam.explorer import app, archive_view, cell_view, html_report, server, summaries
 from gloam.formats import documents, ownership, registry, tables
 from gloam.programs import fused_program
 from gloam.runs import failures
@@ -539,6 +539,13 @@ def numbers_of_pages() -> dict[str, list[str]]:
     with_gradients = total + dms(gradients=True).emitter.num_gradients
     paper: Any = gloam.DMS.paper(algorithm.archive, np.zeros(3), 0.2)
     emitters, model = paper.emitter, paper.discount
+    thresholds: Any = gloam.CMAMAE(algorithm.archive, np.zeros(3), 0.2).emitter
+    rules = " and ".join(
+        f"`{type(r).__name__}()`" for r in (thresholds.selection, thresholds.restart)
+    )
+    in_a_box = gloam.emitters.CmaEmitters(np.zeros(3), bounds=(-1, 1))
+    by_seed = get_origin(inspect.get_annotations(gloam.Result)["elites_by_seed"])
+    python = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
     seconds = default_of(gloam.run, "checkpoint_seconds")
     kept = int(str(default_of(gloam.run, "keep_checkpoints")))
     logged = f"{tables.MAX_FAILURES:,}", f"{failures._BYTES_KEPT >> 20} MB"
@@ -567,6 +574,8 @@ def numbers_of_pages() -> dict[str, list[str]]:
             f"`ceiling={model.ceiling:g}`, {model.num_empty_points} empty points",
             f"and a learning rate of {model.learning_rate}.",
             f"a new cell counts {WORDS[int(mixture._CELL)]} times",
+            f"over the last {algorithm.emitter.window / total:g} batches",
+            f"({in_a_box.sigma0} if it is omitted)",
             f"the share is between {' and '.join(share)}",
             f"limit them to {arborescences.MOST_MEASURES} measures",
             f"and to 2^{int(np.log2(arborescences.MOST_NUMBERS))} numbers",
@@ -577,6 +586,7 @@ def numbers_of_pages() -> dict[str, list[str]]:
             f"{share[0]} while other solutions fill cells; up to {share[1]} when",
             f"does so after {times}",
         ],
+        "docs/elites.md": [f"`result.elites_by_seed` is a {by_seed.__name__} of all, by seed"],
         "docs/explorer.md": [
             f"the first free one from {port}",
             f"`ssh -L {port}:localhost:{port} MACHINE`",
@@ -588,6 +598,10 @@ def numbers_of_pages() -> dict[str, list[str]]:
             f"`{local}`, `{address}`, `[{address6}]` and the address given by `--host`",
         ],
         "docs/faq.md": [f"at most {compiler._MOST_BYTES >> 30} GiB"],
+        "docs/from-pyribs.md": [
+            f"numbers outside are {default_of(emitter.Bounds, 'outside')}ped, or reflected",
+            f"those of `gloam.CMAMAE` {rules}",
+        ],
         "docs/generators.md": [
             f"the best of {lsi.NUM_STARTS} random faces",
             f"(number of landscapes, {lsi.NUM_LANDSCAPES:,} by default",
@@ -602,7 +616,11 @@ def numbers_of_pages() -> dict[str, list[str]]:
             f"{logged[0]} failures (at most {logged[1]})",
             f"After {times} in which all evaluations failed",
         ],
-        "docs/tutorials/your-data.md": [f"From {millions} million numbers"],
+        "docs/stability.md": [f"**Python**: {python.removeprefix('>=')} and newer"],
+        "docs/tutorials/your-data.md": [
+            f"From {millions} million numbers",
+            f"all items ({default_of(gloam.gallery.page, 'limit'):,} of a larger dataset)",
+        ],
         "docs/variables.md": [f"`1 - {discrete._UNCHANGED} ** (1 / n)`"],
         "SECURITY.md": [f"`{Path(registry.__file__).relative_to(ROOT)}`"],
     }
@@ -621,3 +639,32 @@ def test_no_page_has_another_number_of_the_format():
     for page in PAGES:
         for number in pattern.findall(" ".join(page.read_text().split())):
             assert int(number) == documents.FORMAT, page
+
+
+def test_the_explorer_has_the_documented_states():
+    (table,) = [t for t in tables_of(ROOT / "docs/explorer.md") if t[0][0] == "state"]
+    named = {name.split()[0] for row in table[2:] for name in row[0].split(", ")}
+    assert named == set(get_args(get_type_hints(summaries.RunState)["state"]))
+
+
+# Executors
+
+
+@pytest.mark.parametrize("name", ["Ray", "submitit"])
+def test_what_is_no_executor_is_not_promised(name):
+    texts = [sentences(str(page.relative_to(ROOT))) for page in PAGES]
+    texts += [inspect.getdoc(gloam.Executors) or ""]
+    naming = [s for text in texts for s in re.split(r"[.|] ", text) if re.search(rf"\b{name}\b", s)]
+    assert naming
+    assert all("not supported yet" in " ".join(sentence.split()) for sentence in naming)
+
+
+def test_processes_of_executors_are_spawned():
+    texts = [page.read_text() for page in PAGES if "ProcessPoolExecutor" in page.read_text()]
+    assert texts
+    # JAX has threads, with which a forked process may deadlock.
+    calls = [
+        call for text in texts for call in re.findall(r"ProcessPoolExecutor\((.*?)\) as", text)
+    ]
+    assert len(calls) >= len(texts)
+    assert all('get_context("spawn")' in call for call in calls)
