@@ -2,6 +2,7 @@
 
 from gloam.discounts.discount import Discount as Discount
 from gloam.discounts.discount import NoDiscount as NoDiscount
+from gloam.discounts.discount import untrained as untrained
 from gloam.discounts.discount_model import DiscountModel as DiscountModel
 from gloam.discounts.from_torch import from_torch as from_torch
 from gloam.discounts.kernel_density import BufferPolicy as BufferPolicy

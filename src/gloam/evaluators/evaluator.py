@@ -114,17 +114,18 @@ class InProcess(Evaluator):
 
 
 class Executors(Evaluator):
-    """Evaluates by an executor of `concurrent.futures`: threads, processes, MPI, Ray, ...
+    """Evaluates by an executor of `concurrent.futures`: threads, processes, MPI, ...
 
     The executor stays open; its owner shuts it down. An executor cannot end an evaluation that
     hangs, nor replace a worker that crashed; use `gloam.Processes` or `gloam.Dask` for that.
 
     Args:
-        executor: For instance `concurrent.futures.ThreadPoolExecutor`, or those of mpi4py and Ray.
+        executor: For instance `concurrent.futures.ThreadPoolExecutor`, or those of mpi4py and Dask
+            (``client.get_executor()``). Ray and submitit have none and are not supported yet.
         chunk: Number of solutions that are sent at a time. By default about 0.1 seconds of work,
             by the measured time.
         workers: Number of workers, which determines the size of chunks; by default that of the
-            executor.
+            executor, or the number of processors of this machine if the executor does not tell.
         retry_rows: As in `gloam.Processes`.
     """
 

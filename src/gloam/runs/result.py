@@ -37,8 +37,8 @@ class Result:
       archive; ``f_min``, the reference of the QD score (see `gloam.archives.qd_score`), and
       ``num_counted``, the number of elites in it;
     * ``loss``, ``epochs``, of the last training of the discount model;
-    * ``empty_discount``, ``rank_correlation``, how well the discount agrees with the archive, see
-      `gloam.discounts.discount.DiscountMetrics`;
+    * ``empty_discount``, ``rank_correlation``, how well the discount agrees with the archive: its
+      mean over empty cells, and its correlation with the objectives of elites;
     * ``restarts``, of all emitters since the start;
     * ``unique_cells``, number of different cells of the last batch;
     * ``failed`` in the last iteration, and ``failed_total`` since the start; ``infeasible`` and
@@ -51,7 +51,10 @@ class Result:
     the start: ``cma_es_restarts``, ``cma_es_accepted`` (solutions that beat the elite of their
     cell), ``cma_es_filled`` (solutions that filled an empty cell), and likewise ``moves_accepted``,
     ``moves_filled``, ``swaps_accepted`` and ``swaps_filled``. ``refinement_share`` is the share of
-    swaps in the next batch.
+    swaps in the next batch. With gradients, ``ascent_gradients_failed`` (``gradients_failed`` for
+    `gloam.CMAMEGA` and `gloam.CMAMAEGA`) counts gradients that were not finite; ``ascent_step``,
+    ``ascent_refining_step``, ``ascent_pull`` and ``ascent_refining_share`` are what
+    `gloam.emitters.GradientAscent` has learned.
     """
     seeds: list[int]
     """The seeds, in the order in which they were given."""
