@@ -205,7 +205,8 @@ class Elites:
 
     def with_lowest(self, lowest: float) -> "Elites":
         """Return the elites with another lowest objective of the search."""
-        return Elites(self.archive, self.store, lowest=lowest, form=self.form)
+        more = {"form": self.form, "is_corrected": self.is_corrected}
+        return Elites(self.archive, self.store, lowest=lowest, **more)
 
     @property
     def best(self) -> Elite:
@@ -312,7 +313,8 @@ class Elites:
             for ours, theirs in zip(*leaves, strict=True):
                 ours[cells] = theirs[cells]
         lowest = min([self.f_min, *(o.f_min for o in others)])
-        return Elites(self.archive, store, lowest=lowest, form=self.form)
+        more = {"form": self.form, "is_corrected": all(e.is_corrected for e in (self, *others))}
+        return Elites(self.archive, store, lowest=lowest, **more)
 
     def into(self, archive: Archive) -> "Elites":
         """Return the elites in another archive with as many measures, the best of each cell.
