@@ -268,9 +268,8 @@ class RunFolder:
             keep: Number of checkpoints to keep, this one included.
         """
         # Archives are as old as the newest checkpoint.
-        for file in self.path.glob("archive*.npz"):
-            if ARCHIVE.fullmatch(file.name):
-                file.unlink()
+        for file in self._archives():
+            file.unlink()
         checkpoint = Checkpoint(state, int(state.iteration), seconds, num_rows)
         self._checkpoints.write(checkpoint, run=self._identity, keep=keep)
 
@@ -330,6 +329,19 @@ class RunFolder:
         with content_of(path, fix):
             lowest = checks.objective("lowest", about.get("lowest"))
             return elites_from(archive, arrays, lowest, self.read_form())
+
+    def check_not_finished(self) -> None:
+        """Check that there are no elites of a run whose checkpoints are gone.
+
+        It cannot be continued, and to start it again would replace its elites and metrics.
+        """
+        if self._archives():
+            problem = "it has no checkpoint, although the run has written its archive"
+            fix = "Restore it from a copy, or give the run as start_from to one in another folder."
+            raise DamagedFileError(self._checkpoints.folder, problem, fix)
+
+    def _archives(self) -> list[Path]:
+        return [file for file in self.path.glob("*.npz") if ARCHIVE.fullmatch(file.name)]
 
     def _archive_path(self, seed: int, config: RunConfig) -> Path:
         is_single = len(config.seeds) == 1

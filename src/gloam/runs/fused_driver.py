@@ -132,7 +132,7 @@ class FusedDriver:
         # A batch of which nothing is left has no metrics.
         self._logged = reported[:-1] if everything_failed else reported
         self._columns = columns
-        self._warning.check(low, stacklevel=7)
+        self._warning.check(low, stacklevel=6)
         before = self.iteration + (not everything_failed)
         for seed, at in zip(self.seeds, first_failures.tolist(), strict=True):
             if 0 < at < before and seed not in self._warned:

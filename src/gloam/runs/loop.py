@@ -400,6 +400,7 @@ def _restore(
         driver.restore(read)
         driver.read_failures(folder)
     else:  # it was stopped before its first checkpoint
+        folder.check_not_finished()
         driver.start(start)
     changed = stored.changed_sources(config) if found and found.iteration > 0 else []
     if changed:
