@@ -47,6 +47,7 @@ docs: .venv/.docs
 
 # Renders the pictures of README and docs from fresh runs.
 pictures: .venv/.installed
+	rm -rf runs/docs runs/gallery
 	$(BIN)/gloam demo --domain lp --out runs/docs
 	cp runs/docs/figures/discount.png runs/docs/figures/archive.png docs/images/
 	$(BIN)/gloam demo --out runs/gallery

@@ -4,6 +4,7 @@ import importlib.util
 import itertools
 import mmap
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -73,6 +74,14 @@ settings.register_profile(
     phases=[phase for phase in Phase if phase is not Phase.explain],
 )
 settings.load_profile("gloam")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _ctrl_c():
+    """Ctrl-C as in a terminal: programs in the background of a script start with it ignored."""
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, usual)
 
 
 _modules = itertools.count(1)

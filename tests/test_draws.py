@@ -77,8 +77,15 @@ def test_normals_are_made_of_threefry_as_jax_has_it():
     np.testing.assert_allclose(draw(key, (2_000,)), want, rtol=2e-6, atol=2e-6)
 
 
-def test_sine_and_cosine_are_exact_to_float32():
-    angle = np.linspace(-np.pi / 4, np.pi / 4, 10_001)
-    sine, cosine = _sine_and_cosine(jnp.asarray(angle, jnp.float32))
-    np.testing.assert_allclose(sine, np.sin(angle), atol=4e-7)
-    np.testing.assert_allclose(cosine, np.cos(angle), atol=2e-7)
+def test_errors_of_sine_and_cosine_are_as_large_as_their_docstring_says():
+    # Angles as `normals` makes them, a part of all, with the largest ones.
+    numbers = np.concatenate([np.arange(0, 2**24, 1009), np.arange(2**24 - 9999, 2**24)])
+    angle = (numbers.astype(np.float32) * np.float32(2.0**-23) - 1) * np.float32(np.pi / 4)
+    pairs = zip(_sine_and_cosine(jnp.asarray(angle)), (np.sin, np.cos), strict=True)
+    limits = ((4e-7, 7), (1e-7, 2))
+    for (given, function), (largest, units) in zip(pairs, limits, strict=True):
+        exact = function(angle.astype(np.float64))
+        error = np.abs(np.asarray(given, np.float64) - exact)
+        assert largest / 2 < error.max() < largest
+        error /= np.spacing(np.abs(exact).astype(np.float32))
+        assert units - 1 < error.max() < units

@@ -53,6 +53,29 @@ def short(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+def plain_text(value: object, most: int = 8_000, *, keep_end: bool = False) -> str:
+    r"""Return ``str(value)`` with at most ``most`` characters, in a form that every file can hold.
+
+    What UTF-8 cannot hold, such as a byte of a file name in another encoding, is escaped.
+
+    >>> plain_text(ValueError("caf\udce9.wav"))
+    'caf\\udce9.wav'
+
+    Args:
+        value: Anything, also an exception of the user's that has no text.
+        most: Largest number of characters.
+        keep_end: Cut the beginning of a longer text, instead of the end.
+    """
+    try:
+        text = str(value)
+    except Exception as error:
+        text = f"({type(value).__name__} without a text: str() raised {type(error).__name__})"
+    part = slice(-most, None) if keep_end else slice(most)
+    # Methods of str itself, because the text may be of a class of the user's.
+    text = str.encode(str.__getitem__(text, part), errors="backslashreplace").decode()
+    return text[part]
+
+
 def one_of(values: Sequence[Any]) -> str:
     """Return several accepted values in words.
 

@@ -116,7 +116,12 @@ def _threefry(
 
 
 def _sine_and_cosine(angle: Float[Array, "*n"]) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
-    """Return Taylor series that are exact in float32 for angles up to pi / 4."""
+    """Return Taylor series for angles up to pi / 4, in absolute value.
+
+    The largest errors, 4e-7 of the sine and 1e-7 of the cosine (7 and 2 units in the last place of
+    float32), are at pi / 4, where the sine lacks its next term. Normal numbers have no use for more
+    digits.
+    """
     square = angle * angle
     sine = angle * (1 + square * (-1 / 6 + square * (1 / 120 + square * (-1 / 5040))))
     cosine = 1 + square * (-1 / 2 + square * (1 / 24 + square * (-1 / 720 + square / 40320)))

@@ -160,8 +160,10 @@ def open_regular(path: str | os.PathLike) -> IO[bytes]:
         OSError: It cannot be opened, or is not a regular file: reading a pipe or a device might
             never end.
     """
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise OSError(f"it is not a regular file: '{path}'")
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode):
+        problem = "a folder instead of a file" if stat.S_ISDIR(mode) else "not a regular file"
+        raise OSError(f"it is {problem}: '{path}'")
     return open(path, "rb")
 
 

@@ -271,6 +271,14 @@ def test_merged_archives_hold_what_one_archive_of_everything_holds(seeds):
         assert elite.fields["age"] == first.fields["age"]
 
 
+def test_elites_stay_corrected_where_all_of_them_are(hand_made):
+    corrected = Elites(hand_made.archive, hand_made.store, is_corrected=True)
+    assert corrected.merged().is_corrected
+    assert corrected.merged(corrected).is_corrected
+    assert not corrected.merged(hand_made).is_corrected
+    assert not hand_made.merged(corrected).is_corrected
+
+
 def test_elites_go_into_other_cells_by_their_measures(elites, ribs):
     coarse = GridArchive((2, 2), [-1, -2], [1, 2])
     moved = elites.into(coarse)

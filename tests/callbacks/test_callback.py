@@ -89,13 +89,13 @@ def test_resume_takes_callbacks(tmp_path):
 
 
 class Raises(Callback):
-    def __init__(self, method):
-        self.calls = []
+    def __init__(self, method, error=None):
+        self.calls, self._error = [], error or OSError("the server is gone")
         setattr(self, method, self._raise)
 
     def _raise(self, _):
         self.calls.append(1)
-        raise OSError("the server is gone")
+        raise self._error
 
 
 @pytest.mark.parametrize("method", ["log", "checkpoint", "end"])
@@ -118,6 +118,37 @@ def test_an_error_in_a_callback_does_not_end_the_run(method, tmp_path):
     assert_same_bits(gloam.RunFolder(tmp_path).read_archive(), result.elites)
     # The run was saved as soon as the callback had failed.
     assert recorder.told("checkpoint") == ([2, 10] if method == "log" else [10])
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+@pytest.mark.parametrize(("method", "at"), [("log", 2), ("checkpoint", 5)])
+def test_a_callback_that_exits_leaves_a_run_that_resumes(run, tmp_path, method, at, error):
+    recorder, options = Recorder(), {"run_dir": tmp_path, "checkpoint_every": 5}
+    with pytest.raises(type(error)):
+        run(callbacks=[recorder, Raises(method, error)], **options)
+    assert gloam.RunFolder(tmp_path).read_checkpoint_iteration() == at
+    assert recorder.told("checkpoint") == [at]
+    assert recorder.told("end")[0].iteration == 2 * (at // 2)
+    resumed, whole = run(resume=True, **options), run()
+    assert_same_bits(resumed.elites, whole.elites)
+    assert resumed.metrics["iteration"].tolist() == whole.metrics["iteration"].tolist()
+
+
+class MuteError(Exception):
+    """An exception without a text."""
+
+    def __str__(self):
+        raise ValueError("no text")
+
+
+def test_an_error_without_a_text_does_not_end_the_run(tmp_path):
+    with pytest.warns(CallbackWarning, match="raised MuteError: .*raised ValueError"):
+        result = search(callbacks=[Raises("log", MuteError())], run_dir=tmp_path)
+    assert result.metrics["iteration"].max() == 10
+    recorder = Recorder()
+    with pytest.raises(MuteError):
+        search(callbacks=[recorder, Raises("start", MuteError())])
+    assert recorder.told("end")[0].status == "failed"
 
 
 def test_an_error_that_is_a_warning_leaves_a_run_that_resumes(tmp_path):

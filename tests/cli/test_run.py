@@ -156,6 +156,42 @@ def test_the_demo_leaves_a_gallery(tmp_path, capsys):
         assert path.is_file()
 
 
+def files_in(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def small_demo(monkeypatch):
+    """The demo with a small algorithm on three pictures, without its gallery."""
+    few = gloam.datasets.from_array(np.linspace(0, 1, 192, dtype=np.float32).reshape(3, 8, 8))
+    monkeypatch.setattr(gloam.datasets, "digits", lambda: few)
+    monkeypatch.setattr(gloam, "DMS", lambda *parts, batch_size: gloam.MAPElites(*parts))
+    monkeypatch.setattr("gloam.cli.run.show_matches", lambda *parts: None)
+
+
+@pytest.mark.usefixtures("small_demo")
+def test_a_demo_deletes_no_run(tmp_path, capsys):
+    out = tmp_path / "demo"
+    run("demo", "--iterations", 2, "--out", out)
+    demo = files_in(out)
+    for wrong in (("--iterations", -1), ("--iterations", 0), ("--seed", -1), ("--seed", 2)):
+        stopped(capsys, "demo", *wrong, "--out", out)
+        assert files_in(out) == demo
+    run("demo", "--iterations", 3, "--out", out)  # continues the first one
+    assert gloam.RunFolder(out).read_checkpoint_iteration() == 3
+
+
+@pytest.mark.usefixtures("small_demo")
+def test_a_demo_replaces_no_run_of_another_command(tmp_path, capsys):
+    out = tmp_path / "mine"
+    run("run", *SMALL_LP, "--iterations", 1, "--quiet", "--out", out)
+    before = files_in(out)
+    message = stopped(capsys, "demo", "--iterations", 2, "--out", out)
+    assert f"'{out}' cannot be resumed with other settings" in message
+    assert "another folder" in message
+    assert files_in(out) == before
+
+
 @pytest.mark.slow
 def test_the_demo_of_the_sphere_leaves_figures(tmp_path, capsys):
     run("demo", "--domain", "lp", "--iterations", 25, "--out", tmp_path / "demo")

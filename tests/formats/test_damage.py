@@ -13,7 +13,7 @@ from gloam.formats.arrays import read_arrays
 from gloam.formats.documents import FORMAT, DamagedFileError
 
 from ..helpers import assert_same_bits
-from .conftest import damaged, small_run
+from .conftest import damaged, quick_search, small_run
 
 FIX = "Restore it from a copy."
 
@@ -112,6 +112,74 @@ def test_resuming_with_a_damaged_file_is_refused_or_gives_the_same_bits(finished
         )
         outcomes.append("rows lost" if told else "same bits")
     assert set(outcomes) == {"refused", "rows lost", "same bits"}
+
+
+def as_folder(path):
+    """Replace a file by a folder with a file of the user's."""
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    (path / "notes.txt").write_text("mine")
+
+
+FILES = READERS | {
+    "metrics.csv": lambda folder: folder.read_metrics(),
+    "failures.parquet": lambda folder: folder.read_failures(),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_folder_in_the_place_of_a_file_is_named(finished_run, tmp_path, name):
+    shutil.copytree(finished_run, tmp_path / "run")
+    path = tmp_path / "run" / name
+    as_folder(path)
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    for call in (FILES[name], lambda folder: continued(folder.path)):
+        with pytest.raises(DamagedFileError, match=path.name) as raised:
+            call(gloam.RunFolder(tmp_path / "run"))
+        assert raised.value.path == path
+        assert any(fix in str(raised.value) for fix in ("Move it", "Delete it", "Restore it"))
+    after = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    removed = {tmp_path / "run" / "archive.npz"} if name.startswith("checkpoint") else set()
+    assert after == {file: text for file, text in before.items() if file not in removed}
+
+
+@pytest.mark.parametrize("name", [*FILES, "checkpoint", "snapshots", "figures"])
+def test_a_run_does_not_begin_where_its_files_cannot_be_written(tmp_path, name):
+    if "/" in name:
+        (tmp_path / name).parent.mkdir()
+    if "." in name:
+        as_folder(tmp_path / name)
+    else:
+        (tmp_path / name).write_text("mine")
+    with pytest.raises(DamagedFileError, match=name) as raised:
+        gloam.RunFolder(tmp_path).check_new()
+    with pytest.raises(DamagedFileError, match=name):
+        small_run(tmp_path)
+    assert raised.value.path == tmp_path / name
+    assert "Move it" in str(raised.value)
+    assert sum(path.is_file() for path in tmp_path.rglob("*")) == 1  # that of the user's
+
+
+def test_a_checkpoint_that_is_a_folder_is_like_a_damaged_one(tmp_path):
+    whole = quick_search(tmp_path / "whole", iterations=8)
+    run, options = tmp_path / "run", {"checkpoint_every": 2, "log_every": 1}
+    quick_search(run, iterations=4, **options)
+    newest = run / "checkpoint" / "0000004.npz"
+    as_folder(newest)
+    with pytest.warns(UserWarning, match=r"0000004\.npz' cannot be used.*0000002\.npz"):
+        assert gloam.RunFolder(run).read_checkpoint_iteration() == 2
+    # It is not replaced, because it is not gloam's: the run ends where it has to be.
+    with (
+        pytest.warns(UserWarning, match=r"0000004\.npz' cannot be used.*0000002\.npz"),
+        pytest.raises(DamagedFileError, match=r"0000004\.npz.*Move it away"),
+    ):
+        quick_search(run, iterations=8, resume=True, **options)
+    with pytest.warns(UserWarning, match=r"0000004\.npz' cannot be used"):
+        resumed = quick_search(run, iterations=8, resume=True, checkpoint_every=3)
+    assert_same_bits(resumed.elites, whole.elites)
+    names = sorted(path.name for path in newest.parent.iterdir())
+    assert names == ["0000004.npz", "0000006.npz", "0000008.npz"]
+    assert (newest / "notes.txt").read_text() == "mine"
 
 
 @pytest.fixture(scope="module")

@@ -136,6 +136,17 @@ def test_a_run_in_the_folder_is_not_started_over(tmp_path):
     assert_same_bits(resumed.elites, quick_search(None, parabola, 4).elites)
 
 
+def test_a_finished_run_without_its_checkpoints_is_not_started_over(finished_run, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    shutil.rmtree(run / "checkpoint")
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    with pytest.raises(gloam.DamagedFileError, match="start_from") as raised:
+        gloam.resume(run, iterations=6, progress=False)
+    assert raised.value.path == run / "checkpoint"
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
 def test_partial_files_of_a_killed_process_are_removed(finished_run, tmp_path):
     shutil.copytree(finished_run, tmp_path, dirs_exist_ok=True)
     stale = [

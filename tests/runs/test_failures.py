@@ -1,6 +1,7 @@
 """Evaluations that fail in `optimize`: masked, counted, logged once, and a limit to them."""
 
 import dataclasses
+import warnings
 
 import numpy as np
 import pytest
@@ -123,6 +124,89 @@ def test_a_damaged_log_does_not_block_a_resume(tmp_path):
         found = optimize(nan_for_bad, 6, run_dir=tmp_path, resume=True)
     assert_same_bits(found.elites, optimize(nan_for_bad).elites)
     assert set(gloam.RunFolder(tmp_path).read_failures()["iteration"]) <= {4, 5, 6}
+
+
+class Text(str):
+    """A text that only methods of str itself can read."""
+
+    __slots__ = ()
+
+    def _refuse(self, *arguments):
+        raise RuntimeError("not this way")
+
+    __str__ = __repr__ = __format__ = __getitem__ = __len__ = encode = _refuse
+
+
+class OddError(Exception):
+    """An exception whose text is what a function returns."""
+
+    def __str__(self):
+        return self.args[0]()
+
+
+ODD_ERRORS = [
+    (ValueError("caf\udce9.wav"), "ValueError: caf\\udce9.wav"),
+    (
+        OddError(lambda: {}[0]),
+        "OddError: (OddError without a text: str() raised KeyError)",
+    ),
+    (OddError(lambda: 3), "OddError: (OddError without a text: str() raised TypeError)"),
+    (OddError(lambda: Text("licence")), "OddError: licence"),
+    (RuntimeError(9000 * "x"), "RuntimeError: " + 7986 * "x"),
+    (KeyError("\ud800"), "KeyError: '\\ud800'"),
+    (UserWarning(9000 * "\udce9"), ("UserWarning: " + 1332 * "\\udce9")[:8000]),
+]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("number", range(len(ODD_ERRORS)))
+def test_no_error_keeps_a_run_from_being_saved(tmp_path, number, asynchronous):
+    given, text = ODD_ERRORS[number]
+
+    def raises(x):
+        if is_bad(x).any():
+            raise given
+        return evaluate(x)
+
+    found = optimize(raises, 2, run_dir=tmp_path, asynchronous=asynchronous)
+    folder = gloam.RunFolder(tmp_path)
+    assert folder.read_checkpoint_iteration() == 2
+    table = folder.read_failures()
+    assert len(table) == found.metrics["failed_total"].iloc[-1] > 0
+    assert set(table["error"]) == {text}
+    assert all("in raises" in trace or len(trace) == 8000 for trace in table["traceback"])
+
+
+def test_the_failures_of_any_evaluator_have_plain_texts():
+    failure = Failure(0, "lost worker", "node caf\udce9", 9000 * "x" + "\udce9")
+    assert failure.error == "node caf\\udce9"
+    assert (len(failure.traceback), failure.traceback[-7:]) == (8000, "x\\udce9")
+
+
+@pytest.mark.parametrize("as_error", [False, True])
+def test_a_log_that_cannot_be_written_keeps_no_state_from_being_saved(
+    tmp_path, monkeypatch, as_error
+):
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(gloam.RunFolder, "write_failures", full)
+    options = {"run_dir": tmp_path, "checkpoint_every": 1}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("error" if as_error else "always")
+        if as_error:  # as with python -W error
+            with pytest.raises(UserWarning, match="No space left"):
+                optimize(nan_for_bad, **options)
+        else:
+            optimize(nan_for_bad, **options)
+    if not as_error:
+        (warning,) = told  # at six checkpoints
+        assert "failures.parquet" in str(warning.message)
+    folder = gloam.RunFolder(tmp_path)
+    assert folder.read_checkpoint_iteration() == (1 if as_error else 6)
+    monkeypatch.undo()
+    optimize(nan_for_bad, 9, resume=True, **options)
+    assert len(folder.read_failures()) > 0
 
 
 class FailsIn:

@@ -10,6 +10,7 @@ import pytest
 import gloam
 from gloam import files
 from gloam.formats.config import describe
+from gloam.progress import Silent
 from gloam.runs import loop
 from gloam.runs.loop import MetricRows
 from tests.helpers import assert_same_bits
@@ -150,3 +151,94 @@ def test_a_run_falls_back_to_the_checkpoint_before_a_damaged_one(tmp_path):
     assert resumed.metrics[columns].equals(whole.metrics[columns])
     names = sorted(path.name for path in newest.parent.iterdir())
     assert names == ["0000008.npz", "0000009.npz"]
+
+
+class Ends:
+    """Raises an exception in one of its calls."""
+
+    def __init__(self, error, at):
+        self.error, self.at, self.calls = error, at, 0
+
+    def __call__(self, *arguments):
+        self.calls += 1
+        if self.calls == self.at:
+            raise self.error
+        return evaluate(*arguments)
+
+
+@pytest.mark.filterwarnings("ignore:The run in .* began with other code")
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+@pytest.mark.parametrize("seeds", [[7], [7, 3]])
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_an_evaluation_that_exits_leaves_a_run_that_resumes(tmp_path, asynchronous, seeds, error):
+    options = {"run_dir": tmp_path, "asynchronous": asynchronous, "seeds": seeds}
+    # In the fifth iteration, in the batch of the last seed.
+    at = (4 if asynchronous else 1) * 5 * len(seeds)
+    with pytest.raises(type(error)) as raised:
+        optimize(8, Ends(error, at), **options)
+    assert raised.value is error
+    assert gloam.RunFolder(tmp_path).read_checkpoint_iteration() == 4
+    assert "saved after iteration 4" in error.__notes__.pop()
+    resumed, whole = optimize(8, resume=True, **options), optimize(8, **options | {"run_dir": None})
+    for seed in seeds:
+        assert_same_bits(resumed.elites_by_seed[seed], whole.elites_by_seed[seed])
+    columns = ["seed", "iteration", "evaluations", "qd_score", "coverage"]
+    assert resumed.metrics[columns].equals(whole.metrics[columns])
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_search_that_was_interrupted_while_it_learned_is_not_saved(
+    tmp_path, monkeypatch, asynchronous
+):
+    """The second of two seeds may not have learned what the first has."""
+    options = {"run_dir": tmp_path, "asynchronous": asynchronous, "seeds": [7, 3]}
+    kind, name = (gloam.AsyncSearch, "tell") if asynchronous else (gloam.Search, "learn")
+    learn, calls = getattr(kind, name), []
+
+    def interrupted(self, *arguments, **more):
+        calls.append(1)
+        if len(calls) == (24 if asynchronous else 6):
+            raise KeyboardInterrupt
+        return learn(self, *arguments, **more)
+
+    monkeypatch.setattr(kind, name, interrupted)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        optimize(6, checkpoint_every=1, **options)
+    assert "newest checkpoint is of iteration 2. Resume" in raised.value.__notes__[0]
+    monkeypatch.undo()
+    resumed, whole = optimize(6, resume=True, **options), optimize(6, **options | {"run_dir": None})
+    for seed in (7, 3):
+        assert_same_bits(resumed.elites_by_seed[seed], whole.elites_by_seed[seed])
+
+
+class Breaks(Silent):
+    """A display that breaks at the third iteration."""
+
+    def update(self, iteration, *numbers):
+        if iteration == 3:
+            raise RuntimeError("no terminal")
+
+
+def test_a_display_that_breaks_leaves_a_run_that_was_saved(tmp_path):
+    with pytest.raises(RuntimeError, match="no terminal"):
+        optimize(8, run_dir=tmp_path, progress=Breaks())
+    assert gloam.RunFolder(tmp_path).read_checkpoint_iteration() == 3
+
+
+@pytest.mark.parametrize(("method", "at"), [("write_snapshot", 3), ("write_archive", 8)])
+def test_a_file_that_cannot_be_written_leaves_a_run_that_was_saved(
+    tmp_path, monkeypatch, method, at
+):
+    def fails(*arguments, **options):
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "file"))
+
+    monkeypatch.setattr(gloam.RunFolder, method, fails)
+    with pytest.raises(OSError, match="No space left") as raised:
+        optimize(8, run_dir=tmp_path, snapshots=[3])
+    (note,) = raised.value.__notes__
+    assert f"saved after iteration {at} in '{tmp_path}'. Make room" in note
+    assert gloam.RunFolder(tmp_path).read_checkpoint_iteration() == at
+    monkeypatch.undo()
+    resumed = optimize(8, run_dir=tmp_path, resume=True)
+    assert_same_bits(resumed.elites, optimize(8).elites)
+    assert len(resumed.metrics) == 8

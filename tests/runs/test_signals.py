@@ -15,13 +15,13 @@ ENDS_OF_JOBS = [signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU]
 @pytest.fixture(autouse=True)
 def handlers():
     """Signals whose usual action is to be seen, not to end the tests."""
-    usual = {kind: signal.getsignal(kind) for kind in KINDS}
+    usual = {kind: signal.getsignal(kind) for kind in KINDS + ENDS_OF_JOBS}
 
     def act(kind, frame):
         raise KeyboardInterrupt(kind)
 
-    for kind in KINDS:
-        signal.signal(kind, act)
+    for kind in usual:
+        signal.signal(kind, act if kind in KINDS else signal.SIG_DFL)
     yield act
     for kind, handler in usual.items():
         signal.signal(kind, handler)
@@ -45,12 +45,13 @@ def test_the_first_signal_is_noted_and_the_second_acts(kind, handlers):
     assert signal.getsignal(kind) is handlers
 
 
-def test_an_ignored_signal_stays_ignored():
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
-    with stop_signals() as stop:
-        signal.raise_signal(signal.SIGHUP)
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_ignored_signal_stays_ignored(kind):
+    signal.signal(kind, signal.SIG_IGN)  # as under nohup, or in the background of a script
+    with stop_signals() as stop, remembered_interrupt():
+        signal.raise_signal(kind)
         assert not stop.is_set()
-    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    assert signal.getsignal(kind) is signal.SIG_IGN
 
 
 @pytest.mark.parametrize("kind", KINDS)

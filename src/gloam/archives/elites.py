@@ -310,8 +310,8 @@ class Elites:
             for ours, theirs in zip(*leaves, strict=True):
                 ours[cells] = theirs[cells]
         # Means of a re-evaluation and single evaluations do not make a corrected archive.
-        is_corrected = self.is_corrected and all(other.is_corrected for other in others)
-        reference = min([self.f_min, *(other.f_min for other in others)])
+        is_corrected = all(elites.is_corrected for elites in (self, *others))
+        reference = min(elites.f_min for elites in (self, *others))
         more = {"form": self.form, "is_corrected": is_corrected}
         return Elites(self.archive, store, reference=reference, **more)
 

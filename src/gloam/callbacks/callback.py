@@ -95,7 +95,8 @@ class CallbackFailure:
     def __str__(self) -> str:
         return (
             f"{type(self.callback).__name__}.{self.method} raised {type(self.error).__name__}: "
-            f"{self.error} at iteration {self.iteration}. The run continues without this callback."
+            f"{checks.plain_text(self.error)} at iteration {self.iteration}. The run continues "
+            "without this callback."
         )
 
 
@@ -128,7 +129,7 @@ class Notifier:
             try:
                 one.start(run)
             except BaseException as error:
-                self.end(RunEnd("failed", str(error), run.first_iteration, {}))
+                self.end(RunEnd("failed", checks.plain_text(error), run.first_iteration, {}))
                 self.report()
                 raise
             self._active.append(one)

@@ -36,7 +36,8 @@ def report(error: BaseException, command: Any) -> int:
         _tell(f"stopped after iteration {error.iteration}{place}" if continuation else str(error))
         return _BY_SIGNAL + (error.signal or signal.SIGINT)
     if isinstance(error, KeyboardInterrupt):  # while something is compiled, read or drawn
-        _tell("stopped; all files written so far are complete")
+        notes = getattr(error, "__notes__", [])
+        _tell(". ".join(["stopped; all files written so far are complete", *notes]))
         return _BY_SIGNAL + signal.SIGINT
     trace = user_code.traceback_of(error)
     if trace is not None:

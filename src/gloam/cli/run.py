@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 
@@ -154,15 +154,17 @@ class Demo:
     domain: Literal["triangles", "lp"] = "triangles"
     """Domain of the search."""
     out: Path = Path("runs/demo")
-    """Run folder. An earlier run in it is replaced."""
+    """Run folder. The same demo in it is continued or shown again; another run in it is refused."""
     iterations: int | None = None
     """Number of iterations. Default: 9,000 on triangles, 4,000 on lp."""
     seed: int = 1
     """Seed of the search."""
 
+    continuation: ClassVar[str] = "the same command"
+    """How to continue a run, for messages."""
+
     def __call__(self) -> None:
         """Run the search and draw its figures."""
-        gloam.RunFolder(self.out).delete_run()
         if self.domain == "triangles":
             self._digits()
         else:
@@ -172,22 +174,22 @@ class Demo:
         data = gloam.datasets.digits()
         domain = gloam.domains.Triangles(data.items, num_triangles=20, canvas=(8, 8), name="digits")
         algorithm = gloam.DMS(domain.archive(), domain.x0, 0.2, batch_size=12)
-        iterations = self.iterations or 9000
-        result = gloam.run(
-            domain, algorithm, iterations, seeds=[self.seed], run_dir=self.out, dataset=data
-        )
+        iterations = 9000 if self.iterations is None else self.iterations
+        result = self._run(domain, algorithm, iterations, dataset=data)
         show_matches(gloam.datasets.Matches(result.elites, data), self.out)
 
     def _sphere(self) -> None:
         domain = gloam.domains.LinearProjection(measure_dim=2)
         algorithm = gloam.experiments.preset_algorithm("dms", domain)
-        iterations = self.iterations or 4000
+        iterations = 4000 if self.iterations is None else self.iterations
         stops = sorted({n for n in (20, 200, 1000) if n < iterations} | {iterations})
-        result = gloam.run(
-            domain, algorithm, iterations, seeds=[self.seed], run_dir=self.out, snapshots=stops
-        )
-        print_metrics(result)
+        print_metrics(self._run(domain, algorithm, iterations, snapshots=stops))
         Plot(self.out)()
+
+    def _run(self, domain: Any, algorithm: Any, iterations: int, **options: Any) -> "gloam.Result":
+        # A run with other settings cannot be resumed, so none is ever replaced.
+        where = {"seeds": [self.seed], "run_dir": self.out, "resume": True}
+        return gloam.run(domain, algorithm, iterations, **where, **options)
 
 
 def print_metrics(result: "gloam.Result") -> None:

@@ -23,8 +23,6 @@ Results = tuple[np.ndarray | None, np.ndarray, dict[str, np.ndarray]]
 """Objectives (or ``None``), measures and fields of some rows."""
 FailureKind = Literal["exception", "timeout", "lost worker", "wrong form", "not finite"]
 
-_LONGEST_TEXT = 8_000
-
 
 @dataclasses.dataclass(frozen=True)
 class ResultSpec:
@@ -129,7 +127,7 @@ def valid_rows(
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """Why one solution of a batch has no result."""
+    """Why one solution of a batch has no result; texts are those of `checks.plain_text`."""
 
     row: int
     kind: FailureKind
@@ -138,14 +136,21 @@ class Failure:
     exception: BaseException | None = dataclasses.field(default=None, compare=False, repr=False)
     """The exception itself, if the function ran in this process."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "error", checks.plain_text(self.error))
+        # The end of a traceback names the place, so deep recursions are cut at the beginning.
+        object.__setattr__(self, "traceback", checks.plain_text(self.traceback, keep_end=True))
+
     @classmethod
     def of(cls, row: int, kind: FailureKind, error: BaseException) -> "Failure":
         """Return the failure that an exception describes."""
         below = error.__traceback__ and error.__traceback__.tb_next  # without the frame of gloam
-        lines = traceback.format_exception(type(error), error, below)
-        text = f"{type(error).__name__}: {error}"
-        # The end of a traceback names the place, so deep recursions are cut at the beginning.
-        return cls(row, kind, text[:_LONGEST_TEXT], "".join(lines)[-_LONGEST_TEXT:], error)
+        text = f"{type(error).__name__}: {checks.plain_text(error)}"
+        try:
+            trace = "".join(traceback.format_exception(type(error), error, below))
+        except Exception:  # the text of a user's exception may be of any class
+            trace = "".join(traceback.format_tb(below)) + text
+        return cls(row, kind, text, trace, error)
 
 
 class Evaluated(NamedTuple):

@@ -202,8 +202,8 @@ def _reason(error: Exception) -> str:
     """A short reason; a library's own advice, such as to load a pickle, is left out."""
     if isinstance(error, FileNotFoundError):
         return "it does not exist"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
+    if isinstance(error, OSError):
+        return error.strerror or str(error).split(": '")[0]
     if isinstance(error, ValueError) and "pickle" not in str(error):
         return str(error).split("\n")[0].rstrip(".")
     return f"it is damaged or not a file of arrays ({type(error).__name__})"

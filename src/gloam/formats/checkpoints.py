@@ -21,7 +21,7 @@ from gloam.archives import Archive, Elites
 from gloam.archives.store import empty_store
 from gloam.draws import GENERATOR
 from gloam.formats.arrays import Prefix, raw_array, read_arrays, write_arrays
-from gloam.formats.documents import DamagedFileError, content_of
+from gloam.formats.documents import DamagedFileError, check_is_no_folder, content_of
 from gloam.formats.ownership import CHECKPOINT
 from gloam.spaces import Form
 
@@ -52,11 +52,11 @@ class Checkpoints:
         self.folder = folder
 
     def files(self) -> list[Path]:
-        """The checkpoint files, newest first; some may be damaged."""
+        """The checkpoint files, newest first; some may be damaged, or folders."""
         if not self.folder.is_dir():
             return []
         found = [file for file in self.folder.iterdir() if CHECKPOINT.fullmatch(file.name)]
-        return sorted(filter(Path.is_file, found), key=_iteration_of, reverse=True)
+        return sorted(filter(Path.exists, found), key=_iteration_of, reverse=True)
 
     def write(self, checkpoint: Checkpoint, *, run: str, keep: int) -> None:
         """Write a checkpoint, and then remove all but the last ``keep``.
@@ -67,8 +67,9 @@ class Checkpoints:
         about = {"run": run, "written_by": _versions()} | checkpoint._asdict()
         arrays = state_arrays(about.pop("state"))
         path = self.folder / f"{checkpoint.iteration:07d}.npz"
+        check_is_no_folder(path)
         write_arrays(path, arrays, kind="checkpoint", about=about)
-        written = self.files()
+        written = [file for file in self.files() if file.is_file()]
         kept = [file for file in written if _iteration_of(file) <= checkpoint.iteration][:keep]
         for file in set(written) - set(kept):
             # A file that cannot be removed because someone reads it does no harm.
@@ -114,7 +115,7 @@ class Checkpoints:
                 tried[path] = error
                 continue
             # A file that is gone was not damaged: the run goes on, and removed it.
-            _warn([error for file, error in tried.items() if file.is_file()], path)
+            _warn([error for file, error in tried.items() if file.exists()], path)
             return found
         missing = DamagedFileError(self.folder, "it has no checkpoint", _FIX)
         raise next(iter(tried.values()), missing)

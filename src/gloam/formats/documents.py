@@ -17,6 +17,7 @@ from gloam._version import __version__
 
 FORMAT = 8
 """Format of all files that gloam writes and reads."""
+MOVE_FOLDER = "Move it away, or restore the file from a copy."
 _MAX_BYTES = 1 << 26
 
 
@@ -71,6 +72,12 @@ class LockedError(ValueError):
             f"'{run_dir}' is in use by {holder}. Wait until it has finished, stop it, or choose "
             "another folder."
         )
+
+
+def check_is_no_folder(path: Path) -> None:
+    """Refuse a folder in the place of a file that gloam reads or writes."""
+    if path.is_dir():
+        raise DamagedFileError(path, "it is a folder instead of a file", MOVE_FOLDER)
 
 
 @contextmanager

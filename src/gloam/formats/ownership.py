@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from gloam import files
-from gloam.formats.documents import DamagedFileError, LockedError
+from gloam.formats.documents import DamagedFileError, LockedError, check_is_no_folder
 
 CHECKPOINT = SNAPSHOT = re.compile(r"\d{7,10}\.npz")
 ARCHIVE = re.compile(r"archive(-\d+)?\.npz")
@@ -42,13 +42,38 @@ def own_files(run_folder: Path, *, partial: bool = False) -> list[Path]:
         run_folder: The folder.
         partial: Return the partial files that killed processes left behind instead.
     """
+    named = _named(run_folder, partial=partial)
+    return [file for file in named if file.is_symlink() or file.is_file()]
+
+
+def check_places(run_folder: Path, *, checkpoints: bool) -> None:
+    """Check that there is no folder in the place of a file that gloam writes, and conversely.
+
+    Args:
+        run_folder: The folder.
+        checkpoints: Also check the places of checkpoints. A run that has some reads the one before
+            a folder, as before a damaged one.
+
+    Raises:
+        DamagedFileError: There is one.
+    """
+    for path in _named(run_folder):
+        if checkpoints or path.parent.name != "checkpoint":
+            check_is_no_folder(path)
+    for path in map(run_folder.__truediv__, FOLDERS):
+        if path.exists() and not path.is_dir():
+            raise DamagedFileError(path, "it is a file instead of a folder", "Move it away.")
+
+
+def _named(run_folder: Path, *, partial: bool = False) -> list[Path]:
+    """Return whatever has a name that gloam gives to a file."""
     found = []
     for name, pattern in _NAMES.items():
         folder = run_folder / name
         if folder.is_dir() and not (name and folder.is_symlink()):
             wanted = re.compile(files.partial_name(f"({pattern})") if partial else pattern)
-            found += [file for file in folder.iterdir() if wanted.fullmatch(file.name)]
-    return [file for file in found if file.is_symlink() or file.is_file()]
+            found += [path for path in folder.iterdir() if wanted.fullmatch(path.name)]
+    return found
 
 
 @contextmanager

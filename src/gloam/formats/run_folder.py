@@ -40,12 +40,20 @@ from gloam.formats.config import RunConfig
 from gloam.formats.documents import (
     DamagedFileError,
     RunExistsError,
+    check_is_no_folder,
     content_of,
     is_document,
     read_document,
     write_document,
 )
-from gloam.formats.ownership import ARCHIVE, FOLDERS, SNAPSHOT, locked, own_files
+from gloam.formats.ownership import (
+    ARCHIVE,
+    FOLDERS,
+    SNAPSHOT,
+    check_places,
+    locked,
+    own_files,
+)
 from gloam.formats.tables import MetricsFile, read_failures, write_failures
 from gloam.spaces import Form
 
@@ -92,6 +100,7 @@ class RunFolder:
 
     def must_hold_run(self) -> "RunFolder":
         """Check that there is a run to read."""
+        check_is_no_folder(self.path / "config.json")
         fix = "Give the folder of a run, which has a config.json that gloam wrote."
         checks.expect(self.holds_run, "run folder", "a run of gloam", f"'{self.path}'", fix)
         return self
@@ -107,6 +116,7 @@ class RunFolder:
                 f"a link, '{self.path / name}'",
                 "Replace the link by the folder it leads to.",
             )
+        check_places(self.path, checkpoints=False)
         with locked(self.path):
             for file in own_files(self.path, partial=True):
                 file.unlink(missing_ok=True)
@@ -125,6 +135,7 @@ class RunFolder:
 
     def check_free(self) -> None:
         """Check that a new run would replace nothing that gloam did not write."""
+        check_places(self.path, checkpoints=True)
         taken = sorted(str(file) for file in own_files(self.path) if not self._is_begun(file))
         checks.expect(
             not taken,
@@ -197,6 +208,7 @@ class RunFolder:
     def read_dataset(self) -> Dataset:
         """Read the items that the cells stand for."""
         fix = "Pass dataset=... to gloam.run or gloam.optimize."
+        check_is_no_folder(self.path / "dataset.npz")
         path = checks.existing_file("dataset", self.path / "dataset.npz", fix)
         arrays, _ = read_arrays(path, kind="dataset", fix=_COPY)
         with content_of(path, _COPY):
@@ -255,9 +267,8 @@ class RunFolder:
             keep: Number of checkpoints to keep, this one included.
         """
         # Archives are as old as the newest checkpoint.
-        for file in self.path.glob("archive*.npz"):
-            if ARCHIVE.fullmatch(file.name):
-                file.unlink()
+        for file in self._archives():
+            file.unlink()
         checkpoint = Checkpoint(state, int(state.iteration), seconds, num_rows)
         self._checkpoints.write(checkpoint, run=self._identity, keep=keep)
 
@@ -300,7 +311,7 @@ class RunFolder:
             archive = self.read_part("algorithm").archive
         assert archive is not None
         path, fix = self._archive_path(seed, config), _DELETE_ARCHIVE
-        if path.is_file():
+        if path.exists():
             arrays, about = read_arrays(path, kind="archive", fix=fix, run=config.identity)
             if about.get("seed") != seed:
                 raise DamagedFileError(path, "it is the archive of another seed", fix)
@@ -318,6 +329,19 @@ class RunFolder:
         with content_of(path, fix):
             reference = checks.objective("reference", about.get("reference"))
             return elites_from(archive, arrays, reference, self.read_form())
+
+    def check_not_finished(self) -> None:
+        """Check that there are no elites of a run whose checkpoints are gone.
+
+        It cannot be continued, and to start it again would replace its elites and metrics.
+        """
+        if self._archives():
+            problem = "it has no checkpoint, although the run has written its archive"
+            fix = "Restore it from a copy, or give the run as start_from to one in another folder."
+            raise DamagedFileError(self._checkpoints.folder, problem, fix)
+
+    def _archives(self) -> list[Path]:
+        return [file for file in self.path.glob("*.npz") if ARCHIVE.fullmatch(file.name)]
 
     def _archive_path(self, seed: int, config: RunConfig) -> Path:
         is_single = len(config.seeds) == 1

@@ -21,7 +21,14 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from gloam import checks, files, parquet
-from gloam.formats.documents import FORMAT, DamagedFileError, check_format, content_of
+from gloam.formats.documents import (
+    FORMAT,
+    MOVE_FOLDER,
+    DamagedFileError,
+    check_format,
+    check_is_no_folder,
+    content_of,
+)
 
 # pandas and pyarrow are imported lazily, because they double the time of `import gloam`.
 if TYPE_CHECKING:
@@ -48,6 +55,7 @@ class MetricsFile:
 
     def append(self, rows: Sequence[dict[str, Any]], *, sync: bool) -> None:
         """Append rows; with ``sync``, return only when all rows are on the disk."""
+        check_is_no_folder(self._path)
         exists = self._path.is_file()
         if not rows:
             if sync and exists:
@@ -97,7 +105,8 @@ class MetricsFile:
             if not is_longer:
                 self._forget()
             problem = self._read_on() if now else ""
-            self._error = DamagedFileError(self._path, problem, _RESUME) if problem else None
+            fix = MOVE_FOLDER if self._path.is_dir() else _RESUME
+            self._error = DamagedFileError(self._path, problem, fix) if problem else None
             self._stamp = now
         return self._table, self._error
 
@@ -232,6 +241,7 @@ def read_failures(folder: Path, *, run: str) -> "pd.DataFrame":
     import pyarrow as pa
 
     path = folder / "failures.parquet"
+    check_is_no_folder(path)
     if not path.is_file():
         return pd.DataFrame(columns=_failures_schema().names)
     try:

@@ -89,6 +89,7 @@ class AsyncDriver(HostDriver[AsyncSearch]):
 
     def checkpoint(self) -> SearchState:
         """Return the states of all seeds. Each contains its own iteration."""
+        self._check_whole()
         state = stacked_state([search.checkpoint() for search in self.searches])
         return dataclasses.replace(state, iteration=np.int32(self.iteration))
 
@@ -140,7 +141,9 @@ class AsyncDriver(HostDriver[AsyncSearch]):
         for search in sorted(searches, key=lambda search: search.evaluations):
             if free <= 0:
                 return
-            for ticket in search.ask(free):
+            with self._learning():
+                tickets = search.ask(free)
+            for ticket in tickets:
                 vector = search.vector_of(ticket)
                 # A copy, because the function may modify it, and failures are logged with it.
                 row = vector[None].copy()
@@ -184,7 +187,8 @@ class AsyncDriver(HostDriver[AsyncSearch]):
             if is_slow and job.search.iteration < target:
                 self._late[future] = self._jobs.pop(future)
                 evaluations = job.search.evaluations
-                job.search.fail(job.ticket, may_come_late=True)
+                with self._learning():
+                    job.search.fail(job.ticket, may_come_late=True)
                 self._count(job, evaluations, Failure(0, "timeout", error))
 
     def _tell(self, job: _Job, block: Block, target: int) -> None:
@@ -199,18 +203,20 @@ class AsyncDriver(HostDriver[AsyncSearch]):
         failure = next(iter(all_failures(found, valid)), None)
         if failure is None:
             try:
-                search.tell([ticket], found.objectives, found.measures, **found.fields)
+                with self._learning():
+                    search.tell([ticket], found.objectives, found.measures, **found.fields)
             except ValueError as error:  # objectives, while others had none
                 failure = Failure.of(0, "wrong form", error)
         if failure is not None:
-            search.fail(ticket)
+            with self._learning():
+                search.fail(ticket)
         self._count(job, evaluations, failure)
 
     def _tell_late(self, job: _Job, block: Block) -> None:
         """Tell the result of an evaluation that was counted as failed."""
         if block.results is not None:
             objectives, measures, fields = block.results
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError), self._learning():
                 job.search.tell([job.ticket], objectives, measures, **fields)
 
     def _count(self, job: _Job, evaluations: int, failure: Failure | None) -> None:

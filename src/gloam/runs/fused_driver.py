@@ -114,9 +114,6 @@ class FusedDriver:
         last = self.iteration + iterations
         assert last <= (self.iteration // log_every + MOST_ROWS) * log_every
         done = self._program.advance(self._arrays, self.checkpoint(), last, log_every)
-        self._state = done.state
-        # The training set of the discount stays on the device until a snapshot needs it.
-        self._info = done.info
         # One transfer, because the device waits for each of them.
         low, first_failures, everything_failed, iterations, columns = jax.device_get(
             (
@@ -128,11 +125,14 @@ class FusedDriver:
             )
         )
         reported: list[int] = np.trim_zeros(np.asarray(iterations), "b").tolist()
-        self._iteration = reported[-1]
+        # Only now, so that an interrupt during the iterations leaves no state without its metrics.
+        self._state, self._iteration = done.state, reported[-1]
+        # The training set of the discount stays on the device until a snapshot needs it.
+        self._info = done.info
         # A batch of which nothing is left has no metrics.
         self._logged = reported[:-1] if everything_failed else reported
         self._columns = columns
-        self._warning.check(low, stacklevel=7)
+        self._warning.check(low, stacklevel=6)
         before = self.iteration + (not everything_failed)
         for seed, at in zip(self.seeds, first_failures.tolist(), strict=True):
             if 0 < at < before and seed not in self._warned:

@@ -153,6 +153,7 @@ class _Loop:
 
     def __init__(self, driver: Driver, domain: Callable, algorithm: Algorithm, options: RunOptions):
         self._driver, self._options = driver, options
+        self._is_saved = self._has_warned = False
         self._notifier = Notifier(options.callbacks)
         own = options.name or getattr(domain, "name", "")
         name = str(own or getattr(domain, "__name__", ""))
@@ -185,7 +186,7 @@ class _Loop:
             result = self._advance_to_end()
         except BaseException as error:
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-            notifier.end(RunEnd(status, str(error), notifier.iteration, {}))
+            notifier.end(RunEnd(status, checks.plain_text(error), notifier.iteration, {}))
             notifier.report()
             raise
         status = "finished" if result.stopped is None else "stopped"
@@ -220,47 +221,68 @@ class _Loop:
                 length = options.next_stop(driver.iteration, rows) - driver.iteration
                 # The first stretch is one iteration: it compiles, and shows that the run works.
                 length = min(length, max(1, int(_STRETCH_SECONDS / pace)) if pace else 1)
-                before = time.perf_counter()
-                self._advance(length)
-                now = time.perf_counter()
-                pace = (now - before) / length
-                with self._resumable():
+                with self._saved_on_error():
+                    self._is_saved, before = False, time.perf_counter()
+                    driver.advance(length, options.log_every)
+                    now = time.perf_counter()
+                    pace = (now - before) / length
                     current, reason = self._log(before, now)
                     self._write(now, stop, is_due=reason is not None)
-                self._notifier.report()
-                current = with_one_reference(current)
-                bar.update(
-                    driver.iteration,
-                    float(np.mean([row["qd_score"] for row in current])),
-                    float(np.mean([row["coverage"] for row in current])),
-                    driver.batch * len(driver.seeds) / pace,
-                    int(sum(row["failed_total"] for row in current)),
-                    current[0]["f_min"],
-                )
+                    self._notifier.report()
+                    current = with_one_reference(current)
+                    bar.update(
+                        driver.iteration,
+                        float(np.mean([row["qd_score"] for row in current])),
+                        float(np.mean([row["coverage"] for row in current])),
+                        driver.batch * len(driver.seeds) / pace,
+                        int(sum(row["failed_total"] for row in current)),
+                        current[0]["f_min"],
+                    )
                 if stop.is_set() and driver.iteration < options.iterations:
                     path = self._folder.path if self._folder else None
                     raise Interrupted(path, driver.iteration, signal=stop.signal)
-            with self._resumable():
+            with self._saved_on_error():
                 if driver.iteration == first_iteration:
                     self._save()
                 return self._result(reason)
 
-    def _advance(self, length: int) -> None:
-        """Advance the driver; after an error, save what was found before."""
+    @contextmanager
+    def _saved_on_error(self) -> Iterator[None]:
+        """Save what was found before, however the block ends, and say how to continue.
+
+        Not only after errors: an evaluation or a callback may call `sys.exit`, and a second Ctrl-C
+        raises KeyboardInterrupt at once.
+        """
         before = time.perf_counter()
         try:
-            self._driver.advance(length, self._options.log_every)
-        except Exception as error:
+            yield
+        except BaseException as error:
             if self._folder is not None:
-                path, done = self._folder.path, self._driver.iteration
-                try:
-                    self._log(before, time.perf_counter())
-                    self._save()
-                    note = f"The run was saved after iteration {done} in '{path}'."
-                except Exception as second:  # the device lost the state, or the disk is full
-                    note = f"The run could not be saved in '{path}' ({second}). Resume it."
-                error.add_note(note)
+                error.add_note(self._keep(self._folder, before, error))
             raise
+
+    def _keep(self, folder: RunFolder, before: float, error: BaseException) -> str:
+        """Save the run that an error ends, and return what the user can do."""
+        path, problem = folder.path, error
+        try:
+            if not self._is_saved:
+                self._log(before, time.perf_counter())
+                self._save()
+        except Exception as second:  # the device lost the state, or the disk is full
+            problem = second
+        errors = [e for e in (error, problem) if isinstance(e, OSError)]
+        is_of_disk = any(str(path) in str(e.filename) for e in errors)
+        fix = " Make room, or make the folder writable, and resume the run." if is_of_disk else ""
+        if self._is_saved:
+            return f"The run was saved after iteration {self._done} in '{path}'.{fix}"
+        try:
+            newest = f"its newest checkpoint is of iteration {folder.read_checkpoint_iteration()}"
+        except Exception:
+            newest = "it has no checkpoint yet"
+        what = f"The run in '{path}' stopped at iteration {self._done}"
+        if problem is not error:
+            what += f" and could not be saved ({checks.plain_text(problem)})"
+        return f"{what}; {newest}.{fix or ' Resume the run.'}"
 
     def _log(self, before: float, now: float) -> tuple[list[dict[str, Any]], str | None]:
         """Log the rows of a stretch.
@@ -273,15 +295,19 @@ class _Loop:
             The metrics after the last iteration, and the reason of a callback to stop.
         """
         current, reason, first, last = [], None, self._done, self._driver.iteration
+        logged: list[list[dict[str, Any]]] = []
         for rows in self._driver.metrics():
             current, iteration = rows, rows[0]["iteration"]
-            if iteration > first and self._options.is_logged(iteration):
+            # After an error, seeds of an asynchronous run may be ahead of the run.
+            if first < iteration <= last and self._options.is_logged(iteration):
                 share = (iteration - first) / (last - first)
                 seconds = before + share * (now - before) - self._began
-                logged = [row | {"seconds": seconds} for row in current]
-                self._rows.add(logged)
-                reason = self._notifier.log(logged)
+                logged.append([row | {"seconds": seconds} for row in current])
+        # No row is logged twice, should writing it or a callback end the run.
         self._done = last
+        self._rows.add([row for rows in logged for row in rows])
+        for rows in logged:
+            reason = self._notifier.log(rows)
         return current, reason
 
     def _write(self, now: float, stop: StopRequest, *, is_due: bool) -> None:
@@ -301,7 +327,11 @@ class _Loop:
         """Write a checkpoint, if there is a folder."""
         if self._folder is None:
             return
-        self._driver.write_failures(self._folder)
+        try:
+            self._driver.write_failures(self._folder)
+            unwritten = None
+        except Exception as error:  # the state of the search matters more than this log
+            unwritten = error
         # Metrics before the state: rows past a checkpoint can be dropped, missing ones are lost.
         self._rows.save()
         self._folder.write_checkpoint(
@@ -310,7 +340,16 @@ class _Loop:
             num_rows=self._rows.num_rows,
             keep=self._options.keep_checkpoints,
         )
+        self._is_saved = True
         self._notifier.checkpoint(self._driver.iteration)
+        if unwritten is not None and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"failures: expected to write '{self._folder.path / 'failures.parquet'}', got "
+                f"{type(unwritten).__name__}: {checks.plain_text(unwritten)}. The run goes on, and "
+                "tries again at each checkpoint; the metrics count all failures.",
+                stacklevel=2,
+            )
 
     def _result(self, reason: str | None) -> Result:
         driver, folder = self._driver, self._folder
@@ -320,25 +359,6 @@ class _Loop:
                 folder.write_archive(elites, seed=seed)
         path = folder.path if folder else None
         return Result(found, self._rows.table(), driver.seeds, path, stopped=reason)
-
-    @contextmanager
-    def _resumable(self) -> Iterator[None]:
-        """Add to a write error, such as that of a full disk, how the run can be resumed."""
-        try:
-            yield
-        except OSError as error:
-            folder = self._folder
-            if folder is not None:
-                try:
-                    newest = folder.read_checkpoint_iteration()
-                    saved = f"its newest checkpoint is of iteration {newest}"
-                except (OSError, ValueError):
-                    saved = "it has no checkpoint yet"
-                error.add_note(
-                    f"The run in '{folder.path}' stopped at iteration {self._driver.iteration}; "
-                    f"{saved}. Make room, or make the folder writable, and resume the run."
-                )
-            raise
 
 
 def _restore(
@@ -373,6 +393,7 @@ def _restore(
         driver.restore(read)
         driver.read_failures(folder)
     else:  # it was stopped before its first checkpoint
+        folder.check_not_finished()
         driver.start(start)
     changed = stored.changed_sources(config) if found and found.iteration > 0 else []
     if changed:

@@ -1,8 +1,9 @@
 """The driver of `gloam.optimize`: a `Search` for each seed, evaluated in Python."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -59,6 +60,22 @@ class HostDriver(Generic[_Search]):
         self._archive, self._spec = algorithm.archive, ResultSpec.of(algorithm.archive)
         self._log = FailureLog()
         self._limit = FailureLimit(max_failure_rate)
+        self._is_torn = False
+
+    @contextmanager
+    def _learning(self) -> Iterator[None]:
+        """A block that changes searches. If it is interrupted, they cannot be saved any more."""
+        try:
+            yield
+        except (ValueError, Warning):  # refused before a change, or warned of after it
+            raise
+        except BaseException:
+            self._is_torn = True
+            raise
+
+    def _check_whole(self) -> None:
+        if self._is_torn:
+            raise RuntimeError("the search was interrupted while it learned")
 
     def start(self, start: Start | None = None) -> None:
         """Begin at iteration 0, with solutions that are evaluated again if they have no results."""
@@ -147,8 +164,9 @@ class PythonDriver(HostDriver[Search]):
                 (one.results, *self._cells_and_gradients(search, one.results))
                 for search, one in zip(self.searches, evaluated, strict=True)
             ]
-            for search, parts in zip(self.searches, learned, strict=True):
-                search.learn(*parts)
+            with self._learning():
+                for search, parts in zip(self.searches, learned, strict=True):
+                    search.learn(*parts)
             self._limit.note(outcomes, iteration)
         jax.block_until_ready([search.state.iteration for search in self.searches])
 
@@ -159,6 +177,7 @@ class PythonDriver(HostDriver[Search]):
 
     def checkpoint(self) -> SearchState:
         """Return the states of all seeds in one, as the fused driver has them."""
+        self._check_whole()
         return stacked_state([search.state for search in self.searches])
 
     def read_failures(self, folder: RunFolder) -> None:
