@@ -284,6 +284,6 @@ def test_archives_and_discounts_pass_on_what_users_need_and_no_more():
     archives |= {"Elites", "Elite", "EliteBatch", "EliteStatistics"}
     assert public(gloam.archives) == archives | {"Faiss", "FaissIndex", "kmeans_centroids"}
     discounts = {"Discount", "DiscountModel", "NoDiscount", "Thresholds", "KernelDensity"}
-    discounts |= {"BufferPolicy", "KeepLast", "Reservoir"}
+    discounts |= {"BufferPolicy", "KeepLast", "Reservoir", "untrained"}
     networks = {"CNN", "MLP", "Frozen", "from_torch"}
     assert public(gloam.discounts) == discounts | networks
