@@ -27,6 +27,8 @@ COLUMNS = [
     "evaluations",
     "gradients",
     "qd_score",
+    "num_counted",
+    "mean_objective",
     "f_min",
     "num_elites",
     "coverage",
