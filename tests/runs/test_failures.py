@@ -209,7 +209,8 @@ def test_a_share_of_failures_may_be_too_large():
 
 
 def test_answers_that_never_fit_are_refused_at_once(tmp_path):
-    with refused("measures: expected shape (1, 2)"):
+    # The shapes are those of the batch of 8, not those of its rows alone.
+    with refused("measures: expected shape (8, 2) (one row for each solution asked), got shape (8"):
         optimize(lambda x: (x[:, 0], x), run_dir=tmp_path)
     assert gloam.RunFolder(tmp_path).read_checkpoint_iteration() == 0
 

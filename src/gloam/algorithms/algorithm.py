@@ -39,6 +39,7 @@ class Algorithm(eqx.Module):
     discount: Discount
     name: str = eqx.field(static=True)
 
+    @checks.names_arguments
     def __init__(
         self, emitter: Emitter, archive: Archive, discount: Discount, name: str = "custom"
     ):

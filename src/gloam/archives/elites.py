@@ -92,6 +92,7 @@ class Elites:
             (`gloam.Result.reevaluated`). Figures say so.
     """
 
+    @checks.names_arguments
     def __init__(
         self,
         archive: Archive,

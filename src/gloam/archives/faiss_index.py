@@ -39,6 +39,7 @@ _LEAST_EFFORT, _MOST_EFFORT = 8, 4096  # finding the lists costs as much as sear
 _FAR = 1e3
 
 
+@checks.names_arguments
 @dataclasses.dataclass(frozen=True)
 class Faiss:
     """Settings of a FAISS index on the host, for archives of `gloam.Search` and `gloam.optimize`.

@@ -12,7 +12,6 @@ import math
 import os
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, TextIO
 
 from gloam import checks
@@ -33,8 +32,9 @@ class CsvLogger(Callback):
         path: The file. It must not exist, except when the run is resumed.
     """
 
+    @checks.names_arguments
     def __init__(self, path: str | os.PathLike):
-        self._path = Path(path)
+        self._path = checks.path("path", path)
         self._has_header = False
 
     def start(self, run: RunStart) -> None:
@@ -74,6 +74,7 @@ class PrintLogger(Callback):
         file: An open text file. Default: standard output.
     """
 
+    @checks.names_arguments
     def __init__(self, every: int = 1, *, file: TextIO | None = None):
         self._every = checks.integer("every", every, minimum=1)
         self._file = file
@@ -111,9 +112,10 @@ class TensorBoard(Callback):
         folder: Folder for the event files.
     """
 
+    @checks.names_arguments
     def __init__(self, folder: str | os.PathLike):
         self._writer_class = _package("tensorboard.summary", "tensorboard").Writer
-        self._folder = os.fspath(folder)
+        self._folder = str(checks.path("folder", folder))
         self._writer: Any = None
 
     def start(self, run: RunStart) -> None:
@@ -140,6 +142,7 @@ class WandB(Callback):
             ``{"id": "...", "resume": "allow"}`` to continue the same page in a resumed run.
     """
 
+    @checks.names_arguments
     def __init__(self, project: str, settings: dict[str, Any] | None = None):
         self._wandb = _package("wandb", "wandb")
         self._settings = {"project": project, **(settings or {})}
@@ -169,6 +172,7 @@ class MLflow(Callback):
         run_id: Identifier of an MLflow run to continue in a resumed run. Default: a new run.
     """
 
+    @checks.names_arguments
     def __init__(
         self, experiment: str, *, tracking_uri: str | None = None, run_id: str | None = None
     ):

@@ -29,6 +29,7 @@ class StopAt(Callback):
         'evaluations reached 1000 (now 1080)'
     """
 
+    @checks.names_arguments
     def __init__(self, metric: str, value: float):
         checks.choice("metric", metric, _GROWING + _COUNTED)
         self._metric = metric
@@ -54,6 +55,7 @@ class StopOnPlateau(Callback):
         min_growth: Growth is an increase by more than this over the best value so far.
     """
 
+    @checks.names_arguments
     def __init__(self, metric: str, iterations: int, *, min_growth: float = 0.0):
         checks.choice("metric", metric, _GROWING)
         self._metric = metric

@@ -56,6 +56,7 @@ class Matches:
         (0.6666666666666666, 0.3333333333333333)
     """
 
+    @checks.names_arguments
     def __init__(self, elites: Elites, dataset: Dataset):
         checks.instance("elites", elites, Elites, "Give result.elites or search.elites().")
         archive = elites.archive

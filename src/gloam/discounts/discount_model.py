@@ -77,6 +77,7 @@ class DiscountModel(Discount):
     row_shape: tuple[int, ...] = eqx.field(static=True, init=False)
     """Shape of a point as the network takes it; empty for flat rows."""
 
+    @checks.names_arguments
     def __init__(
         self,
         *,

@@ -85,6 +85,7 @@ class KernelDensity(Discount):
     buffer_size: int = eqx.field(static=True)
     policy: BufferPolicy
 
+    @checks.names_arguments
     def __init__(
         self,
         *,

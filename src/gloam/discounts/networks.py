@@ -67,6 +67,7 @@ class MLP(eqx.Module):
     weights: list[Float[Array, "..."]]
     biases: list[Float[Array, "..."]]
 
+    @checks.names_arguments
     def __init__(
         self,
         measure_dim: int,
@@ -127,6 +128,7 @@ class CNN(eqx.Module):
     biases: list[Float[Array, "..."]]
     shape: tuple[int, ...] = eqx.field(static=True)
 
+    @checks.names_arguments
     def __init__(
         self,
         shape: Sequence[int],
@@ -241,6 +243,7 @@ class Frozen(eqx.Module):
     shape: tuple[int, ...] = eqx.field(static=True)
     """Shape of a point as `embed` takes it; empty for a flat row."""
 
+    @checks.names_arguments
     def __init__(
         self,
         embed: Callable[[Array], Array],

@@ -32,6 +32,7 @@ class Thresholds(Discount):
     floor: float | None
     num_cells: int | None = eqx.field(static=True)
 
+    @checks.names_arguments
     def __init__(
         self, *, alpha: float = 0.01, floor: float | None = None, num_cells: int | None = None
     ):

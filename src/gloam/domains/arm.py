@@ -25,6 +25,7 @@ class Arm(Domain):
 
     num_joints: int = eqx.field(static=True)
 
+    @checks.names_arguments
     def __init__(self, num_joints: int = 100):
         self.num_joints = checks.count("num_joints", num_joints)
 

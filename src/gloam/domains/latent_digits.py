@@ -54,6 +54,7 @@ class LatentDigits(Domain):
     start: Float[Array, " sol"]
     label: str = eqx.field(static=True)
 
+    @checks.names_arguments
     def __init__(
         self,
         centroids: Any = None,

@@ -69,6 +69,7 @@ class LatentIllumination(Domain):
     chunk: int = eqx.field(static=True)
     label: str = eqx.field(static=True)
 
+    @checks.names_arguments
     def __init__(
         self,
         generator: Generator,

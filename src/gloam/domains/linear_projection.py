@@ -42,6 +42,7 @@ class LinearProjection(Domain):
     solution_dim: int = eqx.field(static=True)
     centroids: str | None = eqx.field(static=True)
 
+    @checks.names_arguments
     def __init__(
         self,
         measure_dim: int = 2,

@@ -62,6 +62,7 @@ class Triangles(Domain):
     """Seed of the default ``x0``; ``None`` if ``x0`` was given."""
     images: CVTArchive
 
+    @checks.names_arguments
     def __init__(
         self,
         centroids: Any,

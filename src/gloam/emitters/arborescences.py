@@ -95,6 +95,7 @@ class Arborescences(Emitter):
     selection: SelectionRule
     strategy: Strategy
 
+    @checks.names_arguments
     def __init__(
         self,
         x0: Any,

@@ -87,6 +87,7 @@ class CmaEmitters(Emitter):
     bounds: Bounds | None
     strategy: Strategy
 
+    @checks.names_arguments
     def __init__(
         self,
         x0: Any,

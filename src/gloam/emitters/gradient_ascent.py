@@ -125,6 +125,7 @@ class GradientAscent(Emitter):
     best_of: int = eqx.field(static=True)
     bounds: Bounds | None
 
+    @checks.names_arguments
     def __init__(
         self,
         x0: Any,

@@ -54,6 +54,7 @@ class Mixture(Emitter):
 
     emitters: tuple[Emitter, ...]
 
+    @checks.names_arguments
     def __init__(self, emitters: Sequence[Emitter]):
         fix = "Give a list of emitters."
         is_list = isinstance(emitters, (list, tuple)) and len(emitters) > 0
@@ -275,6 +276,7 @@ class AdaptiveMixture(Mixture):
 
     window: float
 
+    @checks.names_arguments
     def __init__(self, emitters: Sequence[Emitter], *, window: float | None = None):
         super().__init__(emitters)
         checks.instance("the last of emitters", self.emitters[-1], Swaps)

@@ -54,6 +54,7 @@ class Recombination(EliteEmitter):
     bounds: Bounds | None
     best_of: int = eqx.field(static=True)
 
+    @checks.names_arguments
     def __init__(
         self,
         x0: Any,
@@ -126,6 +127,7 @@ class Swaps(EliteEmitter):
     batch_size: int = eqx.field(static=True)
     bounds: Bounds | None
 
+    @checks.names_arguments
     def __init__(
         self,
         x0: Any,

@@ -60,6 +60,7 @@ class RestartEvery(RestartRule):
 
     iterations: int
 
+    @checks.names_arguments
     def __init__(self, iterations: int):
         self.iterations = checks.integer("iterations", iterations, minimum=1)
 

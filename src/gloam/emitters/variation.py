@@ -45,6 +45,7 @@ class Variation(EliteEmitter):
     best_of: int = eqx.field(static=True)
     bounds: Bounds | None
 
+    @checks.names_arguments
     def __init__(
         self,
         x0: Any,

@@ -81,6 +81,7 @@ class Corrected:
         )
 
 
+@checks.names_arguments
 def reevaluate(
     run_dir: str | os.PathLike | RunFolder,
     evaluate: Callable,

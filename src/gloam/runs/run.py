@@ -193,6 +193,7 @@ def optimize(
     return dataclasses.replace(result, _problem=problem)
 
 
+@checks.names_arguments
 def resume(
     run_dir: str | os.PathLike,
     *,
