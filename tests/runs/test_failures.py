@@ -215,6 +215,16 @@ def test_answers_that_never_fit_are_refused_at_once(tmp_path):
     assert gloam.RunFolder(tmp_path).read_checkpoint_iteration() == 0
 
 
+def test_violations_that_are_nan_are_named(tmp_path):
+    def violates(x):
+        return (*evaluate(x), {"violation": np.where(is_bad(x), np.nan, 0.0)})
+
+    optimize(violates, run_dir=tmp_path)
+    table = gloam.RunFolder(tmp_path).read_failures()
+    assert set(table["kind"]) == {"not finite"}
+    assert set(table["error"]) == {"expected a violation that is a number, got nan"}
+
+
 def test_a_log_is_bounded(monkeypatch):
     monkeypatch.setattr(failures, "MAX_FAILURES", 5)
     log = failures.FailureLog()

@@ -172,7 +172,7 @@ class Demo:
         data = gloam.datasets.digits()
         domain = gloam.domains.Triangles(data.items, num_triangles=20, canvas=(8, 8), name="digits")
         algorithm = gloam.DMS(domain.archive(), domain.x0, 0.2, batch_size=12)
-        iterations = self.iterations or 9000
+        iterations = 9000 if self.iterations is None else self.iterations
         result = gloam.run(
             domain, algorithm, iterations, seeds=[self.seed], run_dir=self.out, dataset=data
         )
@@ -181,7 +181,7 @@ class Demo:
     def _sphere(self) -> None:
         domain = gloam.domains.LinearProjection(measure_dim=2)
         algorithm = gloam.experiments.preset_algorithm("dms", domain)
-        iterations = self.iterations or 4000
+        iterations = 4000 if self.iterations is None else self.iterations
         stops = sorted({n for n in (20, 200, 1000) if n < iterations} | {iterations})
         result = gloam.run(
             domain, algorithm, iterations, seeds=[self.seed], run_dir=self.out, snapshots=stops

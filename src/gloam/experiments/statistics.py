@@ -161,7 +161,7 @@ def _parts(name: Any, given: Any) -> Iterator[tuple[pd.DataFrame, list[Elites]]]
             table, by_seed = run.metrics, list(run.elites_by_seed.values())
         else:
             is_folder = isinstance(run, (RunFolder, str, os.PathLike))
-            checks.expect(is_folder, whose, "results or run folders", type(run).__name__)
+            checks.expect(is_folder, "runs", "results or run folders", type(run).__name__)
             folder = (run if isinstance(run, RunFolder) else RunFolder(run)).must_hold_run()
             seeds = folder.read_config().seeds
             table, by_seed = folder.read_metrics(), [folder.read_archive(seed) for seed in seeds]

@@ -230,11 +230,11 @@ def figure_file(path: str | os.PathLike, name: str = "path") -> Path:
         ValueError: Figures cannot be written under this name.
     """
     file = checks.path(name, path)
+    is_plain = not file.suffix[1:2].isalpha()  # also for a name such as alpha0.5
     fix = "Change the end of the name, or leave it out."
     expected = "a name that ends in .png or .pdf"
-    checks.expect(file.suffix in ("", ".png", ".pdf"), name, expected, f"'{file}'", fix)
-    checks.expect(not file.is_dir(), name, "the name of a file", f"the folder '{file}'")
-    return file if file.suffix else file.with_suffix(".png")
+    checks.expect(is_plain or file.suffix in (".png", ".pdf"), name, expected, f"'{file}'", fix)
+    return file.with_name(f"{file.name}.png") if is_plain else file
 
 
 def save_all(figures: Mapping[str, Figure], folder: Path, *, pdf: bool) -> list[Path]:
