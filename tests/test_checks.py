@@ -237,3 +237,35 @@ def test_a_batch_without_any_result_is_refused():
     with pytest.raises(checks.EvaluationError, match=message):
         checks.some_valid(0, 36)
     assert issubclass(checks.EvaluationError, RuntimeError)
+
+
+@pytest.mark.parametrize("value", ["", None, 5, b"x", "a\0b"])
+def test_what_is_no_path_is_refused(value):
+    with pytest.raises(ValueError, match="out: expected a path, got"):
+        checks.path("out", value)
+    assert checks.path("out", ".") == Path()
+
+
+def test_unknown_arguments_are_answered_by_those_that_exist():
+    class Box:
+        @checks.names_arguments
+        def __init__(self, width, *, height=1):
+            self.size = (width, height)
+
+    assert Box(3, height=2).size == (3, 2)
+    with pytest.raises(TypeError, match=r"Box\(\) .* 'widht'. Did you mean 'width'\?"):
+        Box(widht=3)
+    with pytest.raises(TypeError, match=r"'dims'. It has: width, height\.$"):
+        Box(dims=3)
+
+
+@pytest.mark.parametrize("fields", [3.0, [3.0], None, np.zeros(2)])
+def test_fields_of_an_evaluation_are_a_dict(fields):
+    with pytest.raises(ValueError, match="fields: expected a dict, got"):
+        checks.evaluation_parts((1.0, np.zeros(2), fields))
+
+
+def test_tensors_with_gradients_are_arrays():
+    torch = pytest.importorskip("torch")
+    tensor = torch.tensor([1.0, 2.0], requires_grad=True)
+    np.testing.assert_array_equal(checks.real_array("x", tensor, "numbers"), [1.0, 2.0])

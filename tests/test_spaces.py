@@ -369,3 +369,22 @@ def test_plain_lists_of_numbers_stay_vectors():
     for x0 in ([0.0, 1.0], (0, 1), np.zeros(2), jnp.zeros(2), [np.float32(0), 1.0]):
         assert form_of(x0)[0] is None
     assert isinstance(form_of([np.zeros(2), np.zeros(2)])[0], Tree)
+
+
+def test_bounds_in_the_wrong_order_are_refused_on_both_scales():
+    for log in (False, True):
+        with refused("lower, upper: expected lower < upper, got 1 and -1"):
+            gloam.Real(1, -1, log=log)
+
+
+@pytest.mark.parametrize(
+    "x0", [gloam.Real(0, 1), [gloam.Real(0, 1)], {"a": gloam.Real(0, 1), "b": gloam.Integer(1, 3)}]
+)
+def test_variables_without_a_space_are_answered_by_how_to_make_one(x0):
+    with pytest.raises(ValueError, match=r"x0: expected a Space, .* gloam\.Space\("):
+        gloam.DMS(GRID, x0, 0.2)
+
+
+def test_unknown_arguments_of_a_variable_are_answered():
+    with pytest.raises(TypeError, match=r"Real\(\) .* 'low'. Did you mean 'lower'"):
+        gloam.Real(low=0, high=1)

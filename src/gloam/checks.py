@@ -1,15 +1,17 @@
 """Checks of arguments and results, and the wording of all errors: expected, got, what to do."""
 
 import difflib
+import functools
 import inspect
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
+_Function = TypeVar("_Function", bound=Callable)
 Bounds = float | Sequence[float] | np.ndarray
 SolutionBounds = tuple[Bounds | None, Bounds | None]
 
@@ -124,12 +126,36 @@ def unexpected_names(function: str, given: Iterable[str], known: Iterable[str]) 
     ...
     TypeError: optimize() got an unexpected keyword argument 'seed'. Did you mean 'seeds'?
     """
-    names = list(known)
+    names = [name for name in known if name != "self"]
     for name in given:
         if name not in names:
             close = difflib.get_close_matches(name, names, n=1)
-            hint = f". Did you mean '{close[0]}'?" if close else ""
-            raise TypeError(f"{function}() got an unexpected keyword argument '{name}'{hint}")
+            hint = f"Did you mean '{close[0]}'?" if close else f"It has: {', '.join(names)}."
+            raise TypeError(f"{function}() got an unexpected keyword argument '{name}'. {hint}")
+
+
+def names_arguments(function: _Function) -> _Function:
+    """Let a function, ``__init__`` or a dataclass answer unknown names by `unexpected_names`.
+
+    >>> @names_arguments
+    ... def area(width, height): ...
+    >>> area(dims=3)
+    Traceback (most recent call last):
+    ...
+    TypeError: area() got an unexpected keyword argument 'dims'. It has: width, height.
+    """
+    if isinstance(function, type):
+        setattr(function, "__init__", names_arguments(function.__init__))  # noqa: B010
+        return cast(_Function, function)
+    known = inspect.signature(function).parameters
+    name = function.__qualname__.removesuffix(".__init__")
+
+    @functools.wraps(function)
+    def checked(*args: Any, **given: Any) -> Any:
+        unexpected_names(name, given, known)
+        return function(*args, **given)
+
+    return cast(_Function, checked)
 
 
 def integer(
@@ -227,6 +253,13 @@ def finite_array(
     return array
 
 
+def as_numpy(value: Any) -> np.ndarray:
+    """Return ``value`` as an array, also a tensor of PyTorch with gradients or on a GPU."""
+    if hasattr(value, "detach") and hasattr(value, "cpu"):
+        value = value.detach().cpu()
+    return np.asarray(value)
+
+
 def real_array(name: str, value: Any, expected: str, fix: str = "") -> np.ndarray:
     """Return ``value`` as an array of floats or integers; everything else is refused.
 
@@ -235,7 +268,7 @@ def real_array(name: str, value: Any, expected: str, fix: str = "") -> np.ndarra
     masked = "Fill masked values, for instance by .filled(numpy.nan)."
     expect(not np.ma.isMaskedArray(value), name, expected, "a masked array", masked)
     try:
-        array = np.asarray(value)
+        array = as_numpy(value)
     except Exception as error:  # by the user's object, or by rows of different lengths
         got = f"{type(value).__name__} ({error})"
         raise ValueError(_wording(name, expected, got, fix)) from None
@@ -334,10 +367,15 @@ def evaluation_parts(answer: Any) -> tuple[Any, Any, dict[str, Any]]:
         "evaluate",
         "measures, (objectives, measures) or (objectives, measures, fields)",
         type(answer).__name__ if not parts else f"{parts} values",
+        "Return measures alone as an array.",
     )
     if parts == 2 and isinstance(answer[1], dict):
         return None, answer[0], answer[1]
     objectives, measures, *fields = answer
+    if fields:
+        got = f"{type(fields[0]).__name__} {short(fields[0])}"
+        fix = "Return fields by name, and measures alone as an array."
+        expect(isinstance(fields[0], Mapping), "fields", "a dict", got, fix)
     return objectives, measures, fields[0] if fields else {}
 
 
@@ -391,23 +429,31 @@ def some_valid(valid_rows: int, total: int) -> None:
     if valid_rows == 0:
         raise EvaluationError(
             f"evaluation: expected at least one finite result among {total} solutions, got none. "
-            "Every row had an objective or a measure that was NaN or infinite, or measures of zero "
-            "in a cosine archive: check the evaluation function on x0, and that x0 and sigma0 keep "
-            "solutions in its domain."
+            "Every row had an objective or a measure that was NaN or infinite, a violation that "
+            "was NaN, or measures of zero in a cosine archive: check the evaluation function on "
+            "x0, and that x0 and sigma0 keep solutions in its domain."
         )
 
 
-def existing_file(name: str, path: str | os.PathLike, fix: str = "") -> Path:
-    """Return ``path`` as a ``Path`` to an existing file."""
+def path(name: str, value: str | os.PathLike, fix: str = "") -> Path:
+    """Return ``value`` as a ``Path``; an empty text, which Python takes for ``.``, is refused."""
+    fix = fix or "Give the name of a file or folder; the current folder is '.'."
+    text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    sound = isinstance(text, str) and text != "" and "\0" not in text
+    expect(sound, name, "a path", short(value), fix)
+    return Path(value)
+
+
+def existing_file(name: str, value: str | os.PathLike, fix: str = "") -> Path:
+    """Return ``value`` as a ``Path`` to an existing file."""
     fix = fix or "Check the path."
-    expect(isinstance(path, (str, os.PathLike)), name, "a path", short(path), fix)
-    found = Path(path)
+    file = path(name, value, fix)
     try:
-        exists = found.is_file()
+        exists = file.is_file()
     except (OSError, ValueError):  # a name that no file can have
         exists = False
-    expect(exists, name, "an existing file", f"'{os.fspath(path)}'", fix)
-    return found
+    expect(exists, name, "an existing file", f"'{file}'", fix)
+    return file
 
 
 def fits_memory(

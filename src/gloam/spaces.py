@@ -66,6 +66,7 @@ class Variable(ABC):
         """Return the value at which a search starts, if none is given."""
 
 
+@checks.names_arguments
 @dataclasses.dataclass(frozen=True)
 class Real(Variable):
     """A real number between two bounds, or an array of them.
@@ -98,8 +99,10 @@ class Real(Variable):
         if self.log:
             fix = "Without log=True it may be zero or less."
             checks.expect(self.lower > 0, "lower", "a number > 0 on a log scale", self.lower, fix)
+        fix = "Exchange them, or move them apart."
+        checks.expect(self.lower < self.upper, "lower, upper", "lower < upper", got, fix)
         low, high = self.box()
-        checks.expect(low < high, "lower, upper", "lower < upper in float32", got)
+        checks.expect(low < high, "lower, upper", "lower < upper in float32", got, fix)
         _finish(self)
 
     def box(self) -> tuple[float, float]:
@@ -134,6 +137,7 @@ class Real(Variable):
         return math.sqrt(self.lower * self.upper) if self.log else (self.lower + self.upper) / 2
 
 
+@checks.names_arguments
 @dataclasses.dataclass(frozen=True)
 class Integer(Variable):
     """A whole number between two bounds, both of which it may take, or an array of them.
@@ -189,6 +193,7 @@ class Integer(Variable):
         return (self.lower + self.upper) // 2
 
 
+@checks.names_arguments
 @dataclasses.dataclass(frozen=True)
 class Categorical(Variable):
     """One of several choices, or an array of them.
@@ -513,6 +518,10 @@ def form_of(x0: Any) -> tuple[Form | None, Any]:
     """Return the form of an ``x0``, and its flat vector; ``None`` for what is a vector already."""
     if isinstance(x0, Space):
         return x0, x0.start
+    has_variables = any(isinstance(leaf, Variable) for leaf in jax.tree.leaves(x0))
+    fix = "Name the variables: gloam.Space(angle=gloam.Real(-1, 1)), or gloam.Space(**variables)."
+    got = f"{type(x0).__name__} {checks.short(x0)}"
+    checks.expect(not has_variables, "x0", "a Space, or a vector of numbers", got, fix)
     is_leaf = jax.tree_util.all_leaves([x0]) or x0 is None
     is_list = type(x0) in (list, tuple) and not any(map(_is_array, jax.tree.leaves(x0)))
     if is_leaf or is_list:

@@ -32,6 +32,7 @@ def test_a_field_may_end_in_a_number():
     [
         (("a",), "2 names, got 1 names"),
         ("ab", "a list of texts"),
+        (5, "a list of texts, got 5"),
         (("a", 3), "a list of texts"),
         (("a", "a"), "different names"),
         (("a", " "), "texts of 1 to 100 printable"),
@@ -49,3 +50,10 @@ def test_names_of_measures_that_do_not_fit_are_refused(names, message):
 def test_f_min_must_be_finite():
     with pytest.raises(ValueError, match="f_min: expected a finite number, got -inf"):
         GridArchive((2,), 0, 1, f_min=-np.inf)
+
+
+def test_an_unknown_argument_is_answered_by_the_known_ones():
+    with pytest.raises(TypeError, match=r"'dims'\. It has: shape, lower, upper, f_min"):
+        GridArchive(dims=(2, 2), lower=0, upper=1)
+    with pytest.raises(TypeError, match="Did you mean 'measure_names'"):
+        GridArchive((2, 2), 0, 1, measures_names=("a", "b"))

@@ -69,6 +69,9 @@ def test_kmeans_cache_of_another_shape_is_refused(tmp_path, cells, dimensions):
         ({"num_cells": 0}, "num_cells: expected a whole number >= 1, got 0"),
         ({"measure_dim": 0}, "measure_dim: expected a whole number >= 1, got 0"),
         ({"num_samples": 3}, "num_samples: expected a whole number >= 4, got 3"),
+        ({"measure_dim": 10**9}, "num_samples: expected at most the .* got 640 GB"),
+        ({"num_cells": 2**31 - 1, "num_samples": 2**31 - 1, "measure_dim": 99_999}, "num_samples"),
+        ({"cache": ""}, "cache: expected a path"),
         ({"lower": 1}, "expected lower < upper in every dimension"),
     ],
 )

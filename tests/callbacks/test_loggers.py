@@ -54,6 +54,18 @@ def test_a_csv_logger_replaces_no_other_file(tmp_path):
     assert path.read_text() == "name,price\n"
 
 
+@pytest.mark.parametrize("driver", ["fused", "python"])
+def test_a_file_that_cannot_be_written_leaves_no_run_behind(driver, tmp_path):
+    (tmp_path / "file").write_text("")
+    run, log = tmp_path / "run", CsvLogger(tmp_path / "file" / "log.csv")
+    with pytest.raises(OSError, match=r"log\.csv"):
+        search(driver, run_dir=run, callbacks=[log])
+    assert not gloam.RunFolder(run).holds_run
+    assert not list(run.iterdir())
+    with refused("path: expected a path"):
+        CsvLogger("")
+
+
 def test_lines_are_printed(capsys):
     stop = gloam.callbacks.StopAt("evaluations", 36)
     search(seeds=(3, 4), callbacks=[PrintLogger(every=2), stop])

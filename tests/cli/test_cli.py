@@ -179,3 +179,92 @@ def test_only_the_program_itself_freezes_its_modules(monkeypatch, tmp_path):
         assert registered == [gc.freeze]
     finally:
         gc.unfreeze()
+
+
+REQUIRED = {
+    "bench": "bench",
+    "demo": "demo",
+    "explore": "explore .",
+    "fill": "fill mine.py --dataset data.npy",
+    "gallery": "gallery nowhere",
+    "lsi check": "lsi check",
+    "lsi run": "lsi run dms --stylegan a --clip b --landscapes c --out x",
+    "new": "new mine.py",
+    "paper": "paper",
+    "resume": "resume nowhere",
+    "run": "run dms arm --out x",
+    "run lp": "run dms lp --out x",
+    "run digits": "run dms latent-digits --out x",
+}
+INTEGERS = {
+    "bench": "measures repeats warm-up seed",
+    "demo": "iterations seed",
+    "explore": "port",
+    "fill": "iterations size items emitters batch-size seed workers log-every checkpoint-every "
+    "keep-checkpoints stop-plateau",
+    "gallery": "count",
+    "lsi check": "items",
+    "lsi run": "items starts iterations seeds seed",
+    "new": "size",
+    "paper": "seeds iterations",
+    "resume": "iterations",
+    "run": "iterations seeds seed snapshots emitters batch-size empty-points moves joints",
+    "run lp": "measures solution",
+    "run digits": "items",
+}
+
+
+def test_every_integer_of_the_command_line_is_tested_below():
+    found = {
+        name.replace("_", "-")
+        for name, uses in options(cli._Command).items()
+        for _, kind, _ in uses
+        if int in (kind, *get_args(kind), *(one for k in get_args(kind) for one in get_args(k)))
+    }
+    assert found == set(" ".join(INTEGERS.values()).split())
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [(command, name) for command, names in INTEGERS.items() for name in names.split()],
+)
+def test_integers_are_checked_before_a_command_begins(
+    command, option, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    name = option.replace("-", "_")
+    lowest = int(name not in cli._FROM_ZERO)
+    for number in (lowest - 1, 2**64):
+        given = ["-1" if number < 0 else str(number)] * (2 if option == "size" else 1)
+        # Nothing is built or read first: the files that are named do not exist.
+        shown = stopped(capsys, *REQUIRED[command].split(), f"--{option}", *given)
+        assert shown.startswith(f"error: {name}: expected a whole number >= {lowest}")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "dms", "arm", "--out", ""],
+        ["run", "dms", "arm", "--out="],
+        ["run", "dms", "arm", "--out", "x", "--csv", ""],
+        ["run", "dms", "lp", "--out", "x", "--centroids", ""],
+        ["fill", "mine.py", "--dataset", "data.npy", "--out", ""],
+        ["demo", "--out", ""],
+        ["paper", "--out", ""],
+        ["bench", "--out", ""],
+        ["compare", ""],
+        ["compare", "x", "--out", ""],
+        ["resume", ""],
+        ["plot", ""],
+        ["report", ""],
+        ["explore", ""],
+        ["new", ""],
+    ],
+    ids=" ".join,
+)
+def test_an_empty_path_is_not_the_current_folder(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    shown = " ".join(stopped(capsys, *arguments).replace("│", " ").split())
+    assert "expected a path, got ''" in shown or "parse for arguments: ['']" in shown
+    assert not list(tmp_path.iterdir())

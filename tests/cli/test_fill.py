@@ -60,6 +60,10 @@ def bad_data(problem):
         (["other.py", "--dataset", "data.npy"], "gloam new"),
         (["no.such.module", "--dataset", "data.npy"], "module: expected a module that Python"),
         (["mine.py", "--dataset", "data.npy", "--x0", "zeros:many"], "x0: expected zeros:N"),
+        (["mine.py", "--dataset", "data.npy", "--x0", ""], "x0: expected a path, got ''"),
+        (["mine.py", "--dataset", "data.npy", "--x0", "zeros:99999999999"], "x0: expected at most"),
+        (["mine.py", "--dataset", "data.npy", "--workers", "99999"], "workers: expected a whole"),
+        (["mine.py", "--dataset", ""], "dataset: expected a path, got ''"),
         (
             ["mine.py", "--dataset", "data.npy", "--items", "50"],
             "num_items: expected at most the 20 items",

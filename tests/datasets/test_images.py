@@ -337,3 +337,12 @@ def test_an_interrupt_does_not_wait_for_the_other_pictures(tmp_path, monkeypatch
     with pytest.raises(KeyboardInterrupt):
         from_folder(tmp_path, (4, 4))
     assert len(read) < count // 2
+
+
+def test_images_that_memory_cannot_hold_are_refused_before_they_are_read(tmp_path):
+    save(tmp_path / "a.png", gray(1))
+    save(tmp_path / "b.png", gray(2))
+    with refused("size: expected at most the"):
+        folder(tmp_path, (999_999, 999_999))
+    with refused("path: expected a path"):
+        folder("")

@@ -1,5 +1,7 @@
 """Evaluation on a Dask cluster of this machine."""
 
+import signal
+
 import numpy as np
 import pytest
 
@@ -73,3 +75,61 @@ def test_a_client_stays_open_and_a_lost_one_is_an_error(cluster):
 def test_other_things_are_no_clusters():
     with refused("cluster: expected an address such as 'tcp://10.0.0.1:8786', a Client or a"):
         gloam.Dask(8)
+
+
+@pytest.fixture(scope="module")
+def empty():
+    """A cluster that has lost its workers."""
+    with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as found:
+        yield found
+
+
+def test_a_cluster_without_workers_is_an_error_and_the_run_is_saved(empty, tmp_path):
+    dask = gloam.Dask(empty, patience=0.01)
+    with pytest.raises(gloam.EvaluatorError, match=r"(?s)got none for .*resume=True") as error:
+        gloam.optimize(
+            functions.batch, small("map-elites-line"), 3, evaluator=dask, run_dir=tmp_path
+        )
+    assert "saved after iteration 0" in error.value.__notes__[0]
+    assert gloam.RunFolder(tmp_path).holds_checkpoint
+
+
+def test_the_first_signal_ends_the_wait_for_workers(empty, tmp_path, monkeypatch):
+    dask = gloam.Dask(empty, patience=3600.0)
+    usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # As soon as the evaluator looks for workers, so that the run is waiting for them.
+    client = distributed.Client.nthreads
+
+    def interrupted(self, *parts):
+        signal.raise_signal(signal.SIGTERM)
+        return client(self, *parts)
+
+    monkeypatch.setattr(distributed.Client, "nthreads", interrupted)
+    try:
+        with pytest.raises(gloam.Interrupted) as stopped:
+            gloam.optimize(
+                functions.batch, small("map-elites-line"), 3, evaluator=dask, run_dir=tmp_path
+            )
+    finally:
+        signal.signal(signal.SIGTERM, usual)
+    assert (stopped.value.signal, stopped.value.iteration) == (signal.SIGTERM, 0)
+    assert gloam.RunFolder(tmp_path).holds_checkpoint
+    assert not dask.stop_requested()  # it can be used again
+
+
+def test_a_signal_ends_a_batch_whose_workers_are_lost_one_after_the_other(cluster):
+    with gloam.Dask(cluster) as dask:
+        dask.evaluate(functions.batch, X)
+        dask.stop_requested = lambda: True
+        # With all workers, a batch is finished: the run stops after it.
+        assert dask.evaluate(functions.batch, X).failures == []
+        dask._workers, dask._counted = {"tcp://gone:1"}, -np.inf
+        with pytest.raises(gloam.EvaluatorError, match="workers were lost"):
+            dask._num_threads()
+
+
+@pytest.mark.parametrize("patience", [0.0, -1.0, float("nan"), "long"])
+def test_patience_is_a_time(cluster, patience):
+    with refused("patience: expected a finite number > 0"):
+        gloam.Dask(cluster, patience=patience)
+    assert gloam.Dask("tcp://10.0.0.1:8786").patience > gloam.Dask(cluster).patience > 0

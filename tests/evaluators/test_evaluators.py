@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gloam
-from gloam.evaluators import ResultSpec, as_evaluator
+from gloam.evaluators import ResultSpec, as_evaluator, processes
 from gloam.evaluators.results import Block, evaluated_blocks
 from gloam.evaluators.row_queue import Pace, RowQueue
 from tests.evaluators import functions
@@ -150,11 +150,44 @@ def test_other_things_are_no_evaluators():
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"workers": 0}, {"chunk": 0}, {"timeout": 0.0}, {"retries": -1}]
+    "arguments",
+    [
+        {"workers": 0},
+        {"workers": 99_999},
+        {"chunk": 0},
+        {"timeout": 0.0},
+        {"retries": -1},
+        {"initargs": None},
+        {"initargs": 5},
+        {"initializer": 5},
+    ],
 )
 def test_bad_arguments_are_refused(arguments):
     with refused(f"{next(iter(arguments))}: expected"):
         gloam.Processes(**arguments)
+
+
+def test_no_more_workers_start_than_there_are_processors_or_rows(monkeypatch):
+    class Started:
+        is_idle, count = False, 0
+
+        def __init__(self, *start):
+            Started.count += 1
+
+        def kill(self):
+            pass
+
+    def evaluated(*parts):
+        raise RuntimeError("as if a worker were lost")
+
+    monkeypatch.setattr(processes, "Worker", Started)
+    monkeypatch.setattr(gloam.Processes, "_give_out", evaluated)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    with gloam.Processes(40) as workers:
+        assert Started.count == 2
+        with pytest.raises(RuntimeError, match="as if"):
+            workers.evaluate(functions.batch, X[:5])
+        assert Started.count == 5
 
 
 @pytest.mark.parametrize("chunk", [None, 1, 4, 100])
@@ -217,6 +250,7 @@ def test_chunks_follow_the_measured_time():
         ((np.zeros(2), [[1.0], [1.0, 2.0]]), "measures: expected numbers"),
         (np.zeros((2, 2)), "objectives: expected objectives for every solution or for none"),
         ("far", "evaluate: expected measures, (objectives, measures)"),
+        ((np.zeros(2), np.zeros((2, 2)), [3.0]), "fields: expected a dict, got list [3.0]"),
         ((np.zeros(2), np.zeros((2, 2))), "fields: expected the fields ['third']"),
         ((np.zeros(2), np.zeros((2, 2)), {"third": np.array([1.5, 2])}), "third: expected whole"),
     ],
@@ -225,6 +259,49 @@ def test_answers_of_another_form_are_told_apart(answer, message):
     fields = {"third": jax.ShapeDtypeStruct((), np.int32)} if "third" in message else {}
     with refused(message):
         ResultSpec((2,), fields, has_objectives=True).of_batch(answer, 2)
+
+
+class Unreadable:
+    def __array__(self, *parts, **options):
+        raise RuntimeError("no array")
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ([1.0, 2.0, 3.0], "ValueError: fields: expected a dict, got float 3.0"),
+        ((1.0, np.zeros(2), [3.0]), "ValueError: fields: expected a dict, got list [3.0]"),
+        ((np.zeros(3), np.zeros(2)), "ValueError: objective: expected one number, got shape (3,)"),
+        ((1.0, Unreadable()), "RuntimeError: no array"),
+    ],
+    ids=str,
+)
+def test_an_answer_for_one_solution_that_does_not_fit_is_a_failed_row(answer, error):
+    found = gloam.InProcess().evaluate(
+        gloam.PerSolution(lambda x: answer if x[0] > 1 else (1.0, x[:2])), X_BAD
+    )
+    assert [failure.row for failure in found.failures] == sorted(BAD)
+    assert {failure.kind for failure in found.failures} == {"wrong form"}
+    assert all(failure.error.startswith(error) for failure in found.failures)
+
+
+def test_tensors_that_require_gradients_are_results():
+    torch = pytest.importorskip("torch")
+
+    def batch(x):
+        tensor = torch.tensor(x, requires_grad=True)
+        return tensor[:, 0] * 2, tensor[:, :2], {"third": tensor[:, 2]}
+
+    def single(x):
+        tensor = torch.tensor(x, requires_grad=True)
+        return tensor[0] * 2, tensor[:2], {"third": tensor[2]}
+
+    for function in (batch, gloam.PerSolution(single)):
+        found = gloam.InProcess().evaluate(function, X)
+        assert found.failures == []
+        np.testing.assert_array_equal(found.objectives, X[:, 0] * 2)
+        np.testing.assert_array_equal(found.measures, X[:, :2])
+        np.testing.assert_array_equal(found.fields["third"], X[:, 2])
 
 
 def test_a_function_may_return_the_same_array_at_each_call():

@@ -1,8 +1,10 @@
 """Comparisons of algorithms: one reference for all scores, from results and from run folders."""
 
+import dataclasses
 import doctest
 
 import numpy as np
+import pandas as pd
 import pingouin
 import pytest
 
@@ -101,9 +103,47 @@ def test_what_is_no_run_is_refused(tmp_path):
         gloam.compare({"a": 3})
     with refused("run folder: expected a run of gloam"):
         gloam.compare({"a": tmp_path})
+    for given in ([3], "folder", None):
+        with refused(f"runs: expected a dict of runs, got {type(given).__name__}"):
+            gloam.compare(given)
+    with refused("runs['a']: expected at least one run, got none"):
+        gloam.compare({"a": []})
+    with refused("name of an algorithm in runs: expected str, got int 1"):
+        gloam.compare({1: tmp_path})
     with refused("metric: expected one of"):
         statistics.Comparison(None, {}, 0.0).tests("loss")
 
 
 def test_the_examples_hold():
     assert doctest.testmod(statistics, extraglobs={"np": np}).failed == 0
+
+
+@pytest.mark.parametrize("columns", [None, []])
+def test_a_run_without_rows_is_refused(results, columns):
+    table = results["plain"].metrics.iloc[:0]
+    table = table if columns is None else pd.DataFrame()
+    with refused("runs['plain']: expected a run with rows of metrics, got none"):
+        gloam.compare({"plain": dataclasses.replace(results["plain"], metrics=table)})
+
+
+def test_archives_of_other_cells_do_not_compare(results, tmp_path, capsys):
+    archive = gloam.GridArchive((5, 5), -1, 2, f_min=-9.0)
+    algorithm = gloam.MAPElites(archive, X0, 0.3, batch_size=10)
+    folder = tmp_path / "other"
+    options = {"seeds": 2, "progress": False, "run_dir": folder}
+    other = gloam.optimize(evaluate, algorithm, 1, **options)
+    with refused("runs: expected archives with the same cells, got 'plain' with GridArchive"):
+        gloam.compare(results | {"other": other})
+    with refused("runs: expected archives with the same cells"):
+        gloam.compare({"one": [results["plain"], other]})
+    with pytest.raises(SystemExit):
+        main(["compare", str(results["plain"].run_dir), str(folder)])
+    assert "same cells" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["x.zzz", "x.svg"])
+def test_a_figure_of_an_unknown_kind_is_refused_before_runs_are_read(name, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["compare", "nowhere", "--out", str(tmp_path / name)])
+    assert "out: expected a name that ends in .png or .pdf" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

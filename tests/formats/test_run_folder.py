@@ -10,7 +10,7 @@ import gloam
 from gloam.cli import main
 from gloam.formats.ownership import NAME
 
-from ..helpers import assert_same_bits
+from ..helpers import assert_same_bits, refused
 from .conftest import PIXELS, parabola, quick_search, small_problem
 
 
@@ -193,3 +193,23 @@ def test_seeds_have_64_bits(tmp_path):
     assert folder.read_config().seeds == (2**64 - 1, 0)
     assert folder.read_metrics()["seed"].tolist() == [2**64 - 1, 0]
     assert len(folder.read_archive(2**64 - 1)) > 0
+
+
+def test_a_snapshot_that_does_not_exist_is_answered_by_those_that_do(finished_run):
+    folder = gloam.RunFolder(finished_run)
+    for odd in ("x", None, 2.0, -1):
+        with refused("iteration: expected a whole number >= 0"):
+            folder.read_snapshot(odd)
+    with pytest.raises(ValueError, match=r"iteration: expected .* got 3\. .*: 2, 4"):
+        folder.read_snapshot(3)
+
+
+@pytest.mark.parametrize("path", ["", None, 5])
+def test_a_run_folder_has_a_path(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with refused("run folder: expected a path"):
+        gloam.RunFolder(path)
+    if path is not None:
+        with refused("run_dir: expected a path"):
+            resumed(path)
+    assert not list(tmp_path.iterdir())

@@ -75,3 +75,14 @@ def test_a_figure_is_saved_under_its_name(tmp_path):
     # The same figure gives the same file: no dates in it.
     save(figure, tmp_path / "b.png", pdf=True)
     assert (tmp_path / "b.pdf").read_bytes() == first
+
+
+def test_a_figure_is_written_in_the_form_of_its_name(tmp_path):
+    figure = style.figure(2, 1)
+    assert save(figure, tmp_path / "a.pdf").read_bytes()[:4] == b"%PDF"
+    for name in ("a.zzz", "a.svg", "a.PNG"):
+        with pytest.raises(ValueError, match=r"path: expected .* \.png or \.pdf, got"):
+            save(figure, tmp_path / name)
+    with pytest.raises(ValueError, match="path: expected a path"):
+        save(figure, "")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.pdf"]

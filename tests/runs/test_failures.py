@@ -293,9 +293,20 @@ def test_a_share_of_failures_may_be_too_large():
 
 
 def test_answers_that_never_fit_are_refused_at_once(tmp_path):
-    with refused("measures: expected shape (1, 2)"):
+    # The shapes are those of the batch of 8, not those of its rows alone.
+    with refused("measures: expected shape (8, 2) (one row for each solution asked), got shape (8"):
         optimize(lambda x: (x[:, 0], x), run_dir=tmp_path)
     assert gloam.RunFolder(tmp_path).read_checkpoint_iteration() == 0
+
+
+def test_violations_that_are_nan_are_named(tmp_path):
+    def violates(x):
+        return (*evaluate(x), {"violation": np.where(is_bad(x), np.nan, 0.0)})
+
+    optimize(violates, run_dir=tmp_path)
+    table = gloam.RunFolder(tmp_path).read_failures()
+    assert set(table["kind"]) == {"not finite"}
+    assert set(table["error"]) == {"expected a violation that is a number, got nan"}
 
 
 def test_a_log_is_bounded(monkeypatch):

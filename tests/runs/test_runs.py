@@ -239,6 +239,11 @@ def test_a_wrong_domain_is_refused_before_any_work(domain, message):
         ({"log_every": 0}, "log_every: expected"),
         ({"checkpoint_seconds": 0.0}, "checkpoint_seconds: expected"),
         ({"snapshots": [0]}, "snapshots: expected"),
+        ({"dataset": np.zeros((4, 2))}, "dataset: expected Dataset, got ndarray"),
+        ({"progress": None}, "progress: expected bool or Display, got NoneType"),
+        ({"progress": "yes"}, "progress: expected bool or Display, got str"),
+        ({"run_dir": ""}, "run_dir: expected a path, got ''"),
+        ({"run_dir": 5}, "run_dir: expected a path, got 5"),
     ],
 )
 def test_wrong_settings_are_refused(arguments, message):

@@ -153,3 +153,22 @@ def test_an_interrupt_that_was_swallowed_is_raised_at_the_end():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with remembered_interrupt():
         pass
+
+
+class Waits(gloam.evaluators.Evaluator):
+    """Gets a signal while it has nothing to do but wait."""
+
+    def evaluate(self, function, solutions, spec=None):
+        assert not self.stop_requested()
+        signal.raise_signal(signal.SIGTERM)
+        assert self.stop_requested()
+        raise gloam.EvaluatorError("no workers")
+
+
+def test_an_evaluator_that_waits_ends_at_the_first_signal(tmp_path):
+    evaluator = Waits()
+    with pytest.raises(gloam.Interrupted) as stopped:
+        search(0, signal.SIGTERM, run_dir=tmp_path / "r", evaluator=evaluator)
+    assert (stopped.value.signal, stopped.value.iteration) == (signal.SIGTERM, 0)
+    assert gloam.RunFolder(tmp_path / "r").read_checkpoint_iteration() == 0
+    assert not evaluator.stop_requested()

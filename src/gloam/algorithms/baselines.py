@@ -151,6 +151,11 @@ class DDS(Algorithm):
         **options: Any,
     ):
         emitter, discount = split_options(DDS, options, *_DDS)
+        if "bandwidth" not in discount:
+            raise TypeError(
+                "DDS() missing 1 required keyword argument: 'bandwidth'. It is the standard "
+                "deviation of the kernel, in units of the measures."
+            )
         restart = BasicRestart() if restart is None else restart
         self.archive, self.name = checked_archive(archive), "DDS"
         self.emitter = CmaEmitters(

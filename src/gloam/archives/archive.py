@@ -156,7 +156,7 @@ def field_rows(name: str, value: Any, batch: int, spec: jax.ShapeDtypeStruct) ->
     dtype = np.dtype(spec.dtype)
     shape = (batch, *spec.shape)
     if dtype.kind == "b":
-        array = np.asarray(value)
+        array = checks.as_numpy(value)
         is_boolean = array.dtype.kind == "b" and not np.ma.isMaskedArray(value)
         checks.expect(
             is_boolean and array.shape == shape,
@@ -186,9 +186,11 @@ def checked_measure_names(
     names: Sequence[str] | None, measure_dim: int, fields: Iterable[str]
 ) -> tuple[str, ...]:
     """Check names of measures, which are columns of tables; empty for ``None``."""
+    fix = "Give one name for each measure: measure_names=('speed', 'height')."
+    is_list = names is None or (np.iterable(names) and hasattr(names, "__len__"))
+    checks.expect(is_list, "measure_names", "a list of texts", checks.short(names), fix)
     if names is None or len(names) == 0:
         return ()
-    fix = "Give one name for each measure: measure_names=('speed', 'height')."
     is_text = not isinstance(names, str) and all(isinstance(name, str) for name in names)
     checks.expect(is_text, "measure_names", "a list of texts", checks.short(names), fix)
     found = f"{len(names)} names"

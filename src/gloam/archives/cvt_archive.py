@@ -79,6 +79,7 @@ class CVTArchive(Archive):
     """Whether centroids are so close, for their distance from the origin, that only differences
     tell them apart in float32; see `gloam.archives.nearest_centroids`."""
 
+    @checks.names_arguments
     def __init__(
         self,
         centroids: Any,

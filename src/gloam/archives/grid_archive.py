@@ -43,6 +43,7 @@ class GridArchive(Archive):
     fields: dict[str, jax.ShapeDtypeStruct] = eqx.field(static=True)
     names: tuple[str, ...] = eqx.field(static=True)
 
+    @checks.names_arguments
     def __init__(
         self,
         shape: Sequence[int],

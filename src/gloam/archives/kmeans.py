@@ -15,6 +15,7 @@ from gloam.devices import sums_by_group
 _BLOCK = 2048
 
 
+@checks.names_arguments
 def kmeans_centroids(
     num_cells: int,
     lower: checks.Bounds,
@@ -51,8 +52,14 @@ def kmeans_centroids(
     measure_dim = checks.integer("measure_dim", measure_dim, minimum=1)
     seed = checks.seed("seed", seed)
     num_iterations = checks.integer("num_iterations", num_iterations, minimum=0)
+    total = 10 * num_cells if num_samples is None else num_samples
+    total = checks.integer("num_samples", total, minimum=num_cells)
+    # The samples are in memory once in float64 and twice in float32.
+    fix = "Use fewer cells, samples or measures."
+    samples = f"{total:,} samples of {measure_dim:,} measures"
+    checks.fits_memory("num_samples", 16 * total * measure_dim, samples, fix)
     low, high = checks.bounds(lower, upper, measure_dim)
-    if cache is not None and Path(cache).is_file():
+    if cache is not None and checks.path("cache", cache).is_file():
         found = checks.finite_array("cache", files.read_array(cache, "cache"), ndim=2)
         checks.expect(
             found.shape == (num_cells, measure_dim),
@@ -62,8 +69,6 @@ def kmeans_centroids(
             "Delete the file.",
         )
         return found
-    total = 10 * num_cells if num_samples is None else num_samples
-    total = checks.integer("num_samples", total, minimum=num_cells)
     # NumPy's generator, because its stream is the same on every backend.
     points = np.random.default_rng(seed).uniform(low, high, (total, measure_dim))
     # From the middle of the box, so that sums and squares of float32 numbers lose fewer digits.

@@ -12,7 +12,6 @@ import math
 import os
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, TextIO
 
 from gloam import checks
@@ -35,7 +34,7 @@ class CsvLogger(Callback):
     """
 
     def __init__(self, path: str | os.PathLike):
-        self._path = Path(path)
+        self._path = checks.path("path", path)
         self._has_header = False
 
     def start(self, run: RunStart) -> None:
@@ -116,7 +115,7 @@ class TensorBoard(Callback):
 
     def __init__(self, folder: str | os.PathLike):
         self._writer_class = _package("tensorboard.summary", "tensorboard").Writer
-        self._folder = os.fspath(folder)
+        self._folder = str(checks.path("folder", folder))
         self._writer: Any = None
 
     def start(self, run: RunStart) -> None:

@@ -1,16 +1,20 @@
 """The command line `gloam`: `main` parses the arguments, runs a command and reports errors."""
 
 import atexit
+import dataclasses
 import gc
 import inspect
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
+from gloam import checks
 from gloam._version import __version__
 from gloam.cli.experiments import Bench, Paper
 from gloam.cli.fill import Datasets, Fill, New
@@ -35,6 +39,10 @@ _Command = (
     | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
 
+# Options that count from 0; the others count from 1.
+_FROM_ZERO = {"seed", "workers", "port", "moves", "empty_points"}
+_paths = ConstructorRegistry()
+
 
 def main(args: list[str] | None = None) -> None:
     """Quality-diversity optimization in high-dimensional measure spaces.
@@ -57,9 +65,37 @@ def main(args: list[str] | None = None) -> None:
     try:
         keep_compiled_programs()
         with errors.warnings_as_lines(), remembered_interrupt():
+            _check_integers(command)
             command()
     except (Exception, KeyboardInterrupt) as error:
         sys.exit(errors.report(error, command))
+
+
+@_paths.primitive_rule
+def _path_rule(kind: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+    """Read paths; an empty text, as of an unset variable in a script, is not the current folder."""
+    if kind.type is not Path:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="PATH",
+        instance_from_str=lambda texts: checks.path("path", texts[0]),
+        is_instance=lambda value: isinstance(value, Path),
+        str_from_instance=lambda path: [str(path)],
+    )
+
+
+def _check_integers(options: Any) -> None:
+    """Check all integers of a command before it begins, so that no loop or range is endless."""
+    for field in dataclasses.fields(options):
+        name, value = field.name, getattr(options, field.name)
+        if dataclasses.is_dataclass(value):
+            _check_integers(value)
+        for number in value if isinstance(value, tuple) else (value,):
+            if name == "seed":
+                checks.seed(name, number)
+            elif isinstance(number, int) and not isinstance(number, bool):
+                checks.integer(name, number, minimum=int(name not in _FROM_ZERO))
 
 
 @contextmanager
@@ -86,6 +122,7 @@ def _parsed(args: list[str]) -> Any:
                 prog="gloam",
                 description=inspect.getdoc(main),
                 args=args,
+                registry=_paths,
                 config=(
                     tyro.conf.CascadeSubcommandArgs,
                     tyro.conf.OmitArgPrefixes,

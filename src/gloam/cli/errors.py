@@ -19,7 +19,8 @@ from gloam.progress import error_console
 from gloam.runs import Interrupted
 
 # An ImportError without a module's name is gloam's own, and says which extra to install.
-_EXPECTED = (ValueError, OSError, ImportError, EvaluationError, EvaluatorError, FetchError)
+_EXPECTED = (ValueError, OSError, ImportError, MemoryError)
+_EXPECTED += (EvaluationError, EvaluatorError, FetchError)
 _USER_CODE_FAILED, _FAILED, _BY_SIGNAL = 1, 2, 128
 
 
@@ -47,7 +48,8 @@ def report(error: BaseException, command: Any) -> int:
     is_broken_import = isinstance(error, ImportError) and error.name is not None
     if is_broken_import or not isinstance(error, _EXPECTED):
         raise error
-    message = " ".join([str(error), *getattr(error, "__notes__", [])])
+    text = str(error) or "not enough memory"  # Python's own MemoryError has no text
+    message = " ".join([text, *getattr(error, "__notes__", [])])
     if isinstance(error, RunExistsError):  # its advice is for Python
         continuation = continuation or f"`gloam resume {error.run_dir}`"
         message = (

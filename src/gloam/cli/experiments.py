@@ -143,6 +143,7 @@ class Bench:
 
         files = [self.out / f"bench.{suffix}" for suffix in ("md", "csv", "png")]
         _check_own(files)
+        checks.number("seconds", self.seconds, above=0.0)  # centroids may take minutes
         problems = [
             Problem(name, k, self.centroids_dir) for name in self.algorithms for k in self.measures
         ]

@@ -126,7 +126,8 @@ class Fill:
         evaluator = self._evaluator()
         if evaluator is not None:
             evaluator.check(evaluate)
-        start = _start(self.x0 or getattr(module, "x0", None), self.seed)
+        x0 = getattr(module, "x0", None) if self.x0 is None else self.x0
+        start = _start(x0, self.seed)
         sigma0 = getattr(module, "sigma0", None) if self.sigma0 is None else self.sigma0
         fix = f"Give --sigma0, or set it in {self.function}."
         checks.expect(sigma0 is not None, "sigma0", "a number", "none", fix)
@@ -211,7 +212,7 @@ def read_dataset(
     progress: bool = True,
 ) -> "Dataset":
     """Read the dataset that the option --dataset names."""
-    path = Path(where)
+    path = checks.path("dataset", where)
     is_table = path.suffix.lower() in (".npz", ".parquet", ".csv") and not path.is_dir()
     expected = "an .npz, .parquet or .csv file with --column, --labels and --names"
     is_plain = column is None and label is None and names is None
@@ -247,6 +248,8 @@ def _start(x0: Any, seed: int) -> np.ndarray:
         return read_array(checks.existing_file("x0", x0, fix), "x0")
     checks.expect(number.isdigit() and int(number) > 0, "x0", f"{kind}:N", repr(x0), fix)
     size = int(number)
+    # The function gets a batch of two of them first, in float32.
+    checks.fits_memory("x0", 24 * size, f"solutions of {size:,} numbers", "Use fewer numbers.")
     return np.zeros(size) if kind == "zeros" else np.random.default_rng(seed).uniform(0, 1, size)
 
 

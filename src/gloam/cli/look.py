@@ -47,21 +47,21 @@ class Compare:
     f_min: float | None = None
     """Reference of all QD scores. Default: the lowest of the runs' own."""
     out: Path | None = None
-    """File for a figure of the curves; an existing file is replaced. Default: no figure."""
+    """File for a figure of the curves (.png or .pdf), which is replaced. Default: no figure."""
 
     def __call__(self) -> None:
         """Print the comparison and draw the figure."""
         from gloam.experiments import compare  # with pandas and matplotlib
-        from gloam.plots import save
+        from gloam.plots.style import figure_file, save
 
+        out = None if self.out is None else figure_file(self.out, "out")
         named: dict[str, list[Path]] = {}
         for run in self.folders:
             named.setdefault(run.resolve().name, []).append(run)
         comparison = compare(named, f_min=self.f_min)
         print(comparison.to_markdown())
-        if self.out is not None:
-            save(comparison.figure(), self.out)
-            print(self.out)
+        if out is not None:
+            print(save(comparison.figure(), out))
 
 
 @dataclasses.dataclass(frozen=True)

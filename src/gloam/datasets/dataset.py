@@ -29,6 +29,7 @@ class Skipped:
     reason: str
 
 
+@checks.names_arguments
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """Items that are points of measure space, with labels, names and images to show them.

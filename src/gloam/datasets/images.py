@@ -1,5 +1,6 @@
 """Datasets from folders of images of any size, mode and file format."""
 
+import math
 import os
 import re
 import warnings
@@ -26,6 +27,7 @@ SUFFIXES = frozenset(f".{kind}" for kind in _KINDS.split())
 """Suffixes of image files."""
 
 
+@checks.names_arguments
 def from_folder(
     path: str | os.PathLike,
     size: tuple[int, int] = (28, 28),
@@ -60,7 +62,7 @@ def from_folder(
         skip_broken: Whether files that cannot be read are skipped, or are an error.
         progress: Whether to show progress bars.
     """
-    folder = Path(path)
+    folder = checks.path("path", path)
     fix = "Read a file by from_file." if folder.is_file() else "Check the path."
     checks.expect(folder.is_dir(), "path", "an existing folder", f"'{path}'", fix)
     checks.expect(np.shape(size) == (2,), "size", "(height, width)", repr(size))
@@ -76,7 +78,10 @@ def from_folder(
         drawn = np.random.default_rng(0).permutation(len(paths))[:max_items]
         paths = [paths[number] for number in sorted(drawn.tolist())]
     names = [file.relative_to(folder).as_posix() for file in paths]
-    images = np.empty((len(paths), height, width, *([3] if mode == "RGB" else [])), np.uint8)
+    shape = (len(paths), height, width, *([3] if mode == "RGB" else []))
+    of, fix = f"{len(paths):,} images", "Use smaller images, or fewer: max_items=..."
+    checks.fits_memory("size", math.prod(shape), of, fix)
+    images = np.empty(shape, np.uint8)
 
     def read(number: int) -> Skipped | None:
         try:

@@ -28,6 +28,7 @@ _INFLATION = 1032  # largest ratio of sizes that Deflate can reach
 _IDX_DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
+@checks.names_arguments
 def from_array(
     array: Any,
     labels: Any = None,
@@ -57,6 +58,7 @@ def from_array(
     return Dataset(array, labels=labels, names=names, images=images, bounds=bounds, **given)
 
 
+@checks.names_arguments
 def from_pandas(
     frame: "pd.DataFrame",
     column: str | Sequence[str],
@@ -92,6 +94,7 @@ def from_pandas(
     return from_array(vectors, labels, shape, names=frame.index, bounds=bounds, source=source)
 
 
+@checks.names_arguments
 def from_file(
     path: str | os.PathLike,
     column: str | Sequence[str] | None = None,
@@ -148,6 +151,7 @@ def from_file(
         return Dataset(array, fresh=True, **options)
 
 
+@checks.names_arguments
 def from_idx(
     images: str | os.PathLike,
     labels: str | os.PathLike | None = None,

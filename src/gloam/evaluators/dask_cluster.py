@@ -25,7 +25,9 @@ from gloam.evaluators.results import (
 from gloam.evaluators.row_queue import Pace, RowQueue
 
 _LOOK_SECONDS = 1.0
-_PATIENCE_SECONDS = 60.0
+_WARNING_SECONDS = 60.0
+# Workers of this machine restart in seconds; elsewhere they may be jobs that wait in a queue.
+_LOCAL_PATIENCE, _PATIENCE = 120.0, 3600.0
 
 
 class Dask(Evaluator):
@@ -48,6 +50,9 @@ class Dask(Evaluator):
         retries: Number of times that a solution is sent again after Dask has given it up. Dask
             itself moves it to another worker three times.
         retry_rows: As in `gloam.Processes`.
+        patience: Number of seconds to wait while the cluster has no workers; then
+            `gloam.EvaluatorError` is raised. By default an hour, because jobs may wait in a queue,
+            and two minutes for a cluster on this machine. Ctrl-C ends the wait at once.
     """
 
     def __init__(
@@ -58,6 +63,7 @@ class Dask(Evaluator):
         timeout: float | None = None,
         retries: int = 1,
         retry_rows: bool = True,
+        patience: float | None = None,
     ):
         if timeout is not None:
             checks.number("timeout", timeout, above=0.0)
@@ -73,6 +79,11 @@ class Dask(Evaluator):
             "an address such as 'tcp://10.0.0.1:8786', a Client or a cluster of Dask",
             checks.short(cluster),
         )
+        if patience is None:
+            owner = getattr(cluster, "cluster", cluster)  # of a client
+            is_local = cluster is None or isinstance(owner, self._distributed.LocalCluster)
+            patience = _LOCAL_PATIENCE if is_local else _PATIENCE
+        self.patience = checks.number("patience", patience, above=0.0)
         self._cluster, self._pace = cluster, Pace(chunk)
         self._client: Any = None
         self._own: list[Any] = []
@@ -93,6 +104,7 @@ class Dask(Evaluator):
         content = self._pickled(function)
         queue = RowQueue(len(solutions), self._pace, retries=self.retries)
         with self:
+            self._workers: set[str] = set()
             under_way: dict[Any, list[int]] = {}
             try:
                 while not queue.is_done:
@@ -114,21 +126,42 @@ class Dask(Evaluator):
         return self._client.submit(evaluated_chunk, content, *arguments, pure=False)
 
     def _num_threads(self) -> int:
-        """Return the number of threads of all workers, at least 1."""
+        """Return the number of threads of all workers, at least 1.
+
+        Raises:
+            EvaluatorError: There have been no workers for too long, or a signal came while workers
+                are lost, so that nothing may be left to wait for.
+        """
         now = time.monotonic()
         if now > self._counted + _LOOK_SECONDS:
             self._counted = now
-            threads = sum(self._asked(self._client.nthreads).values())
-            self._seen = now if threads else self._seen
-            if now > self._seen + _PATIENCE_SECONDS:
-                self._seen = np.inf  # warn once
-                warnings.warn(
-                    f"Dask: expected workers, got none for {_PATIENCE_SECONDS:.0f} s. The run "
-                    "is waiting for them; check the cluster, or the queue of its jobs.",
-                    stacklevel=4,
-                )
-            self._threads = max(1, threads)
+            found: dict[str, int] = self._asked(self._client.nthreads)
+            self._threads = max(1, sum(found.values()))
+            is_lost = not found or bool(self._workers - set(found))
+            self._workers |= set(found)
+            if is_lost and self.stop_requested():
+                raise EvaluatorError("Dask: stopped by a signal while workers were lost.")
+            if found:
+                self._seen, self._warned = now, False
+            self._wait_longer(now - self._seen)
         return self._threads
+
+    def _wait_longer(self, seconds: float) -> None:
+        """Warn of a cluster without workers for some time, and raise an error after `patience`."""
+        if seconds > self.patience:
+            raise EvaluatorError(
+                f"Dask: expected workers, got none for {seconds:.0f} s. If they ended during "
+                "evaluations, their logs say why. Start a cluster again and resume the run: "
+                "gloam.optimize(..., resume=True, evaluator=gloam.Dask(...)). To wait longer for "
+                "jobs in a queue: gloam.Dask(..., patience=86_400)."
+            )
+        if seconds > _WARNING_SECONDS and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"Dask: expected workers, got none for {_WARNING_SECONDS:.0f} s. The run waits "
+                f"for them for {self.patience:.0f} s; check the cluster, or the queue of its jobs.",
+                stacklevel=5,
+            )
 
     def _finished(self, under_way: list[Any]) -> list[Any]:
         """Wait for futures to finish, for at most a second."""
@@ -233,7 +266,7 @@ class Dask(Evaluator):
         except Exception as error:
             raise self._lost(error) from error
         self._client, self._counted = cluster, -np.inf
-        self._seen = time.monotonic()
+        self._seen, self._warned = time.monotonic(), False
 
     def stop(self, *, failed: bool) -> None:
         """Close what `start` opened, the client before its cluster."""

@@ -34,6 +34,15 @@ class Evaluator(ABC):
 
     _depth = 0
 
+    @staticmethod
+    def stop_requested() -> bool:
+        """Whether a signal has asked the run to stop. Runs replace it while they last.
+
+        A run stops after the current iteration. An evaluator that can do nothing but wait, such as
+        one whose workers are lost, looks at it and raises `EvaluatorError`.
+        """
+        return False
+
     @abstractmethod
     def evaluate(
         self, function: Callable, solutions: np.ndarray, spec: ResultSpec | None = None

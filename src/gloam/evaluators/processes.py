@@ -33,6 +33,9 @@ _SECONDS_TO_END = 3.0
 _LONGEST_WAIT = 3600.0
 # Number of workers in a row that may end before their first evaluation.
 _FAILED_STARTS = 3
+# Evaluations that wait for something else may have more workers than processors. Each takes a
+# process with its own memory.
+_MOST_WORKERS, _MOST_PER_PROCESSOR = 64, 8
 
 
 class Processes(Evaluator):
@@ -45,7 +48,8 @@ class Processes(Evaluator):
     `gloam.PerSolution` if runs have to be reproducible to the bit.
 
     Args:
-        workers: Number of processes; by default the number of processors.
+        workers: Number of processes; by default the number of processors, and at most 8 for each
+            processor, or 64. A batch of fewer rows starts no more than it has processors or rows.
         chunk: Number of solutions that are sent at a time. By default about 0.1 seconds of work,
             by the measured time.
         initializer: Function that is called once in each process, for instance to load a model.
@@ -74,11 +78,18 @@ class Processes(Evaluator):
         retries: int = 1,
         retry_rows: bool = True,
     ):
-        number = (os.cpu_count() or 1) if workers is None else workers
-        self.num_workers = checks.integer("workers", number, minimum=1)
+        processors = os.cpu_count() or 1
+        most = max(_MOST_WORKERS, _MOST_PER_PROCESSOR * processors)
+        fix = f"This machine has {processors} processors. For more, use gloam.Dask."
+        number = processors if workers is None else workers
+        self.num_workers = checks.integer("workers", number, minimum=1, maximum=most, fix=fix)
         if timeout is not None:
             checks.number("timeout", timeout, above=0.0)
+        fix = "For instance initializer=load, initargs=('model.pt',)."
+        checks.instance("initargs", initargs, (tuple, list), fix)
         if initializer is not None:
+            got = type(initializer).__name__
+            checks.expect(callable(initializer), "initializer", "a function", got, fix)
             _pickled("initializer", (initializer, tuple(initargs)), initializer)
         self.timeout, self.retries = timeout, checks.integer("retries", retries, minimum=0)
         self.retry_rows = retry_rows
@@ -105,6 +116,7 @@ class Processes(Evaluator):
         each_alone = isinstance(function, PerSolution)
         queue = RowQueue(len(solutions), self._pace, retries=self.retries)
         with self:
+            self._grow(min(self.num_workers, len(solutions)))
             while not queue.is_done:
                 self._give_out(queue, content, solutions, spec)
                 for worker in self._waited_for(each_alone):
@@ -194,8 +206,11 @@ class Processes(Evaluator):
         return self._function[1]
 
     def start(self) -> None:
-        """Start the workers."""
-        while len(self._workers) < self.num_workers:
+        """Start workers for the processors of this machine; `evaluate` starts the others."""
+        self._grow(min(self.num_workers, os.cpu_count() or 1))
+
+    def _grow(self, number: int) -> None:
+        while len(self._workers) < number:
             self._workers.append(Worker(*self._start))
 
     def stop(self, *, failed: bool) -> None:

@@ -78,18 +78,20 @@ class ResultSpec:
         """Return the results that a function of one solution returned, as a batch of one."""
         objective, measures, fields = checks.evaluation_parts(answer)
         if objective is not None:
-            checks.expect(np.size(objective) == 1, "objective", "one number", np.shape(objective))
-            objective = np.reshape(objective, (1,))
-        rows = {name: np.asarray(value)[None] for name, value in fields.items()}
-        return self.checked(objective, np.asarray(measures)[None], rows, 1)
+            objective = checks.as_numpy(objective)
+            got = f"shape {objective.shape}"
+            checks.expect(objective.size == 1, "objective", "one number", got)
+            objective = objective.reshape(1)
+        rows = {name: checks.as_numpy(value)[None] for name, value in fields.items()}
+        return self.checked(objective, checks.as_numpy(measures)[None], rows, 1)
 
     def _checked_fields(self, fields: Mapping[str, Any], number: int) -> dict[str, np.ndarray]:
         # Copies, because a function may return the same array at each call and write into it.
         if self.fields is None:
-            return {name: np.array(value) for name, value in fields.items()}
+            return {name: np.array(checks.as_numpy(value)) for name, value in fields.items()}
         found = {}
         if checks.VIOLATION in fields:
-            fields, given = dict(fields), np.asarray(fields[checks.VIOLATION])
+            fields, given = dict(fields), checks.as_numpy(fields[checks.VIOLATION])
             given = given.astype(np.float32) if given.dtype == bool else given
             found[checks.VIOLATION] = _float32(checks.rows(checks.VIOLATION, given, (number,)))
             del fields[checks.VIOLATION]
@@ -181,6 +183,8 @@ class PerSolution:
     """
 
     def __init__(self, function: Callable[[np.ndarray], Any]):
+        expected, got = "a function of one solution", type(function).__name__
+        checks.expect(callable(function), "function", expected, got)
         self.function = function
 
     def __call__(self, solution: np.ndarray) -> Any:
@@ -307,11 +311,19 @@ def evaluated_blocks(
     if block.failure is None or number == 1:
         yield block
         return
-    for row in range(number):
-        if retry_rows:
-            (block,) = evaluated_blocks(function, solutions[row : row + 1], spec)
-        failure = block.failure and dataclasses.replace(block.failure, row=row)
-        yield block._replace(start=row, failure=failure)
+    blocks = _blocks_of_rows(function, solutions, spec) if retry_rows else [block] * number
+    if block.failure.kind == "wrong form":
+        blocks = list(blocks)
+        if all(alone.failure and alone.failure.kind == "wrong form" for alone in blocks):
+            blocks = [block] * number  # the shape of the batch says more than that of a row
+    for row, alone in enumerate(blocks):
+        failure = alone.failure and dataclasses.replace(alone.failure, row=row)
+        yield alone._replace(start=row, failure=failure)
+
+
+def _blocks_of_rows(function: Callable, solutions: np.ndarray, spec: ResultSpec) -> Iterator[Block]:
+    for row in range(len(solutions)):
+        yield from evaluated_blocks(function, solutions[row : row + 1], spec)
 
 
 def portable_blocks(
@@ -334,7 +346,7 @@ def _block(
     else:
         try:
             results = checked(answer)
-        except (ValueError, TypeError, OverflowError) as error:
+        except Exception as error:  # also by the conversion of the user's own objects
             failure = Failure.of(row, "wrong form", error)
     return Block(row, results, failure, time.perf_counter() - began)
 

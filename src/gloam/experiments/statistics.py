@@ -11,7 +11,7 @@ import pandas as pd
 
 from gloam import checks
 from gloam.archives import Elites
-from gloam.archives.elites import scores_from_one_reference
+from gloam.archives.elites import same_cells, scores_from_one_reference
 from gloam.archives.qd_score import recounted
 from gloam.formats import RunFolder
 from gloam.runs import Result
@@ -90,6 +90,7 @@ class Comparison:
         return self.to_markdown()
 
 
+@checks.names_arguments
 def compare(runs: Mapping[str, Run | Sequence[Run]], *, f_min: float | None = None) -> Comparison:
     """Compare algorithms on one problem, by the results of several seeds.
 
@@ -120,8 +121,12 @@ def compare(runs: Mapping[str, Run | Sequence[Run]], *, f_min: float | None = No
         >>> compare(results).table()["seeds"].tolist()
         [2, 2]
     """
-    checks.expect(len(runs) > 0, "runs", "at least one algorithm", "none")
-    found = {name: list(_parts(given)) for name, given in runs.items()}
+    fix = "Give results or run folders by name: compare({'DMS': result, 'other': 'runs/other'})."
+    got = f"{type(runs).__name__} {checks.short(runs)}"
+    checks.expect(isinstance(runs, Mapping), "runs", "a dict of runs", got, fix)
+    checks.expect(len(runs) > 0, "runs", "at least one algorithm", "none", fix)
+    found = {name: list(_parts(name, given)) for name, given in runs.items()}
+    _check_cells(found)
     entries = [
         (name, table, elites)
         for name, parts in found.items()
@@ -140,7 +145,7 @@ def compare(runs: Mapping[str, Run | Sequence[Run]], *, f_min: float | None = No
             "qd_score": score,
             "coverage": elites.coverage,
             "best_objective": elites.best_objective,
-            "evaluations": max(table["evaluations"].tolist(), default=0),
+            "evaluations": max(table["evaluations"].tolist()),
         }
         for (name, table, elites), score in zip(entries, scores, strict=True)
     ]
@@ -152,17 +157,38 @@ def compare(runs: Mapping[str, Run | Sequence[Run]], *, f_min: float | None = No
     return Comparison(pd.DataFrame(rows), metrics, reference)
 
 
-def _parts(given: Any) -> Iterator[tuple[pd.DataFrame, list[Elites]]]:
-    """Yield the metrics and the elites of all seeds of each run."""
-    for run in given if isinstance(given, (list, tuple)) else [given]:
+def _parts(name: Any, given: Any) -> Iterator[tuple[pd.DataFrame, list[Elites]]]:
+    """Yield the metrics and the elites of all seeds of each run of an algorithm."""
+    checks.instance("name of an algorithm in runs", name, str)
+    whose, parts = f"runs['{name}']", given if isinstance(given, (list, tuple)) else [given]
+    checks.expect(len(parts) > 0, whose, "at least one run", "none", "Leave it out.")
+    for run in parts:
         if isinstance(run, Result):
-            yield run.metrics, list(run.elites_by_seed.values())
-            continue
-        is_folder = isinstance(run, (RunFolder, str, os.PathLike))
-        checks.expect(is_folder, "runs", "results or run folders", type(run).__name__)
-        folder = (run if isinstance(run, RunFolder) else RunFolder(run)).must_hold_run()
-        seeds = folder.read_config().seeds
-        yield folder.read_metrics(), [folder.read_archive(seed) for seed in seeds]
+            table, by_seed = run.metrics, list(run.elites_by_seed.values())
+        else:
+            is_folder = isinstance(run, (RunFolder, str, os.PathLike))
+            checks.expect(is_folder, "runs", "results or run folders", type(run).__name__)
+            folder = (run if isinstance(run, RunFolder) else RunFolder(run)).must_hold_run()
+            seeds = folder.read_config().seeds
+            table, by_seed = folder.read_metrics(), [folder.read_archive(seed) for seed in seeds]
+        fix = "Wait for the first logged iteration, or leave the run out."
+        checks.expect(len(table) > 0, whose, "a run with rows of metrics", "none", fix)
+        yield table, by_seed
+
+
+def _check_cells(found: Mapping[str, list[tuple[pd.DataFrame, list[Elites]]]]) -> None:
+    """Check that all runs fill the same cells: other scores and coverages do not compare."""
+    # The seeds of a run share their archive.
+    archives = [(name, by_seed[0].archive) for name, parts in found.items() for _, by_seed in parts]
+    first, archive = archives[0]
+    for name, other in archives[1:]:
+        got = " and ".join(
+            f"'{label}' with {type(one).__name__} of {one.num_cells:,} cells"
+            for label, one in ((first, archive), (name, other))
+        )
+        fix = "Run all algorithms with the same archive: the same shape, bounds or centroids."
+        expected = "archives with the same cells"
+        checks.expect(same_cells(archive, other), "runs", expected, got, fix)
 
 
 def hedges_g(one: np.ndarray, other: np.ndarray) -> float:

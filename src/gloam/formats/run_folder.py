@@ -77,7 +77,7 @@ class RunFolder:
     """
 
     def __init__(self, path: str | os.PathLike):
-        self.path = Path(path)
+        self.path = checks.path("run folder", path)
         self._checkpoints = Checkpoints(self.path / "checkpoint")
 
     def __repr__(self) -> str:
@@ -354,7 +354,10 @@ class RunFolder:
 
     def read_snapshot(self, iteration: int) -> dict[str, np.ndarray]:
         """Read the snapshot of one iteration."""
-        path = self._snapshot_path(iteration)
+        path = self._snapshot_path(checks.integer("iteration", iteration, minimum=0))
+        has = ", ".join(map(str, self.snapshot_iterations)) or "none"
+        fix = f"The run has snapshots of these iterations: {has}."
+        checks.expect(path.exists(), "iteration", "one with a snapshot", iteration, fix)
         return read_arrays(path, kind="snapshot", fix=_DELETE, run=self._identity)[0]
 
     def read_snapshots(self) -> dict[int, dict[str, np.ndarray]]:

@@ -18,7 +18,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, ListedColormap, Normalize
 from matplotlib.figure import Figure, SubFigure
 
-from gloam import files
+from gloam import checks, files
 from gloam.drawing import EMPTY as EMPTY
 from gloam.drawing import EMPTY_DOT as EMPTY_DOT
 from gloam.drawing import PALETTE, apart, dusk
@@ -206,18 +206,35 @@ def legend(where: Figure | Axes, entries: Mapping[str, Artist], **options: Any) 
 
 
 def save(figure: Figure, path: str | os.PathLike, *, pdf: bool = False) -> Path:
-    """Write a figure as PNG, atomically, and with ``pdf`` also as PDF beside it.
+    """Write a figure as PNG or PDF, atomically, and with ``pdf`` also a PDF beside the PNG.
+
+    Args:
+        figure: The figure.
+        path: Name that ends in ``.png`` or ``.pdf``; without a suffix, ``.png`` is added.
+        pdf: Whether to write a PDF as well.
 
     Returns:
-        The path of the PNG.
+        The path of the file.
     """
-    place = Path(path)
-    if place.suffix != ".png":
-        place = place.with_name(f"{place.name}.png")
-    files.write_bytes(place, _rendered(figure, "png"))
-    if pdf:
-        files.write_bytes(place.with_suffix(".pdf"), _rendered(figure, "pdf"))
-    return place
+    file = figure_file(path)
+    files.write_bytes(file, _rendered(figure, file.suffix[1:]))
+    if pdf and file.suffix != ".pdf":
+        files.write_bytes(file.with_suffix(".pdf"), _rendered(figure, "pdf"))
+    return file
+
+
+def figure_file(path: str | os.PathLike, name: str = "path") -> Path:
+    """Return the file that `save` writes, before there is a figure.
+
+    Raises:
+        ValueError: Figures cannot be written under this name.
+    """
+    file = checks.path(name, path)
+    is_plain = not file.suffix[1:2].isalpha()  # also for a name such as alpha0.5
+    fix = "Change the end of the name, or leave it out."
+    expected = "a name that ends in .png or .pdf"
+    checks.expect(is_plain or file.suffix in (".png", ".pdf"), name, expected, f"'{file}'", fix)
+    return file.with_name(f"{file.name}.png") if is_plain else file
 
 
 def save_all(figures: Mapping[str, Figure], folder: Path, *, pdf: bool) -> list[Path]:

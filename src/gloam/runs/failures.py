@@ -52,6 +52,9 @@ def _not_finite(answer: Evaluated, row: int) -> str:
     objective = None if answer.objectives is None else float(answer.objectives[row])
     if objective is not None and not abs(objective) <= checks.LARGEST:
         return f"expected a finite objective, got {objective}"
+    violations = answer.fields.get(checks.VIOLATION)
+    if violations is not None and np.isnan(violations[row]):
+        return "expected a violation that is a number, got nan"
     wrong = int(np.sum(~np.isfinite(answer.measures[row])))
     if wrong:
         return f"expected finite measures, got {wrong} numbers that are NaN or infinite"

@@ -41,6 +41,7 @@ class FusedDriver:
     kind: DriverKind = "fused"
 
     rows_at_once = MOST_ROWS
+    evaluator = None
 
     def __init__(self, domain: Callable, algorithm: Algorithm, seeds: list[int]):
         checks.instance("algorithm", algorithm, Algorithm, "Build one, for instance gloam.DMS.")

@@ -15,6 +15,7 @@ from gloam.archives import Elites
 from gloam.archives.qd_score import with_one_reference
 from gloam.callbacks import RunEnd, RunStart
 from gloam.callbacks.callback import Notifier
+from gloam.evaluators import Evaluator, EvaluatorError
 from gloam.formats import RunExistsError, RunFolder
 from gloam.formats.checkpoints import Checkpoint
 from gloam.formats.config import DriverKind, RunConfig, describe
@@ -47,6 +48,11 @@ class Driver(Protocol):
     seeds: list[int]
     rows_at_once: int
     """Largest number of logged iterations in one call of `advance`."""
+
+    @property
+    def evaluator(self) -> Evaluator | None:
+        """Where evaluations in Python run."""
+        ...
 
     def start(self, start: Start | None = None) -> None:
         """Begin at iteration 0, with an archive that is empty or has the solutions of ``start``."""
@@ -117,7 +123,7 @@ def drive(driver: Driver, domain: Callable, algorithm: Algorithm, options: RunOp
         start = start_of_run(options.start_from, algorithm, reevaluate=again)
     if options.run_dir is None:
         driver.start(start)
-        return loop.run(None, began, 0)
+        return loop.run(None, began, 0, begin=lambda: None)
     folder = RunFolder(options.run_dir)
     config, config_arrays = describe(
         algorithm,
@@ -129,18 +135,22 @@ def drive(driver: Driver, domain: Callable, algorithm: Algorithm, options: RunOp
         start=None if start is None else start.digest,
     )
     with folder.locked():
-        seconds, num_rows = 0.0, 0
-        if not folder.holds_run:
+        seconds, num_rows, is_new = 0.0, 0, not folder.holds_run
+        if is_new:
             folder.check_free()
             driver.start(start)
-            folder.write_config(config, config_arrays)
         elif options.resume:
             seconds, num_rows = _restore(driver, folder, config, start)
         else:
             raise RunExistsError(folder.path)
-        if dataset is not None:
-            folder.write_dataset(dataset)
-        result = loop.run(folder, began - seconds, num_rows)
+
+        def begin() -> None:
+            if is_new:
+                folder.write_config(config, config_arrays)
+            if dataset is not None:
+                folder.write_dataset(dataset)
+
+        result = loop.run(folder, began - seconds, num_rows, begin=begin)
         if result.stopped is not None:
             stored = folder.read_config()
             plan = {**stored.plan, "stopped": result.stopped}
@@ -167,13 +177,17 @@ class _Loop:
             "batch": driver.batch,
         }
 
-    def run(self, folder: RunFolder | None, began: float, num_rows: int) -> Result:
+    def run(
+        self, folder: RunFolder | None, began: float, num_rows: int, *, begin: Callable[[], None]
+    ) -> Result:
         """Advance the driver to the last iteration, and tell callbacks how the run ended.
 
         Args:
             folder: The run folder, or ``None`` to write nothing.
             began: Time at which the run began, earlier sessions included.
             num_rows: Number of rows of metrics in the folder.
+            begin: Writes the first files of a run, after all callbacks have started: one that
+                cannot start, such as a logger without a writable file, leaves no run behind.
         """
         # Not at the top: `import gloam` does not wait for it, and programs compile meanwhile.
         import pandas  # noqa: F401
@@ -183,6 +197,7 @@ class _Loop:
         if self._options.callbacks:
             notifier.start(self._run_start())
         try:
+            begin()
             result = self._advance_to_end()
         except BaseException as error:
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
@@ -216,12 +231,12 @@ class _Loop:
             display = run_display(self._title, options.iterations) if display else Silent()
         # A callback may stop the run after any row.
         rows = 1 if options.callbacks else driver.rows_at_once
-        with stop_signals() as stop, display as bar:
+        with stop_signals() as stop, display as bar, _told_of(stop, driver.evaluator):
             while driver.iteration < options.iterations and reason is None:
                 length = options.next_stop(driver.iteration, rows) - driver.iteration
                 # The first stretch is one iteration: it compiles, and shows that the run works.
                 length = min(length, max(1, int(_STRETCH_SECONDS / pace)) if pace else 1)
-                with self._saved_on_error():
+                with self._saved_on_error(), self._stopped_in_wait(stop):
                     self._is_saved, before = False, time.perf_counter()
                     driver.advance(length, options.log_every)
                     now = time.perf_counter()
@@ -239,8 +254,7 @@ class _Loop:
                         current[0]["f_min"],
                     )
                 if stop.is_set() and driver.iteration < options.iterations:
-                    path = self._folder.path if self._folder else None
-                    raise Interrupted(path, driver.iteration, signal=stop.signal)
+                    raise self._interrupted(stop)
             with self._saved_on_error():
                 if driver.iteration == first_iteration:
                     self._save()
@@ -359,6 +373,34 @@ class _Loop:
                 folder.write_archive(elites, seed=seed)
         path = folder.path if folder else None
         return Result(found, self._rows.table(), driver.seeds, path, stopped=reason)
+
+    def _interrupted(self, stop: StopRequest) -> Interrupted:
+        path = self._folder.path if self._folder else None
+        return Interrupted(path, self._driver.iteration, signal=stop.signal)
+
+    @contextmanager
+    def _stopped_in_wait(self, stop: StopRequest) -> Iterator[None]:
+        """Let an evaluator that gave up waiting, because a stop was requested, end the run so."""
+        try:
+            yield
+        except EvaluatorError as error:
+            if stop.is_set():
+                raise self._interrupted(stop) from error
+            raise
+
+
+@contextmanager
+def _told_of(stop: StopRequest, evaluator: Evaluator | None) -> Iterator[None]:
+    """Let an evaluator know of a request to stop, while the block runs."""
+    if evaluator is None:
+        yield
+        return
+    # Not by assignment, because an evaluator may be a frozen dataclass.
+    object.__setattr__(evaluator, "stop_requested", stop.is_set)
+    try:
+        yield
+    finally:
+        object.__delattr__(evaluator, "stop_requested")
 
 
 def _restore(

@@ -83,6 +83,8 @@ class RunOptions:
             expected = f"a text of 1 to {_LONGEST_NAME} printable characters"
             is_printable = is_name and self.name.isprintable()
             checks.expect(is_printable, "name", expected, checks.short(self.name))
+        if self.run_dir is not None:
+            checks.path("run_dir", self.run_dir, "Give a folder; '.' is the current one.")
         checks.integer("log_every", self.log_every, minimum=1)
         if self.checkpoint_every is not None:
             checks.integer("checkpoint_every", self.checkpoint_every, minimum=1)
@@ -90,10 +92,15 @@ class RunOptions:
         checks.integer("keep_checkpoints", self.keep_checkpoints, minimum=1)
         snapshots = checks.integers("snapshots", self.snapshots, minimum=1)
         object.__setattr__(self, "snapshots", snapshots)
+        if self.dataset is not None:
+            fix = "Build one: gloam.datasets.from_array(items)."
+            checks.instance("dataset", self.dataset, Dataset, fix)
         checks.instance("reevaluate", self.reevaluate, bool)
         is_used = self.start_from is not None or not self.reevaluate
         fix = "Give start_from=..., whose solutions it evaluates again."
         checks.expect(is_used, "reevaluate", "False without start_from", self.reevaluate, fix)
+        fix = "Give True, False, or an instance of a class derived from gloam.progress.Display."
+        checks.instance("progress", self.progress, (bool, Display), fix)
         object.__setattr__(self, "callbacks", checked(self.callbacks))
 
     @classmethod

@@ -73,6 +73,7 @@ class AsyncSearch:
         (0, 5, True)
     """
 
+    @checks.names_arguments
     def __init__(
         self,
         algorithm: Algorithm,

@@ -78,6 +78,7 @@ class Search:
         (2, 1080)
     """
 
+    @checks.names_arguments
     def __init__(
         self, algorithm: Algorithm, seed: int = 0, *, x0: Any = None, start_from: Any = None
     ):
