@@ -157,6 +157,13 @@ def test_an_interrupt_outside_the_search_has_no_traceback(capsys, monkeypatch):
     assert stopped(capsys, *LP, code=130) == "stopped; all files written so far are complete\n"
 
 
+def test_an_interrupt_in_an_evaluation_says_what_was_saved(capsys, monkeypatch):
+    error = KeyboardInterrupt()
+    error.add_note("The run was saved after iteration 3 in 'r'.")
+    monkeypatch.setattr(gloam, "run", raises(error))
+    assert "saved after iteration 3 in 'r'" in stopped(capsys, *LP, code=130)
+
+
 def test_an_interrupt_that_a_library_lost_still_counts(capsys, monkeypatch):
     def loses(*_, **__):
         with contextlib.suppress(KeyboardInterrupt):

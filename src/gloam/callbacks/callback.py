@@ -51,7 +51,8 @@ class Callback:
     The methods are called in the thread of the run, between two stretches of compiled iterations,
     and the search waits for them. If a method raises an error, the callback is not called again:
     the run continues, a `CallbackWarning` reports the error, and ``Result.callback_failures`` keeps
-    it. Only an error in `start` prevents a run, because nothing has been computed yet.
+    it. Only an error in `start` prevents a run, because nothing has been computed yet. `sys.exit`
+    and KeyboardInterrupt end the run, after its state was saved.
     """
 
     def start(self, run: RunStart) -> None:
