@@ -274,7 +274,7 @@ class Unreadable:
         ((np.zeros(3), np.zeros(2)), "ValueError: objective: expected one number, got shape (3,)"),
         ((1.0, Unreadable()), "RuntimeError: no array"),
     ],
-    ids=str,
+    ids=["fields are a number", "fields are a list", "three objectives", "no array"],
 )
 def test_an_answer_for_one_solution_that_does_not_fit_is_a_failed_row(answer, error):
     found = gloam.InProcess().evaluate(
