@@ -75,11 +75,17 @@ class Checkpoints:
             with contextlib.suppress(OSError):
                 file.unlink()
 
-    def read(self, like: Any, *, run: str) -> Checkpoint:
-        """Read the newest valid checkpoint, its state of the structure of ``like``."""
+    def read(self, like: Any, *, run: str, prefix: Prefix = "") -> Checkpoint:
+        """Read the newest valid checkpoint, its state of the structure of ``like``.
+
+        Args:
+            like: A state, or its shapes; ``None`` for parts that are not read.
+            run: Identity of the run.
+            prefix: What the names of the arrays that are read begin with.
+        """
 
         def read(path: Path) -> Checkpoint:
-            arrays, about = _read(path, run)
+            arrays, about = _read(path, run, prefix)
             try:
                 state = state_from(like, arrays)
             except ValueError as error:

@@ -27,7 +27,7 @@ from gloam.archives import Archive, Elites
 from gloam.archives.store import qd_score_from
 from gloam.datasets import Dataset
 from gloam.formats import objects
-from gloam.formats.arrays import digest, read_arrays, write_arrays
+from gloam.formats.arrays import Prefix, digest, read_arrays, write_arrays
 from gloam.formats.checkpoints import (
     Checkpoint,
     Checkpoints,
@@ -262,9 +262,14 @@ class RunFolder:
         checkpoint = Checkpoint(state, int(state.iteration), seconds, num_rows)
         self._checkpoints.write(checkpoint, run=self._identity, keep=keep)
 
-    def read_checkpoint(self, like: Any) -> Checkpoint:
-        """Read the newest valid checkpoint, its state of the structure of ``like``."""
-        return self._checkpoints.read(like, run=self._identity)
+    def read_checkpoint(self, like: Any, prefix: Prefix = "") -> Checkpoint:
+        """Read the newest valid checkpoint, its state of the structure of ``like``.
+
+        Args:
+            like: A state, or its shapes; ``None`` for parts that are not read.
+            prefix: What the names of the arrays that are read begin with.
+        """
+        return self._checkpoints.read(like, run=self._identity, prefix=prefix)
 
     def read_checkpoint_iteration(self) -> int:
         """Number of finished iterations at the newest valid checkpoint."""
