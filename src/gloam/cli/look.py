@@ -136,7 +136,7 @@ class Explore:
     port: int | None = None
     """Port of the server. Default: the first free port from 8400."""
     host: str = "127.0.0.1"
-    """Address to listen on. Anyone who can reach it can read the runs."""
+    """Address to listen on. Anyone who can reach it can read the runs, without a password."""
     browser: bool = True
     """Open the browser."""
 
