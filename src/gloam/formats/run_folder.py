@@ -206,7 +206,7 @@ class RunFolder:
 
     def append_metrics(self, rows: Sequence[dict[str, Any]], *, sync: bool = False) -> None:
         """Append rows of metrics; with ``sync``, return only when all rows are on the disk."""
-        MetricsFile(self.path).append(rows, sync=sync)
+        self._metrics.append(rows, sync=sync)
 
     def read_metrics(self, f_min: float | None = None) -> "pd.DataFrame":
         """Read the metrics so far; empty before the first logged iteration.
@@ -215,9 +215,9 @@ class RunFolder:
             f_min: Reference of the QD scores; by default as they were logged.
 
         Raises:
-            DamagedFileError: Some rows cannot be read.
+            DamagedFileError: Some rows cannot be read, or do not fit the run.
         """
-        table, error = MetricsFile(self.path).read()
+        table, error = self._metrics.read()
         if error:
             raise error
         if f_min is not None and len(table):
@@ -231,7 +231,7 @@ class RunFolder:
         Returns:
             Number of rows kept, and an error if some could not be read.
         """
-        return MetricsFile(self.path).drop_after(iteration)
+        return self._metrics.drop_after(iteration)
 
     def write_failures(self, table: "pd.DataFrame") -> None:
         """Write the evaluations that failed."""
@@ -350,6 +350,10 @@ class RunFolder:
 
     def _snapshot_path(self, iteration: int) -> Path:
         return self.path / "snapshots" / f"{iteration:07d}.npz"
+
+    @property
+    def _metrics(self) -> MetricsFile:
+        return MetricsFile(self.path, lambda: self.read_config() if self.holds_run else None)
 
     @property
     def _identity(self) -> str:
