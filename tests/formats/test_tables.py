@@ -199,6 +199,15 @@ def test_rows_that_do_not_fit_the_run_are_counted_and_left_out(tmp_path, line, f
     assert metrics.read()[1] is None
 
 
+def test_rows_up_to_the_checkpoint_fit_a_smaller_plan(tmp_path):
+    (tmp_path / "metrics.csv").write_bytes(HEADER + b"3,9,1\n3,10,1\n")
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "0000009.npz").touch()
+    table, error = MetricsFile(tmp_path, lambda: run_of([3], 4)).read()
+    assert table["iteration"].tolist() == [9]
+    assert "1 of its lines do not fit the run" in str(error)
+
+
 def test_a_file_of_many_columns_is_refused(tmp_path):
     names = ",".join(["seed", "iteration", *map(str, range(5000))])
     (tmp_path / "metrics.csv").write_text(f"{names}\n")

@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from gloam import checks, files, parquet
+from gloam.formats.checkpoints import Checkpoints
 from gloam.formats.config import RunConfig
 from gloam.formats.documents import FORMAT, DamagedFileError, check_format, content_of
 
@@ -97,8 +98,8 @@ class MetricsFile:
         """Return the valid rows, and an error if there are other complete lines.
 
         A valid row has a number or nothing in each column, a seed of the run, an iteration up to
-        the planned one that no row before has for this seed, and at least one evaluation for each
-        iteration.
+        the planned or reached one that no row before has for this seed, and at least one evaluation
+        for each iteration.
 
         A second call reads only lines that are new, and returns the same table if there are none.
         """
@@ -153,7 +154,9 @@ class MetricsFile:
         fits = ~table.duplicated(["seed", "iteration"])
         planned = config.plan.get("iterations") if config else None
         if isinstance(planned, int):
-            fits &= table["iteration"] <= planned
+            # A run that is resumed with a smaller number has gone further than planned.
+            reached = Checkpoints(self._path.parent / "checkpoint").files()[:1]
+            fits &= table["iteration"] <= max([planned, *(int(file.stem) for file in reached)])
         if "evaluations" in table:
             fits &= table["evaluations"] >= table["iteration"]
         self._num_unfit += int((~fits).sum())
