@@ -18,6 +18,8 @@ from gloam._version import __version__
 FORMAT = 7
 """Format of all files that gloam writes and reads."""
 _MAX_BYTES = 1 << 26
+# Folders inside of a run folder that gloam reads from.
+_INNER_FOLDERS = ("checkpoint", "snapshots")
 
 
 class DamagedFileError(ValueError):
@@ -82,6 +84,20 @@ def content_of(path: Path, fix: str) -> Iterator[None]:
         raise
     except (TypeError, ValueError, OverflowError) as error:
         raise DamagedFileError(path, str(error).rstrip("."), fix) from None
+
+
+def refuse_outer_link(path: Path) -> None:
+    """Refuse a file that a link inside of a run folder takes from outside of it.
+
+    A folder of someone else could otherwise show any file that the user can read as its own. The
+    run folder itself may be a link.
+
+    Raises:
+        ValueError: The file, or the folder of checkpoints or snapshots, is such a link.
+    """
+    folder = path.parent.parent if path.parent.name in _INNER_FOLDERS else path.parent
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+        raise ValueError("a link leads from there out of the folder, and is not followed")
 
 
 def check_format(found: Any) -> None:
@@ -151,6 +167,7 @@ def _read_object(path: Path) -> dict[str, Any]:
             raise ValueError("it does not exist or is not a regular file")
         if path.stat().st_size > _MAX_BYTES:
             raise ValueError(f"it is larger than {_MAX_BYTES >> 20} MB")
+        refuse_outer_link(path)
         text = path.read_bytes()
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from None

@@ -23,7 +23,13 @@ import numpy as np
 from gloam import checks, files, parquet
 from gloam.formats.checkpoints import Checkpoints
 from gloam.formats.config import RunConfig
-from gloam.formats.documents import FORMAT, DamagedFileError, check_format, content_of
+from gloam.formats.documents import (
+    FORMAT,
+    DamagedFileError,
+    check_format,
+    content_of,
+    refuse_outer_link,
+)
 
 # pandas and pyarrow are imported lazily, because they double the time of `import gloam`.
 if TYPE_CHECKING:
@@ -131,6 +137,7 @@ class MetricsFile:
         kind = np.uint64 if config and max(config.seeds, default=0) >= 1 << 63 else np.int64
         types = {"seed": kind} if config else {}
         try:
+            refuse_outer_link(self._path)
             with files.open_regular(self._path) as file:
                 if os.fstat(file.fileno()).st_size > _MAX_METRICS_BYTES:
                     return f"it is larger than {_MAX_METRICS_BYTES >> 30} GB"
@@ -272,6 +279,7 @@ def read_failures(folder: Path, *, run: str) -> "pd.DataFrame":
     if not path.is_file():
         return pd.DataFrame(columns=_failures_schema().names)
     try:
+        refuse_outer_link(path)
         if path.stat().st_size > _MAX_FAILURES_BYTES:
             raise ValueError(f"it is larger than {_MAX_FAILURES_BYTES >> 20} MB")
         with parquet.opened(path) as file:
