@@ -171,7 +171,7 @@ def test_links_in_a_strangers_folder_are_not_followed(finished_run, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (run / "checkpoint").rename(tmp_path / "elsewhere" / "checkpoint")
     (run / "checkpoint").symlink_to(tmp_path / "elsewhere" / "checkpoint")
-    with pytest.raises(ValueError, match="checkpoint.* link"):
+    with pytest.raises(ValueError, match=r"checkpoint.* link"):
         gloam.resume(run, iterations=8, progress=False)
     assert mine.read_text() == "mine"
 
