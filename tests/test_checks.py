@@ -3,6 +3,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gloam import checks
 
@@ -237,3 +239,18 @@ def test_a_batch_without_any_result_is_refused():
     with pytest.raises(checks.EvaluationError, match=message):
         checks.some_valid(0, 36)
     assert issubclass(checks.EvaluationError, RuntimeError)
+
+
+@given(text=st.text(st.characters()))
+def test_printable_texts_have_no_commands_for_a_terminal(text):
+    shown = checks.printable(text)
+    assert shown.isprintable()
+    shown.encode()
+    if text.isprintable():
+        assert shown == text
+    assert checks.printable(text, keep="\n").count("\n") == text.count("\n")
+
+
+def test_errors_show_what_was_given_without_commands_for_a_terminal():
+    with refused(r"x: expected a, got \x1b]0;b\x07."):
+        checks.expect(False, "x", "a", "\x1b]0;b\x07")

@@ -1,4 +1,5 @@
 import json
+import logging
 import socket
 import subprocess
 import sys
@@ -68,6 +69,20 @@ def test_an_address_that_others_can_reach_is_announced(runs, host, monkeypatch, 
         (line,) = announced
         for part in ("0.0.0.0", "no password", "--host", "read all runs"):
             assert part in line
+
+
+def test_names_of_files_in_the_log_are_no_commands_for_the_terminal(runs, monkeypatch, capsys):
+    uvicorn = pytest.importorskip("uvicorn", reason="the explorer needs gloam[explorer]")
+    logger = logging.getLogger("gloam.explorer")
+    monkeypatch.setattr(logger, "handlers", [])
+
+    def run(self, sockets):
+        sockets[0].close()
+        logger.warning("not readable: %s", "\x1b]0;x\x07")
+
+    monkeypatch.setattr(uvicorn.Server, "run", run)
+    explore(runs, browser=False, port=0)
+    assert capsys.readouterr().err == "gloam explorer: not readable: \\x1b]0;x\\x07\n"
 
 
 @pytest.mark.slow

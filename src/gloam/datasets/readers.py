@@ -186,10 +186,10 @@ def naming(file: Path) -> Iterator[None]:
         yield
     except ValueError as error:
         text = str(error)
-        if f"'{file}'" in text:
+        if checks.printable(f"'{file}'") in text:
             raise
         kind = "folder" if file.is_dir() else "file"
-        raise ValueError(f"{text} The {kind} is '{file}'.") from error
+        raise ValueError(checks.printable(f"{text} The {kind} is '{file}'.")) from error
 
 
 @contextmanager
@@ -202,7 +202,8 @@ def _reading(file: Path, expected: str, fix: str, *, name: str = "path") -> Iter
             raise  # a message of `checks`
         # Only the first line: further lines advise to allow pickles or other arguments.
         reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
-        raise ValueError(f"{name}: expected {expected}, got '{file}' ({reason}). {fix}") from error
+        text = f"{name}: expected {expected}, got '{file}' ({reason}). {fix}"
+        raise ValueError(checks.printable(text)) from error
 
 
 def _choose(file: Path, column: str | None, choice: list[str], kind: str) -> str:

@@ -57,6 +57,7 @@ def explore(
     hosts = (host,) if is_private else (host, bound, socket.gethostname())
     config = uvicorn.Config(
         explorer_app(library, hosts, by_address=not is_private),
+        log_config=None,  # uvicorn's own closes all handlers of the process
         log_level="warning",
         access_log=False,
         lifespan="off",
@@ -136,10 +137,18 @@ def _open(server: Any, address: str) -> None:
     webbrowser.open(address)
 
 
+class _PlainText(logging.Formatter):
+    """Messages and tracebacks, which may name files, without commands for the terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the text of a record."""
+        return checks.printable(super().format(record), keep="\n")
+
+
 def _log_to_terminal() -> None:
     logger = logging.getLogger("gloam.explorer")
     if not logger.handlers:
         handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("gloam explorer: %(message)s"))
+        handler.setFormatter(_PlainText("gloam explorer: %(message)s"))
         logger.addHandler(handler)
     logger.setLevel(logging.WARNING)

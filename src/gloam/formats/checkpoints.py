@@ -167,11 +167,11 @@ def _read(
 
 def _warn(errors: list[DamagedFileError], used: Path) -> None:
     for error in errors:
-        warnings.warn(
+        text = (
             f"checkpoint: '{error.path}' cannot be used: {error.problem}. The checkpoint before it "
-            f"is used instead, '{used}'.",
-            stacklevel=5,
+            f"is used instead, '{used}'."
         )
+        warnings.warn(checks.printable(text), stacklevel=5)
 
 
 def state_arrays(state: Any) -> dict[str, np.ndarray]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from gloam import files
 from gloam._version import __version__
+from gloam.checks import printable
 
 FORMAT = 7
 """Format of all files that gloam writes and reads."""
@@ -34,7 +35,7 @@ class DamagedFileError(ValueError):
     def __init__(self, path: str | os.PathLike, problem: str, fix: str):
         self.path = Path(path)
         self.problem = problem
-        super().__init__(f"'{path}' cannot be used: {problem}. {fix}")
+        super().__init__(printable(f"'{path}' cannot be used: {problem}. {fix}"))
 
 
 class ForeignError(ValueError):
@@ -47,9 +48,9 @@ class ForeignError(ValueError):
     def __init__(self, name: str):
         self.name = name
         super().__init__(
-            f"The file refers to {name}, which is not part of gloam and is never loaded from a "
-            "file. Pass the object itself: call gloam.run or gloam.optimize again with the same "
-            "settings and resume=True, or Search.load(path, algorithm)."
+            f"The file refers to {printable(name)}, which is not part of gloam and is never loaded "
+            "from a file. Pass the object itself: call gloam.run or gloam.optimize again with the "
+            "same settings and resume=True, or Search.load(path, algorithm)."
         )
 
 
@@ -59,8 +60,8 @@ class RunExistsError(ValueError):
     def __init__(self, run_dir: Path):
         self.run_dir = run_dir
         super().__init__(
-            f"'{run_dir}' already holds a run. Pass resume=True to continue it, or choose another "
-            "folder."
+            f"'{printable(run_dir)}' already holds a run. Pass resume=True to continue it, or "
+            "choose another folder."
         )
 
 
@@ -70,8 +71,8 @@ class LockedError(ValueError):
     def __init__(self, run_dir: Path, holder: str):
         self.run_dir = run_dir
         super().__init__(
-            f"'{run_dir}' is in use by {holder}. Wait until it has finished, stop it, or choose "
-            "another folder."
+            f"'{printable(run_dir)}' is in use by {printable(holder)}. Wait until it has finished, "
+            "stop it, or choose another folder."
         )
 
 
