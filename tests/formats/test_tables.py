@@ -116,7 +116,7 @@ def test_lines_that_are_not_numbers_are_counted_and_left_out(tmp_path, line):
     (tmp_path / "metrics.csv").write_bytes(HEADER + b"0,1,2.5\n" + line + b"0,2,inf\n")
     table, error = MetricsFile(tmp_path).read()
     assert table["iteration"].tolist() == [1, 2]
-    assert "of its lines cannot be read. Resume the run" in str(error)
+    assert "of its lines cannot be read or do not fit the run. Resume" in str(error)
     with pytest.raises(gloam.DamagedFileError, match=r"metrics\.csv' cannot be used"):
         gloam.RunFolder(tmp_path).read_metrics()
     num_rows, again = MetricsFile(tmp_path).drop_after(2)
@@ -205,7 +205,7 @@ def test_rows_up_to_the_checkpoint_fit_a_smaller_plan(tmp_path):
     (tmp_path / "checkpoint" / "0000009.npz").touch()
     table, error = MetricsFile(tmp_path, lambda: run_of([3], 4)).read()
     assert table["iteration"].tolist() == [9]
-    assert "1 of its lines do not fit the run" in str(error)
+    assert "1 of its lines cannot be read or do not fit the run" in str(error)
 
 
 def test_a_file_of_many_columns_is_refused(tmp_path):

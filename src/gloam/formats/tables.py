@@ -125,7 +125,7 @@ class MetricsFile:
         self._table = pd.DataFrame()
         self._error: DamagedFileError | None = None
         self._names: list[str] = []
-        self._offset = self._num_invalid = self._num_unfit = 0
+        self._offset = self._num_invalid = 0
 
     def _read_on(self) -> str:
         """Add new rows to the table, and return what is wrong with the file, if anything."""
@@ -150,11 +150,8 @@ class MetricsFile:
         finally:
             if len(parts) > known:
                 self._add(pd.DataFrame(pd.concat(parts, ignore_index=True)), config)
-        problems = {"cannot be read": self._num_invalid}
-        problems["do not fit the run, or occur twice"] = self._num_unfit
-        return " and ".join(
-            f"{count} of its lines {what}" for what, count in problems.items() if count
-        )
+        count = self._num_invalid
+        return f"{count} of its lines cannot be read or do not fit the run" if count else ""
 
     def _add(self, table: "pd.DataFrame", config: RunConfig | None) -> None:
         """Keep the rows that fit the configuration and differ in seed or iteration."""
@@ -166,7 +163,7 @@ class MetricsFile:
             fits &= table["iteration"] <= max([planned, *(int(file.stem) for file in reached)])
         if "evaluations" in table:
             fits &= table["evaluations"] >= table["iteration"]
-        self._num_unfit += int((~fits).sum())
+        self._num_invalid += int((~fits).sum())
         self._table = table if fits.all() else table.loc[fits].reset_index(drop=True)
 
     def _valid_lines(self, file: IO[bytes], config: RunConfig | None) -> Iterator[bytes]:
