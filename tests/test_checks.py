@@ -3,6 +3,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gloam import checks
 
@@ -269,3 +271,18 @@ def test_tensors_with_gradients_are_arrays():
     torch = pytest.importorskip("torch")
     tensor = torch.tensor([1.0, 2.0], requires_grad=True)
     np.testing.assert_array_equal(checks.real_array("x", tensor, "numbers"), [1.0, 2.0])
+
+
+@given(text=st.text(st.characters()))
+def test_printable_texts_have_no_commands_for_a_terminal(text):
+    shown = checks.printable(text)
+    assert shown.isprintable()
+    shown.encode()
+    if text.isprintable():
+        assert shown == text
+    assert checks.printable(text, keep="\n").count("\n") == text.count("\n")
+
+
+def test_errors_show_what_was_given_without_commands_for_a_terminal():
+    with refused(r"x: expected a, got \x1b]0;b\x07."):
+        checks.expect(False, "x", "a", "\x1b]0;b\x07")

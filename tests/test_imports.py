@@ -30,7 +30,7 @@ ALLOWED = {
     "compiler": {"devices", "files"},
     "draws": set(),
     "kernels": {"devices"},
-    "progress": set(),
+    "progress": {"checks"},
     "drawing": set(),
     "parquet": {"files"},
     "records": {"checks"},

@@ -44,6 +44,19 @@ def test_titles_are_not_markup_on_a_terminal(on_terminal):
     assert on_terminal.getvalue().count(TITLE) >= 4
 
 
+@pytest.mark.parametrize("kind", ["terminal", "log file"])
+def test_titles_are_no_commands_for_the_terminal(kind, request, capsys):
+    shown = request.getfixturevalue("on_terminal") if kind == "terminal" else None
+    with progress.study_display("\x1b]0;study\x07", 2) as study:
+        for title in ("\x1b]0;one\x07", "\x1b]0;two\x07"):
+            study.begin_run(title, 1).update(1, 1.0, 0.5, 100.0)
+            study.finish_run()
+    text = capsys.readouterr().err if shown is None else shown.getvalue()
+    assert "\x1b]0;" not in text
+    for title in ("study", "two"):
+        assert rf"\x1b]0;{title}\x07" in text
+
+
 def test_a_log_file_gets_plain_lines(capsys):
     with progress.run_display(TITLE, 200) as display:
         for iteration in range(1, 201):

@@ -42,6 +42,25 @@ def expect(condition: bool, name: str, expected: str, got: object, fix: str = ""
         raise ValueError(_wording(name, expected, got, fix))
 
 
+def printable(text: object, keep: str = "") -> str:
+    r"""Return a text that no terminal takes for a command.
+
+    Control characters, escape sequences, marks that change the direction of text and lone
+    surrogates are written as `repr` writes them. Everything that comes from a file or a path goes
+    through this function before it is printed.
+
+    Args:
+        text: The text; other objects by `str`.
+        keep: Characters that are left as they are, such as line breaks.
+
+    >>> print(printable("a\x1b]0;b\x07 \u202ec\udc80 d\n"))
+    a\x1b]0;b\x07 \u202ec\udc80 d\n
+    """
+    return "".join(
+        sign if sign.isprintable() or sign in keep else repr(sign)[1:-1] for sign in str(text)
+    )
+
+
 def short(value: Any) -> str:
     """Return ``repr(value)`` in one line of at most 80 characters.
 
@@ -49,7 +68,7 @@ def short(value: Any) -> str:
     'aaaaaaa...'
     """
     try:
-        text = " ".join(repr(value).split())
+        text = printable(" ".join(repr(value).split()))
     except Exception:  # a repr of a user's class, or an integer too long to print
         text = f"an object of type {type(value).__name__}"
     return text if len(text) <= 80 else text[:77] + "..."
@@ -476,7 +495,7 @@ def fits_memory(
 
 
 def _wording(name: str, expected: str, got: object, fix: str) -> str:
-    return f"{name}: expected {expected}, got {got}.{' ' + fix if fix else ''}"
+    return printable(f"{name}: expected {expected}, got {got}.{' ' + fix if fix else ''}")
 
 
 def _float32(name: str, value: Any, expected: str, fix: str) -> np.ndarray:

@@ -21,6 +21,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from gloam.checks import printable
+
 # Notebooks redraw slowly; more updates per second would delay the work.
 _REDRAW_SECONDS = 0.2
 _LINE_SECONDS = 60.0
@@ -134,6 +136,17 @@ def work_bar(
         yield advance
 
 
+def print_line(line: object, *, flush: bool = False) -> None:
+    """Print one line on standard output, as `gloam.checks.printable` writes it."""
+    print(printable(line), flush=flush)
+
+
+def print_lines(text: str) -> None:
+    """Print a text of several lines on standard output, each by `print_line`."""
+    for line in text.split("\n"):
+        print_line(line)
+
+
 def error_console() -> Console:
     """Return a console on standard error."""
     return Console(stderr=True)
@@ -211,7 +224,7 @@ class _TerminalBar:
 
     def __init__(self, progress: Progress, title: str, total: int | None):
         self._progress = progress
-        self._task = progress.add_task(title, total=total, note="")
+        self._task = progress.add_task(printable(title), total=total, note="")
 
     def update(self, done: int, note: str = "") -> None:
         """Move the bar."""
@@ -219,7 +232,7 @@ class _TerminalBar:
 
     def restart(self, title: str, total: int | None) -> None:
         """Show other work from its beginning."""
-        self._progress.reset(self._task, total=total, description=title, note="")
+        self._progress.reset(self._task, total=total, description=printable(title), note="")
 
 
 class NotebookBar:
@@ -332,4 +345,4 @@ class ProgressLines:
         if self._total is not None:
             amount += f" of {self._amount(self._total)}"
         line = f"{self._title}: {amount}" + (f", {note}" if note else "")
-        print(line, file=sys.stderr, flush=True)
+        print(printable(line), file=sys.stderr, flush=True)

@@ -1,5 +1,6 @@
 """`gloam fill`, `gloam new` and datasets: wrong input is reported before any search."""
 
+import os
 import warnings
 from pathlib import Path
 
@@ -251,3 +252,48 @@ def test_settings_reach_the_algorithm(problem, monkeypatch):
     assert iterations == 2
     assert (options["seeds"], options["progress"]) == ([4], False)
     assert algorithm.discount.alpha == 0.5
+
+
+# What a terminal takes for the title of its window, a bell, text from right to left, and a byte
+# that is not a character.
+HOSTILE = "\x1b]0;x\x07\u202e" + os.fsdecode(b"\xff")
+SHOWN = r"\x1b]0;x\x07\u202e\udcff"
+
+
+def assert_is_plain(text):
+    assert SHOWN in text
+    assert all(sign.isprintable() or sign == "\n" for sign in text)
+
+
+def test_names_and_labels_of_files_are_no_commands_for_the_terminal(problem, capsys):
+    labels = [HOSTILE[:-1], "b"] * 10
+    np.savez(problem / "data.npz", items=DATA, labels=labels)
+    out = f"runs/{HOSTILE}"
+    run(*fill(dataset="data.npz", out=out))
+    printed = capsys.readouterr().out
+    assert_is_plain(printed)
+    assert f"{SHOWN[:-6]} " in printed  # the label, in the table of labels
+    for command in ("plot", "gallery", "report", "compare"):
+        run(command, out)
+        assert_is_plain("".join(capsys.readouterr()))
+    assert_is_plain(stopped(capsys, *fill(out=out)))
+    assert_is_plain(stopped(capsys, "resume", out))
+    assert_is_plain(stopped(capsys, "plot", f"{out}2"))
+    (problem / out / "archive.npz").write_bytes(b"rubbish")
+    assert_is_plain(stopped(capsys, "gallery", out))
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_broken_file_with_a_hostile_name_is_told_plainly(problem, capsys):
+    (problem / "pictures").mkdir()
+    (problem / "pictures" / f"{HOSTILE}.png").write_bytes(b"rubbish")
+    message = stopped(capsys, *fill(dataset="pictures"))
+    assert_is_plain(message)
+    for shade in (0, 255):
+        Image.new("L", (1, 2), shade).save(problem / "pictures" / f"{shade}.png")
+    (problem / "draws.py").write_text(
+        "import numpy as np\nx0, sigma0 = np.zeros(2), 0.3\n"
+        "def evaluate(x):\n    return np.tanh(x)[:, :, None]\n"
+    )
+    run(*fill(function="draws.py", dataset="pictures"))
+    assert_is_plain(capsys.readouterr().err)

@@ -210,7 +210,7 @@ def test_columns_of_numbers_are_named_by_a_list(tmp_path, items, labels, suffix)
     data = from_file(path, ["y", "x"], "text")
     np.testing.assert_allclose(data.items, items[:, [1, 0]], rtol=1e-6)
     assert data.labels == labels
-    with refused("column: expected columns of numbers, got {'x': 'float"):
+    with refused("column: expected columns of numbers, got {'text': '"):
         from_file(path, ["x", "text"])
 
 
@@ -222,6 +222,35 @@ def test_all_columns_of_a_csv_file_are_the_items(tmp_path, items, header):
     np.testing.assert_allclose(data.items, items, rtol=1e-6)
     assert data.shape == (2, 3)
     assert data.labels is None
+
+
+class Counted(str):
+    """A name that counts how often it is printed."""
+
+    printed = 0
+
+    def __repr__(self):
+        Counted.printed += 1
+        return super().__repr__()
+
+
+def test_the_names_of_columns_are_printed_once():
+    names = [Counted(f"x{n}") for n in range(100)]
+    frame = pd.DataFrame(np.eye(3, 100), columns=pd.Index(names, dtype=object))
+    Counted.printed = 0
+    assert from_pandas(frame, names).shape == (100,)
+    assert Counted.printed <= 300
+
+
+@pytest.mark.parametrize("column", [None, ["x0"]])
+def test_a_csv_file_of_too_many_columns_is_refused_before_it_is_parsed(
+    tmp_path, monkeypatch, column
+):
+    monkeypatch.setattr(pd, "read_csv", lambda *a, **k: pytest.fail("it was parsed"))
+    for line in (",".join(f"x{n}" for n in range(50_001)), "," * (1 << 20)):
+        (tmp_path / "x.csv").write_text(f"\n{line}\n{line}\n")
+        with pytest.raises(ValueError, match="columns, and the limit is 50,000"):
+            from_file(tmp_path / "x.csv", column)
 
 
 def test_labels_and_the_index_of_a_csv_file_are_no_measures(tmp_path, items, labels):

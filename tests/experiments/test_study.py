@@ -20,6 +20,7 @@ from gloam.experiments.study import (
     run_cell,
     seeds_that_fit,
 )
+from gloam.explorer.library import Library
 from gloam.programs import fused_program
 from gloam.programs.fused_program import FusedProgram
 
@@ -116,6 +117,27 @@ def test_a_longer_study_continues_its_cells(study, tmp_path):
     assert metrics["iteration"].max() == 10
     whole = gloam.RunFolder(study / "2d-lp-flat" / "map-elites-line").read_metrics()
     pd.testing.assert_frame_equal(metrics[metrics["iteration"] <= 8], whole)
+
+
+@pytest.mark.parametrize("row", ["0,1e400", "nan,8", "7,8"])
+def test_a_damaged_run_does_not_hide_the_others(study, tmp_path, row):
+    copy = tmp_path / "copy"
+    shutil.copytree(study, copy)
+    path = copy / "2d-lp-flat" / "map-elites" / "metrics.csv"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines, ",".join([row, *lines[-1].split(",")[2:]]), ""]))
+    with pytest.warns(UserWarning, match=r"map-elites/metrics\.csv' cannot be used"):
+        report.write_report(copy, figures=False)
+    results = pd.read_csv(copy / "report" / "results.csv")
+    assert list(results["algorithm"]) == ["map-elites-line"]
+    with pytest.warns(UserWarning, match=r"map-elites/metrics\.csv' cannot be used"):
+        assert report._folders(Study.read(copy), ["2d-lp-flat"])
+    main(["report", str(copy / "2d-lp-flat" / "map-elites")])
+    summaries = {run["name"]: run for run in Library(copy).folder()["runs"]}
+    damaged = summaries.pop("2d-lp-flat/map-elites")
+    assert damaged["state"] == "finished"
+    assert "metrics.csv: 1 of its lines" in damaged["warnings"][0]
+    assert all(run["warnings"] == [] for run in summaries.values())
 
 
 def test_every_variant_can_be_built(tmp_path):

@@ -136,7 +136,14 @@ REFUSED = [
     ("api/folder", {"Host": "localhost.attacker.example:80"}, 403),
     ("api/folder", {"Host": "[::1"}, 403),
     ("api/folder", {"Origin": "http://attacker.example"}, 403),
+    ("api/folder", {"Host": "localhost?x"}, 403),
+    ("api/folder", {"Host": "x@localhost"}, 403),
+    ("api/folder", {"Host": "192.0.2.7"}, 403),
+    ("api/folder", {"Host": ""}, 403),
     ("api/folder", {"Origin": "null"}, 403),
+    ("api/folder", {"Origin": "http://["}, 403),
+    ("api/folder", {"Origin": "http://\xff"}, 403),
+    ("api/folder", {"Origin": ""}, 403),
     ("api/folder", {"Sec-Fetch-Site": "cross-site"}, 403),
     ("api/folder", {"Sec-Fetch-Site": "same-site"}, 403),
     ("static/main.js", {"Range": "bytes=0-99999999999999"}, 416),
@@ -176,6 +183,33 @@ def test_what_is_refused_is_logged_and_the_rest_goes_on(address, path, headers, 
     assert "content-security-policy" in sent
     assert any("refused" in record.getMessage() for record in caplog.records) or status == 404
     assert asked(address, "api/folder")[0] == 200
+
+
+@pytest.mark.parametrize("value", ["[", "*", 'W/"x"', "\xff\xfe", '"' * 5000])
+@pytest.mark.parametrize("name", ["If-None-Match", "If-Modified-Since", "Accept", "Cookie"])
+def test_other_headers_are_ignored_whatever_they_contain(address, name, value):
+    assert asked(address, "api/folder", {name: value})[0] == 200
+
+
+@pytest.mark.parametrize("length", ["-1", "x", "9" * 30, ""])
+def test_a_malformed_length_is_no_failure_of_the_server(address, length):
+    assert asked(address, "api/folder", {"Content-Length": length})[0] in (200, 400)
+    assert asked(address, "api/folder")[0] == 200
+
+
+def test_requests_of_the_page_itself_are_answered(address):
+    host = urlsplit(address).netloc
+    headers = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
+    assert asked(address, "api/folder", headers)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("192.0.2.7:8400", 200), ("[2001:db8::1]:8400", 200), ("box", 200), ("attacker.example", 403)],
+)
+def test_a_server_for_other_machines_answers_to_addresses_and_its_own_name(made_runs, host, status):
+    with serving(made_runs, "0.0.0.0", "Box", by_address=True) as address:
+        assert asked(address, "api/folder", {"Host": host})[0] == status
 
 
 @pytest.mark.parametrize("path", OF_A_RUN)

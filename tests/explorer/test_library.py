@@ -1,6 +1,7 @@
 import shutil
 
 from gloam.explorer.library import Library
+from gloam.explorer.summaries import RunSummary
 from gloam.formats import RunFolder
 from gloam.formats.tables import MetricsFile
 
@@ -39,3 +40,15 @@ def test_opened_runs_are_kept_and_read_again_after_a_change(runs):
     folder = RunFolder(runs / "grid")
     folder.write_archive(folder.read_archive(3), seed=4)
     assert library.opened(entry).elites(3) is not first
+
+
+def test_an_error_at_one_run_that_was_not_foreseen_leaves_the_others(runs, monkeypatch, caplog):
+    def read(summary, real=RunSummary.read):
+        if summary._folder.path.name == "grid":
+            raise OverflowError("a secret of a file")
+        return real(summary)
+
+    monkeypatch.setattr(RunSummary, "read", read)
+    found = {run["name"]: run["state"] for run in Library(runs).folder()["runs"]}
+    assert found == {"grid": "damaged", "pictures": "finished", "others/map-elites": "finished"}
+    assert "grid" in caplog.text

@@ -11,6 +11,7 @@ import gloam
 from gloam.formats import arrays, documents
 from gloam.formats.arrays import read_arrays
 from gloam.formats.documents import FORMAT, DamagedFileError
+from gloam.formats.tables import read_failures, write_failures
 
 from ..helpers import assert_same_bits
 from .conftest import damaged, quick_search, small_run
@@ -65,6 +66,50 @@ def test_a_damaged_file_is_named_or_changes_nothing(finished_run, tmp_path, name
             assert str(path) in error
             assert any(fix in error for fix in (FIX, "Delete it", "start the run again", "Resume"))
     assert refused > 20
+
+
+def metrics_in(folder):
+    return [folder.read_metrics().to_numpy()]
+
+
+LINKED = READERS | {"metrics.csv": metrics_in, "checkpoint": state_in, "snapshots": snapshots_in}
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_a_link_that_leads_out_of_the_run_folder_is_not_followed(finished_run, tmp_path, name):
+    path = tmp_path / "runs" / "run"
+    shutil.copytree(finished_run, path)
+    (tmp_path / "link").symlink_to(path)
+    folder = gloam.RunFolder(path)
+    expected = LINKED[name](folder)
+
+    def assert_is_read(folder):
+        for one, other in zip(LINKED[name](folder), expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+    # Links within the folder, and to the folder, are followed.
+    assert_is_read(gloam.RunFolder(tmp_path / "link"))
+    (path / "figures").mkdir(exist_ok=True)
+    shutil.move(path / name, path / "figures" / "moved")
+    (path / name).symlink_to(path / "figures" / "moved")
+    assert_is_read(folder)
+    assert_is_read(gloam.RunFolder(tmp_path / "link"))
+    shutil.move(path / "figures" / "moved", tmp_path / "secret")
+    (path / name).unlink()
+    for target in (tmp_path / "secret", "../../secret"):
+        (path / name).symlink_to(target)
+        _, error = outcome_of(LINKED[name], folder)
+        assert str(path / name) in error
+        assert "a link leads from there out of the folder" in error
+        (path / name).unlink()
+
+
+def test_links_to_failures_are_not_followed(tmp_path):
+    write_failures(tmp_path / "other", pd.DataFrame(), run="a")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "failures.parquet").symlink_to(tmp_path / "other" / "failures.parquet")
+    with pytest.raises(DamagedFileError, match="out of the folder"):
+        read_failures(tmp_path / "run", run="a")
 
 
 def outcome_of(call, *arguments):

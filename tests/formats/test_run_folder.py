@@ -174,15 +174,15 @@ def test_links_in_a_strangers_folder_are_not_followed(finished_run, tmp_path):
     (run / f".config.json.{os.getpid()}.gloam-partial").symlink_to(mine)
     (run / f".metrics.csv.{os.getpid()}.gloam-partial").symlink_to(mine)
     gloam.resume(run, iterations=6, progress=False)
+    rows = gloam.RunFolder(run).read_metrics().to_dict("records")
     (run / "metrics.csv").rename(tmp_path / "rows.csv")
     (run / "metrics.csv").symlink_to(tmp_path / "rows.csv")
-    rows = gloam.RunFolder(run).read_metrics().to_dict("records")
     with pytest.raises(OSError, match=r"metrics\.csv"):
         gloam.RunFolder(run).append_metrics(rows)
     (tmp_path / "elsewhere").mkdir()
     (run / "checkpoint").rename(tmp_path / "elsewhere" / "checkpoint")
     (run / "checkpoint").symlink_to(tmp_path / "elsewhere" / "checkpoint")
-    with pytest.raises(ValueError, match="'checkpoint' as a folder of its own, got a link"):
+    with pytest.raises(ValueError, match=r"checkpoint.* link"):
         gloam.resume(run, iterations=8, progress=False)
     assert mine.read_text() == "mine"
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import gloam
 from gloam.formats import tables
+from gloam.formats.config import RunConfig
 from gloam.formats.documents import FORMAT
 from gloam.formats.tables import MetricsFile, read_failures, write_failures
 
@@ -35,7 +36,8 @@ def test_numbers_round_trip_exactly(seed, values, tmp_path_factory):
 
 
 def test_pandas_reads_the_file(tmp_path):
-    rows = [row | {"best": best} for row in ROWS for best in (math.inf, -math.inf, 1e-30, 7.0)]
+    bests = 3 * [math.inf, -math.inf, 1e-30, 7.0]
+    rows = [row | {"best": best} for row, best in zip(ROWS, bests, strict=True)]
     MetricsFile(tmp_path).append(rows, sync=False)
     table, _ = MetricsFile(tmp_path).read()
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "metrics.csv"), table)
@@ -114,7 +116,7 @@ def test_lines_that_are_not_numbers_are_counted_and_left_out(tmp_path, line):
     (tmp_path / "metrics.csv").write_bytes(HEADER + b"0,1,2.5\n" + line + b"0,2,inf\n")
     table, error = MetricsFile(tmp_path).read()
     assert table["iteration"].tolist() == [1, 2]
-    assert "of its lines cannot be read. Resume the run" in str(error)
+    assert "of its lines cannot be read or do not fit the run. Resume" in str(error)
     with pytest.raises(gloam.DamagedFileError, match=r"metrics\.csv' cannot be used"):
         gloam.RunFolder(tmp_path).read_metrics()
     num_rows, again = MetricsFile(tmp_path).drop_after(2)
@@ -145,11 +147,73 @@ def test_a_file_beyond_the_limit_is_not_read(tmp_path, monkeypatch):
 
 
 def test_numbers_that_no_type_holds_become_floats(tmp_path):
-    (tmp_path / "metrics.csv").write_bytes(HEADER + b"0,1," + b"9" * 5000 + b"\n0,2,1e999\n,,\n")
+    (tmp_path / "metrics.csv").write_bytes(HEADER + b"0,1," + b"9" * 5000 + b"\n0,2,1e999\n0,3,\n")
     table, error = MetricsFile(tmp_path).read()
     assert error is None
     assert table["loss"].tolist()[:2] == [math.inf, math.inf]
-    assert [dtype.kind for dtype in table.dtypes] == ["f", "f", "f"]
+    assert [dtype.kind for dtype in table.dtypes] == ["i", "i", "f"]
+
+
+def run_of(seeds, iterations):
+    """The configuration of a run, of which only seeds and plan matter."""
+    return RunConfig(None, None, "fused", tuple(seeds), None, {"iterations": iterations})
+
+
+UNFIT = {
+    "an infinite iteration": b"3,inf,9,1\n",
+    "an iteration beyond all numbers": b"3,1e400,9,1\n",
+    "no iteration": b"3,nan,9,1\n",
+    "an iteration with a fraction": b"3,1.5,9,1\n",
+    "a negative iteration": b"3,-1,9,1\n",
+    "an iteration that was not planned": b"3,5,90,1\n",
+    "no seed": b"nan,2,9,1\n",
+    "a seed of another run": b"4,2,9,1\n",
+    "the beginning of a seed": b"1844674407370955161,2,9,1\n",
+    "a row that occurs twice": b"3,1,9,1\n",
+    "fewer evaluations than iterations": b"3,2,1,1\n",
+    "evaluations that are no number": b"3,2,nan,1\n",
+}
+
+
+@pytest.mark.parametrize("line", UNFIT.values(), ids=UNFIT)
+@pytest.mark.parametrize("first", [False, True])
+def test_rows_that_do_not_fit_the_run_are_counted_and_left_out(tmp_path, line, first):
+    largest = 2**64 - 1
+    rows = [b"3,1,9,1\n", f"{largest},1,9,1\n".encode(), b"3,4,36,inf\n"]
+    if first and line != rows[0]:
+        rows.insert(0, line)
+    else:
+        rows.insert(2, line)
+    path = tmp_path / "metrics.csv"
+    path.write_bytes(b"seed,iteration,evaluations,loss\n")
+    metrics = MetricsFile(tmp_path, lambda: run_of([3, largest], 4))
+    for row in rows:  # a page follows the file while it grows
+        path.write_bytes(path.read_bytes() + row)
+        metrics.read()
+    whole = MetricsFile(tmp_path, lambda: run_of([3, largest], 4)).read()
+    for table, error in (metrics.read(), whole):
+        assert table["seed"].tolist() == [3, largest, 3]
+        assert table["iteration"].tolist() == [1, 1, 4]
+        assert "1 of its lines" in str(error)
+    assert metrics.drop_after(4)[0] == 3
+    assert metrics.read()[1] is None
+
+
+def test_rows_up_to_the_checkpoint_fit_a_smaller_plan(tmp_path):
+    (tmp_path / "metrics.csv").write_bytes(HEADER + b"3,9,1\n3,10,1\n")
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "0000009.npz").touch()
+    table, error = MetricsFile(tmp_path, lambda: run_of([3], 4)).read()
+    assert table["iteration"].tolist() == [9]
+    assert "1 of its lines cannot be read or do not fit the run" in str(error)
+
+
+def test_a_file_of_many_columns_is_refused(tmp_path):
+    names = ",".join(["seed", "iteration", *map(str, range(5000))])
+    (tmp_path / "metrics.csv").write_text(f"{names}\n")
+    table, error = MetricsFile(tmp_path).read()
+    assert table.empty
+    assert "5,002 columns" in str(error)
 
 
 STEPS = st.lists(st.sampled_from(["append", "part", "drop", "cut", "damage"]), max_size=8)

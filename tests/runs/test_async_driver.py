@@ -11,7 +11,13 @@ import pandas as pd
 import pytest
 
 import gloam
+from gloam.explorer import write_html
+from gloam.explorer.archive_view import packed_discount
+from gloam.explorer.cell_view import discount_at
+from gloam.explorer.library import OpenedRun
+from tests.explorer.unpacking import unpacked
 from tests.helpers import assert_same_bits, refused
+from tests.run_folders import small_dms
 
 BATCH = 12
 
@@ -80,6 +86,23 @@ def test_a_run_is_resumed_only_as_it_was_started(tmp_path):
         optimize(3, run_dir=tmp_path, resume=True, asynchronous=False)
     with refused("run_dir: expected a run that is not asynchronous"):
         gloam.resume(tmp_path)
+
+
+def test_all_readers_of_run_folders_know_asynchronous_runs(tmp_path):
+    archive = gloam.GridArchive((6, 6), -1, 1)
+    algorithm = small_dms(archive, np.zeros(3))
+    options = {"seeds": [7, 3], "asynchronous": True, "progress": False, "log_every": 1}
+    gloam.optimize(evaluate, algorithm, 2, run_dir=tmp_path, **options)
+    names = [path.name for path in gloam.plots.plot_run(tmp_path)]
+    assert names == ["curves.png", "archive.png", "discount.png"]
+    opened = OpenedRun(tmp_path)
+    values, about = unpacked(packed_discount(opened, None))
+    assert about["iteration"] == 2
+    assert np.isfinite(values["values"]).all()
+    cell = int(opened.elites(7).cells[0])
+    assert np.isfinite(discount_at(opened, 7, cell))
+    assert write_html(tmp_path).is_file()
+    assert gloam.compare({"ours": tmp_path}).table()["seeds"].tolist() == [2]
 
 
 KINDS = ["exception", "not finite", "wrong form"]

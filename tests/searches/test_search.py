@@ -144,7 +144,9 @@ def test_a_network_of_the_users_own_with_bfloat16_weights_is_handed_over_again(t
     search.save(tmp_path / "own.npz")
     with pytest.raises(ValueError, match=r"OwnNetwork.*Pass the object itself"):
         gloam.Search.load(tmp_path / "own.npz")
-    loaded = gloam.Search.load(tmp_path / "own.npz", algorithm)
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "own.npz").symlink_to(tmp_path / "own.npz")
+    loaded = gloam.Search.load(tmp_path / "links" / "own.npz", algorithm)
     np.testing.assert_array_equal(loaded.ask(), search.ask())
     weights = [leaf for leaf in jax.tree.leaves(loaded.state) if leaf.dtype == jnp.bfloat16]
     assert len(weights) > 0

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from rich.text import Text
 
-from gloam.checks import EvaluationError
+from gloam.checks import EvaluationError, printable
 from gloam.cli import user_code
 from gloam.datasets import FetchError
 from gloam.evaluators import EvaluatorError
@@ -42,7 +42,7 @@ def report(error: BaseException, command: Any) -> int:
         return _BY_SIGNAL + signal.SIGINT
     trace = user_code.traceback_of(error)
     if trace is not None:
-        print(trace, file=sys.stderr, end="")
+        print(printable(trace, keep="\n\t"), file=sys.stderr, end="")
         _tell(f"error: your code raised the exception above; {_saved(command, continuation)}")
         return _USER_CODE_FAILED
     is_broken_import = isinstance(error, ImportError) and error.name is not None
@@ -72,7 +72,8 @@ def _saved(command: Any, continuation: str | None) -> str:
 
 
 def _tell(text: str, *, label: str = "", style: str = "") -> None:
-    line = Text.assemble((label, style), " ", text) if label else Text(text)
+    shown = printable(text, keep="\n")
+    line = Text.assemble((label, style), " ", shown) if label else Text(shown)
     error_console().print(line, highlight=False, soft_wrap=True)
 
 

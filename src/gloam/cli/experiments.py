@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from gloam import checks
 from gloam.cli.look import Report
 from gloam.files import write_bytes
+from gloam.progress import print_line, print_lines
 
 if TYPE_CHECKING:
     from gloam.experiments.lsi import LsiFiles
@@ -77,7 +78,7 @@ class Paper:
             lsi=self._lsi(),
         )
         for domain in study.domains_without_files:
-            print(needs_files(domain))
+            print_line(needs_files(domain))
         if study.lsi is not None and LSI in study.domains:
             check_files(study.lsi, progress=True)
         study.write()
@@ -95,7 +96,8 @@ class Paper:
                         drawn.append(pool.submit(draw_figures, study, [cell.domain]))
             Report(self.out, figures=False)()
             for task in drawn:
-                print(*task.result(), sep="\n")
+                for path in task.result():
+                    print_line(path)
 
     def _lsi(self) -> "LsiFiles | None":
         from gloam.experiments.lsi import LsiFiles
@@ -156,16 +158,16 @@ class Bench:
             seconds=self.seconds,
             warm_up=self.warm_up,
             seed=self.seed,
-            tell=lambda text: print(text, flush=True),
+            tell=lambda text: print_line(text, flush=True),
         )
         text = _bench_text(comparison, str(load))
-        print(f"\n{text}")
+        print_lines(f"\n{text}")
         table = comparison.frame().assign(**environment(), others_cpu_share=load.share)
         write_bytes(files[0], text.encode())
         write_bytes(files[1], table.to_csv(index=False).encode())
         save(speed(comparison.frame()), files[2])
         for path in files:
-            print(path)
+            print_line(path)
 
 
 def _check_own(files: list[Path]) -> None:

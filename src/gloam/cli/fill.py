@@ -14,6 +14,7 @@ from gloam.cli import user_code
 from gloam.cli.choices import restart_rule
 from gloam.cli.run import FollowOptions, SavingOptions, show_matches
 from gloam.files import read_array
+from gloam.progress import print_line
 
 if TYPE_CHECKING:
     from gloam.datasets import Dataset
@@ -50,9 +51,10 @@ class New:
                 file.write(text)
         except FileExistsError:
             checks.expect(False, "file", "a new name", f"'{self.file}', which exists")
-        print(f"{self.file}\nTo run it: gloam fill {self.file} --dataset {dataset}")
+        print_line(self.file)
+        print_line(f"To run it: gloam fill {self.file} --dataset {dataset}")
         if dataset == "digits":
-            print(f"With a folder of your images: gloam fill {self.file} --dataset FOLDER")
+            print_line(f"With a folder of your images: gloam fill {self.file} --dataset FOLDER")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,11 +141,11 @@ class Fill:
         data = read_dataset(self.dataset, *form, **texts, progress=not self.follow.quiet)
         if self.items is not None:
             data = data.subsample(self.items, self.seed)
-        print(data)
+        print_line(data)
         _check_measures(shape, data, has_form=bool(self.size or self.mode))
         archive = data.archive(self.metric, index=self.index)
         if archive.index is not None:
-            print(archive.index)
+            print_line(archive.index)
         algorithm = gloam.DMS(
             archive,
             start,
@@ -167,7 +169,7 @@ class Fill:
             **self.follow.arguments(),
         )
         if result.stopped:
-            print(f"Stopped early: {result.stopped}")
+            print_line(f"Stopped early: {result.stopped}")
         show_matches(
             gloam.datasets.Matches(gloam.RunFolder(self.out).read_archive(), data), self.out
         )
@@ -198,7 +200,7 @@ class Datasets:
     def __call__(self) -> None:
         """Download the dataset and print the paths of its files."""
         for path in gloam.datasets.fetch(self.name, self.folder).values():
-            print(path)
+            print_line(path)
 
 
 def read_dataset(

@@ -6,6 +6,9 @@ from typing import Annotated, Literal
 
 import tyro
 
+from gloam.checks import printable
+from gloam.progress import print_line, print_lines
+
 
 @dataclasses.dataclass(frozen=True)
 class Plot:
@@ -32,7 +35,7 @@ class Plot:
 
         options = {"measures": self.measures, "at": self.at, "tails": self.tails}
         for path in plot_run(self.run, pdf=self.pdf, **options):
-            print(path)
+            print_line(path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,11 +60,12 @@ class Compare:
         out = None if self.out is None else figure_file(self.out, "out")
         named: dict[str, list[Path]] = {}
         for run in self.folders:
-            named.setdefault(run.resolve().name, []).append(run)
+            # Tables hold valid Unicode only, which the name of a folder need not be.
+            named.setdefault(printable(run.resolve().name), []).append(run)
         comparison = compare(named, f_min=self.f_min)
-        print(comparison.to_markdown())
+        print_lines(comparison.to_markdown())
         if out is not None:
-            print(save(comparison.figure(), out))
+            print_line(save(comparison.figure(), out))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +89,7 @@ class Gallery:
         from gloam.gallery import gallery_run  # matplotlib takes a second to import
 
         for path in gallery_run(self.run, by=self.by, count=self.count):
-            print(path)
+            print_line(path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,9 +120,9 @@ class Report:
         written = []
         if (self.run_or_study / "study.json").is_file():
             written = write_report(self.run_or_study, figures=self.figures, pdf=self.pdf)
-            print(written[0].read_text(encoding="utf-8"))
+            print_lines(written[0].read_text(encoding="utf-8"))
         for path in [*written, write_html(self.run_or_study, self.out)]:
-            print(path)
+            print_line(path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +140,7 @@ class Explore:
     port: int | None = None
     """Port of the server. Default: the first free port from 8400."""
     host: str = "127.0.0.1"
-    """Address to listen on. Anyone who can reach it can read the runs."""
+    """Address to listen on. Anyone who can reach it can read the runs, without a password."""
     browser: bool = True
     """Open the browser."""
 

@@ -10,6 +10,7 @@ import tyro
 import gloam
 from gloam import checks
 from gloam.cli.run import FollowOptions, SavingOptions, print_metrics, show_matches
+from gloam.progress import print_line, print_lines
 
 if TYPE_CHECKING:
     from gloam.datasets import Dataset
@@ -54,7 +55,7 @@ class LsiCheck:
                 f"lsi check: expected 3 readable files and folders, got {3 - len(missing)}. "
                 f"Missing or not readable: {', '.join(missing)}."
             )
-        print("All files are readable.")
+        print_line("All files are readable.")
         if self.time:
             _print_times(found["stylegan"], found["clip"], len(found["landscapes"]))
 
@@ -70,7 +71,7 @@ class LsiCheck:
                 state = f"ok: {path}, {_description(part)}"
             except (ValueError, OSError, ImportError) as error:
                 state = f"not readable: {error}"
-        print(
+        print_lines(
             f"{source.title}\n  {state}\n  the paper's: {source.files}\n  from: {source.place}\n"
             f"  licence: {source.licence}\n"
         )
@@ -122,7 +123,7 @@ def _print_times(generator: "StyleGAN3", embedder: "CLIP", num_landscapes: int) 
 
     times = lsi.measure_times(generator, embedder, num_landscapes)
     device, precision = default_device().device_kind, generator.half or "float32"
-    print(f"Time on this machine ({device}, {precision}), without compilation:")
+    print_line(f"Time on this machine ({device}, {precision}), without compilation:")
     rows = {
         "one image and its embedding": times.image,
         f"one iteration of DMS ({times.batch_size} images)": times.iteration,
@@ -131,7 +132,7 @@ def _print_times(generator: "StyleGAN3", embedder: "CLIP", num_landscapes: int) 
         f"a run of {_ITERATIONS:,} iterations, one seed": times.run(_ITERATIONS, num_landscapes),
     }
     for what, seconds in rows.items():
-        print(f"  {what}: {duration(seconds)}")
+        print_line(f"  {what}: {duration(seconds)}")
 
 
 def duration(seconds: float) -> str:
@@ -166,7 +167,7 @@ class LsiConvert:
         from gloam.experiments.lsi import read_generator
 
         gloam.generators.convert(self.pickle, self.safetensors)
-        print(f"{self.safetensors}: {_description(read_generator(self.safetensors))}")
+        print_line(f"{self.safetensors}: {_description(read_generator(self.safetensors))}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -232,7 +233,7 @@ class LsiRun:
         data = lsi.read_landscapes(
             self.landscapes, embedder, self.items, progress=not self.follow.quiet
         )
-        print(data)
+        print_line(data)
         domain = lsi.lsi_domain(
             generator,
             embedder,

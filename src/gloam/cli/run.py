@@ -9,6 +9,7 @@ import tyro
 import gloam
 from gloam.cli.choices import AlgorithmChoice, build_algorithm
 from gloam.cli.look import Plot
+from gloam.progress import print_line
 
 if TYPE_CHECKING:
     from gloam.datasets import Matches
@@ -108,7 +109,7 @@ class Run:
             **self.follow.arguments(),
         )
         print_metrics(result)
-        print(f"To draw figures: gloam plot {self.out}")
+        print_line(f"To draw figures: gloam plot {self.out}")
         if data is not None:
             show_matches(gloam.datasets.Matches(result.elites, data), self.out)
 
@@ -139,7 +140,7 @@ class Resume:
             ) from error
         print_metrics(result)
         if gloam.RunFolder(self.run).read_config().dataset is not None:
-            print(f"To show solutions beside their items: gloam gallery {self.run}")
+            print_line(f"To show solutions beside their items: gloam gallery {self.run}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,9 +197,9 @@ def print_metrics(result: "gloam.Result") -> None:
     """Print the last metrics of every seed, and the run folder."""
     metrics = result.metrics
     last: Any = metrics[metrics["iteration"] == metrics["iteration"].max()]
-    print(f"{'seed':>6} {'QD score':>12} {'coverage':>9} {'best':>9} {'restarts':>9}")
+    print_line(f"{'seed':>6} {'QD score':>12} {'coverage':>9} {'best':>9} {'restarts':>9}")
     for row in last.itertuples():
-        print(
+        print_line(
             f"{row.seed:>6} {row.qd_score:>12,.2f} {row.coverage:>9.2%} "
             f"{row.best_objective:>9.4f} {row.restarts:>9}"
         )
@@ -206,8 +207,8 @@ def print_metrics(result: "gloam.Result") -> None:
     if references != [0.0]:
         print(f"QD scores are counted from {', '.join(f'{f_min:g}' for f_min in references)}")
     if result.stopped:
-        print(f"Stopped early: {result.stopped}")
-    print(f"Run folder: {result.run_dir}")
+        print_line(f"Stopped early: {result.stopped}")
+    print_line(f"Run folder: {result.run_dir}")
 
 
 def show_matches(matches: "Matches", run_dir: Path, *, domain: Any = None, title: str = "") -> None:
@@ -216,25 +217,25 @@ def show_matches(matches: "Matches", run_dir: Path, *, domain: Any = None, title
     from gloam.gallery import gallery_run  # matplotlib takes a second to import
 
     elites, data = matches.elites, matches.dataset
-    print(
+    print_line(
         f"{len(elites):,} of {len(data):,} items have an elite ({matches.coverage():.1%}), "
         f"QD score {elites.qd_score:,.2f}{reference_note(elites.f_min)}, "
         f"best {elites.best_objective:.4f}"
     )
     if len(elites):
         missed = int((~matches.reached).sum())
-        print(
+        print_line(
             f"Explained variance of all items: {matches.explained:.1%}; not reached: {missed:,} "
             "(no solution found is nearer to them than the mean of all items is)"
         )
     if data.labels is not None and 1 < len(set(data.labels)) <= 30:
         rows: Any = matches.coverage_by_label().itertuples()
-        print(f"{'label':>12} {'filled':>6}    {'items':<6} {'coverage':>8} {'explained':>9}")
+        print_line(f"{'label':>12} {'filled':>6}    {'items':<6} {'coverage':>8} {'explained':>9}")
         for row in rows:
-            print(
+            print_line(
                 f"{row.label:>12} {row.filled:>6} of {row.items:<6} {row.coverage:>8.1%} "
                 f"{row.explained:>9.1%}"
             )
     for path in gallery_run(run_dir, matches=matches, domain=domain, title=title):
-        print(path)
-    print(f"To look at the pairs, open {run_dir / 'gallery.html'} in a browser.")
+        print_line(path)
+    print_line(f"To look at the pairs, open {run_dir / 'gallery.html'} in a browser.")

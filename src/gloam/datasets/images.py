@@ -228,7 +228,7 @@ def _report(
     skipped: Sequence[Skipped], count: int, path: str | os.PathLike, skip_broken: bool
 ) -> None:
     """Warn about files that could not be read; raise if they may not be skipped."""
-    listed = "; ".join(f"{file.name} ({file.reason})" for file in skipped[:3])
+    listed = checks.printable("; ".join(f"{file.name} ({file.reason})" for file in skipped[:3]))
     listed += "; ..." if len(skipped) > 3 else ""
     checks.expect(
         skip_broken and len(skipped) < count,
@@ -238,7 +238,7 @@ def _report(
         "Replace or remove them.",
     )
     warnings.warn(
-        f"{len(skipped)} of {count} files in '{path}' could not be read and were skipped: {listed}."
-        " The dataset lists them all in `skipped`.",
+        f"{len(skipped)} of {count} files in '{checks.printable(path)}' could not be read and were "
+        f"skipped: {listed}. The dataset lists them all in `skipped`.",
         stacklevel=3,
     )

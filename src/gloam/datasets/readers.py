@@ -4,7 +4,9 @@ Files are not trusted: sizes that a file declares are compared with its own size
 before memory is allocated, nothing is unpickled, and every error names the file.
 """
 
+import csv
 import gzip
+import io
 import math
 import os
 import zipfile
@@ -25,6 +27,8 @@ if TYPE_CHECKING:  # imported where they are used: they take half a second
 _SUFFIXES = (".npy", ".npz", ".parquet", ".csv")
 _ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _INFLATION = 1032  # largest ratio of sizes that Deflate can reach
+_MAX_COLUMNS = 50_000  # of a .csv file: pandas takes seconds for them
+_MAX_LINE = 1 << 24
 _IDX_DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
@@ -77,8 +81,11 @@ def from_pandas(
         shape, bounds, source: As in `from_array`.
     """
     wanted = [column] if isinstance(column, str) else list(column)
+    known = list(frame.columns)
+    expected = f"one of {checks.short(known)}"
+    is_known = frozenset(known).__contains__  # a list would be searched once for each of its names
     for name in [*wanted, *([] if label is None else [label])]:
-        checks.expect(name in frame.columns, "column", f"one of {list(frame.columns)}", repr(name))
+        checks.expect(is_known(name), "column", expected, repr(name))
     if isinstance(column, str):
         vectors = frame[column].tolist()
         expected = f"a vector in each row of '{column}'"
@@ -86,10 +93,11 @@ def from_pandas(
         for row, vector in enumerate(vectors):
             checks.expect(np.ndim(vector) > 0, "column", expected, f"{vector!r} in row {row}", fix)
     else:
-        dtypes = {name: str(frame[name].dtype) for name in wanted}
-        is_numeric = all(frame[name].dtype.kind in "biuf" for name in wanted)
-        checks.expect(is_numeric, "column", "columns of numbers", dtypes)
-        vectors = frame[wanted].to_numpy(np.float32)
+        numbers: Any = frame[wanted]
+        kinds = zip(wanted, numbers.dtypes, strict=True)
+        others = {name: str(kind) for name, kind in kinds if kind.kind not in "biuf"}
+        checks.expect(not others, "column", "columns of numbers", checks.short(others))
+        vectors = numbers.to_numpy(np.float32)
     labels = None if label is None else frame[label]
     return from_array(vectors, labels, shape, names=frame.index, bounds=bounds, source=source)
 
@@ -182,10 +190,10 @@ def naming(file: Path) -> Iterator[None]:
         yield
     except ValueError as error:
         text = str(error)
-        if f"'{file}'" in text:
+        if checks.printable(f"'{file}'") in text:
             raise
         kind = "folder" if file.is_dir() else "file"
-        raise ValueError(f"{text} The {kind} is '{file}'.") from error
+        raise ValueError(checks.printable(f"{text} The {kind} is '{file}'.")) from error
 
 
 @contextmanager
@@ -198,7 +206,8 @@ def _reading(file: Path, expected: str, fix: str, *, name: str = "path") -> Iter
             raise  # a message of `checks`
         # Only the first line: further lines advise to allow pickles or other arguments.
         reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
-        raise ValueError(f"{name}: expected {expected}, got '{file}' ({reason}). {fix}") from error
+        text = f"{name}: expected {expected}, got '{file}' ({reason}). {fix}"
+        raise ValueError(checks.printable(text)) from error
 
 
 def _choose(file: Path, column: str | None, choice: list[str], kind: str) -> str:
@@ -303,23 +312,24 @@ def _read_csv(
     if columns is not None:
         wanted = [*columns, *filter(None, (label, names))]
         with _reading(file, "a .csv file with these columns", "Check its text."):
-            frame = _csv(file, limit, usecols=wanted)
+            _first_line(file, limit)
+            frame = _csv(file, usecols=wanted)
             return frame if names is None else frame.set_index(names), columns, label
     with _reading(file, "a .csv file of numbers", "Check its text."):
-        first = _csv(file, limit, header=None, nrows=1, dtype=str, keep_default_na=False)
-        heads = first.iloc[0].tolist()
+        heads = _first_line(file, limit)
         has_header = not all(_is_number(name) for name in heads)
         # pandas writes the index as a first column without a name.
         index = 0 if has_header and heads[0] == "" and len(heads) > 1 else False
-        frame = _csv(file, limit, header=0 if has_header else None, index_col=index)
+        frame = _csv(file, header=0 if has_header else None, index_col=index)
     label = _usual(label, "labels", frame.columns, None)
     names = _usual(names, "names", frame.columns, None)
     if names is not None:
-        expected = f"one of the columns {list(frame.columns)} in '{file}'"
+        expected = f"one of the columns {checks.short(list(frame.columns))} in '{file}'"
         checks.expect(names in frame.columns, "names", expected, repr(names))
         frame = frame.set_index(names)
     columns = [name for name in frame.columns if name != label]
-    texts = [repr(name) for name in columns if frame[name].dtype.kind not in "biuf"]
+    kinds = zip(frame.columns, frame.dtypes, strict=True)
+    texts = [repr(name) for name, kind in kinds if name != label and kind.kind not in "biuf"]
     checks.expect(
         not texts,
         "column",
@@ -331,13 +341,24 @@ def _read_csv(
     return frame, columns, label
 
 
-def _csv(file: Path, limit: int, **options: Any) -> "pd.DataFrame":
-    import pandas as pd
-
+def _first_line(file: Path, limit: int) -> list[str]:
+    """Return the texts in the first line of a .csv file, whose sizes are within the limits."""
     with files.open_regular(file) as opened:
         size = os.fstat(opened.fileno()).st_size
         if size > limit:
             raise ValueError(f"it has {size:,} bytes, and the limit is {limit:,}")
+        text = io.TextIOWrapper(opened, "utf-8-sig", newline="")
+        lines = csv.reader(iter(lambda: text.readline(_MAX_LINE), ""))
+        texts = next(filter(None, lines), [])  # blank lines before it are skipped
+    if len(texts) > _MAX_COLUMNS:
+        raise ValueError(f"it has {len(texts):,} columns, and the limit is {_MAX_COLUMNS:,}")
+    return texts
+
+
+def _csv(file: Path, **options: Any) -> "pd.DataFrame":
+    import pandas as pd
+
+    with files.open_regular(file) as opened:
         # In one piece, because types that are inferred piece by piece may differ in a column.
         return pd.read_csv(opened, low_memory=False, **options)
 
@@ -403,7 +424,7 @@ def _text_columns(
     """Return the columns of labels and of names, by default of the index that pandas stored."""
     import pyarrow as pa
 
-    expected = f"one of the columns {schema.names} in '{file}'"
+    expected = f"one of the columns {checks.short(schema.names)} in '{file}'"
     checks.expect(label is None or label in schema.names, "label", expected, repr(label))
     checks.expect(name is None or name in schema.names, "names", expected, repr(name))
     index = (schema.pandas_metadata or {}).get("index_columns", []) if name is None else [name]
@@ -429,13 +450,13 @@ def _rows_of(batch: "pa.RecordBatch", columns: list[str], start: int) -> np.ndar
 
 
 def _number_columns(file: Path, columns: Sequence[str], schema: "pa.Schema") -> list[str]:
-    missing = [name for name in columns if name not in schema.names]
-    expected = f"some of the columns {schema.names} in '{file}'"
-    checks.expect(len(columns) > 0 and not missing, "column", expected, missing)
+    known = set(schema.names)
+    missing = [name for name in columns if name not in known]
+    expected = f"some of the columns {checks.short(schema.names)} in '{file}'"
+    checks.expect(len(columns) > 0 and not missing, "column", expected, checks.short(missing))
     kinds = {name: schema.field(name).type for name in columns}
-    is_numeric = all(map(parquet.is_number, kinds.values()))
-    got = {name: str(kind) for name, kind in kinds.items()}
-    checks.expect(is_numeric, "column", "columns of numbers", got)
+    others = {name: str(kind) for name, kind in kinds.items() if not parquet.is_number(kind)}
+    checks.expect(not others, "column", "columns of numbers", checks.short(others))
     return list(columns)
 
 

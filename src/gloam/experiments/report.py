@@ -144,7 +144,7 @@ def _folders(study: Study, domains: Sequence[str]) -> dict[str, dict[str, list[R
     for cell in study.cells():
         if cell.domain not in domains:
             continue
-        parts = [part for part in cell.folders() if len(part.read_metrics())]
+        parts = [folder for folder, _ in cell.results()]
         if parts:
             found.setdefault(title(cell.domain), {})[title(cell.algorithm)] = parts
     return found
@@ -167,7 +167,7 @@ def ceilings(study: Study) -> dict[str, Ceiling]:
     found = {}
     for cell in study.cells():
         if cell.domain in DOMAINS and cell.domain not in found:
-            for folder in cell.folders()[:1]:
+            for folder, _ in cell.results()[:1]:
                 found[cell.domain] = ceiling(cell.domain, folder.read_part("algorithm").archive)
     return {domain: known for domain, known in found.items() if known is not None}
 

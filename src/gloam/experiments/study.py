@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import os
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
@@ -104,10 +105,25 @@ class Cell:
             return [RunFolder(self.path)]
         return [RunFolder(part) for part in sorted(self.path.glob("part-*"))]
 
+    def results(self) -> list[tuple[RunFolder, pd.DataFrame]]:
+        """Return the run folders with their metrics so far, without empty and damaged ones.
+
+        A warning names what is damaged.
+        """
+        found = []
+        for folder in self.folders():
+            try:
+                metrics = folder.read_metrics()
+            except DamagedFileError as error:
+                warnings.warn(f"{error} The report is without this run.", stacklevel=2)
+                continue
+            if len(metrics):
+                found.append((folder, metrics))
+        return found
+
     def metrics(self) -> pd.DataFrame:
         """Return the metrics of all seeds so far; ``part`` is the index of the run folder."""
-        tables = [folder.read_metrics() for folder in self.folders()]
-        tables = [table.assign(part=part) for part, table in enumerate(tables) if len(table)]
+        tables = [table.assign(part=part) for part, (_, table) in enumerate(self.results())]
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 

@@ -5,9 +5,10 @@ anything unexpected in them are refused and logged.
 """
 
 import hashlib
+import ipaddress
 import logging
+import re
 from collections.abc import Callable, Iterable
-from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -26,18 +27,23 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _LONGEST_PATH = 400
 _LONGEST_QUERY = 2000
 _BINARY, _JSON, _PNG = "application/octet-stream", "application/json", "image/png"
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 _PROJECTIONS = ("pca", "measures", "umap", "tsne")
 
 Answer = tuple[bytes, str]
 """Content and media type."""
 
 
-def explorer_app(library: Library, hosts: tuple[str, ...] = ()) -> ASGIApp:
+def explorer_app(
+    library: Library, hosts: tuple[str, ...] = (), *, by_address: bool = False
+) -> ASGIApp:
     """Return the application that shows a library.
 
     Args:
         library: The runs.
         hosts: Names of this machine that requests may use, besides those of the loopback.
+        by_address: Whether requests may also use any IP address, for a server that other machines
+            can reach.
     """
     answers = _Answers(library)
     page, digest = index_page()
@@ -60,7 +66,7 @@ def explorer_app(library: Library, hosts: tuple[str, ...] = ()) -> ASGIApp:
         f"{run}/cells/{{cell}}/picture": answers.picture,
     }
     app = Starlette(routes=[Route(path, _endpoint(answer)) for path, answer in routes.items()])
-    return Guard(app, (*LOOPBACK, *hosts), content_policy(digest))
+    return Guard(app, (*LOOPBACK, *hosts), content_policy(digest), by_address=by_address)
 
 
 def _endpoint(answer: Callable[[Request], Answer]) -> Callable[[Request], Response]:
@@ -278,11 +284,16 @@ class Guard:
         app: The application that answers the other requests.
         hosts: Names of this machine that requests may use.
         policy: The Content-Security-Policy of all responses.
+        by_address: Whether requests may also use any IP address. No site can take an address for
+            a name of its own.
     """
 
-    def __init__(self, app: ASGIApp, hosts: tuple[str, ...], policy: str):
+    def __init__(
+        self, app: ASGIApp, hosts: tuple[str, ...], policy: str, *, by_address: bool = False
+    ):
         self._app = app
         self._hosts = {host.lower() for host in hosts}
+        self._by_address = by_address
         self._headers = {
             "content-security-policy": policy,
             "x-content-type-options": "nosniff",
@@ -314,13 +325,12 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
-        host = _host_name(headers.get("host", ""))
-        if headers.getlist("host") != [headers.get("host")] or host not in self._hosts:
+        given = headers.getlist("host")
+        if len(given) != 1 or not self._is_own(_host_name(given[0])):
             return 403, "The host name is not one of the explorer's."
-        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-            return 403, "Requests of other sites are refused."
-        origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+        sites, origins = headers.getlist("sec-fetch-site"), headers.getlist("origin")
+        own_origins = {f"http://{given[0]}", f"https://{given[0]}"}
+        if not (set(sites) <= {"same-origin", "none"} and set(origins) <= own_origins):
             return 403, "Requests of other sites are refused."
         if scope["method"] not in ("GET", "HEAD"):
             return 405, "The explorer only answers GET."
@@ -330,6 +340,9 @@ class Guard:
         if "range" in headers:
             return 416, "Range requests are not supported."
         return None
+
+    def _is_own(self, name: str) -> bool:
+        return name in self._hosts or (self._by_address and _is_address(name))
 
 
 def content_policy(script_digest: str) -> str:
@@ -347,9 +360,15 @@ def _log_refusal(scope: Scope, status: int, reason: str) -> None:
     logger.warning("refused %r (%d): %s", raw.decode("ascii", "replace"), status, reason)
 
 
-def _host_name(host: str) -> str | None:
-    """Return the name in a Host header. The port may differ if it is forwarded."""
+def _host_name(host: str) -> str:
+    """Return the name in a Host header, "" if there is none. The port may differ, if forwarded."""
+    match = _HOST.fullmatch(host)
+    return match["name"].strip("[]").lower() if match else ""
+
+
+def _is_address(name: str) -> bool:
     try:
-        return urlsplit(f"//{host}").hostname
+        ipaddress.ip_address(name)
     except ValueError:
-        return None
+        return False
+    return True

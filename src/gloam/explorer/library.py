@@ -5,6 +5,7 @@ Requests name a run by its id. Paths never come from a request.
 
 import dataclasses
 import hashlib
+import logging
 import os
 import threading
 from collections import OrderedDict
@@ -33,6 +34,8 @@ from gloam.plots.plane import Plane
 
 if TYPE_CHECKING:
     import pandas as pd
+
+logger = logging.getLogger("gloam.explorer")
 
 READ_ERRORS = (ValueError, OSError, MemoryError)
 """Errors of reading a run folder: damaged files, parts of the user's own, no permission."""
@@ -113,6 +116,9 @@ class Library:
             return about | self._summary(entry).read()
         except READ_ERRORS as error:
             return about | {"state": "damaged", "reason": str(error)}
+        except Exception as error:  # that was not foreseen: the other runs are shown nevertheless
+            logger.exception("unexpected error at the run %r", entry.name)
+            return about | {"state": "damaged", "reason": f"{type(error).__name__}: {error}"}
 
     def packed_metrics(self, entry: Entry) -> bytes:
         """Return the metrics of a run, a packed array for each column, with one reference."""

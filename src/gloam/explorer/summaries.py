@@ -104,7 +104,7 @@ class RunSummary:
         if self._config is None or self._file is None or now != self._config_stamp:
             self._config = None
             config = self._folder.read_config()
-            self._file = MetricsFile(self._folder.path)
+            self._file = MetricsFile(self._folder.path, lambda: config)
             self._described = {
                 "algorithm": algorithm_name(config),
                 "domain": domain_name(config),

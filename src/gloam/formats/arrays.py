@@ -19,7 +19,7 @@ import ml_dtypes
 import numpy as np
 
 from gloam import files
-from gloam.formats.documents import FORMAT, DamagedFileError, check_format
+from gloam.formats.documents import FORMAT, DamagedFileError, check_format, refuse_outer_link
 
 Prefix = str | tuple[str, ...]
 """What names begin with: one text, one of several, or none of them for an empty tuple."""
@@ -55,7 +55,7 @@ def read_arrays(
     """Read arrays that `write_arrays` wrote, and the values beside them.
 
     Args:
-        path: The file.
+        path: The file. A link that leads out of its folder is refused.
         kind: Expected kind.
         fix: What the user can do when the file is damaged.
         run: Identity of the run that the file has to belong to, if any.
@@ -65,6 +65,7 @@ def read_arrays(
         DamagedFileError: The file is damaged, of another kind or run, or not written by gloam.
     """
     try:
+        refuse_outer_link(path)
         with files.open_regular(path) as file, zipfile.ZipFile(file) as archive:
             size = os.fstat(file.fileno()).st_size
             members = _members(archive, size)

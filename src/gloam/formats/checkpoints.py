@@ -76,11 +76,17 @@ class Checkpoints:
             with contextlib.suppress(OSError):
                 file.unlink()
 
-    def read(self, like: Any, *, run: str) -> Checkpoint:
-        """Read the newest valid checkpoint, its state of the structure of ``like``."""
+    def read(self, like: Any, *, run: str, prefix: Prefix = "") -> Checkpoint:
+        """Read the newest valid checkpoint, its state of the structure of ``like``.
+
+        Args:
+            like: A state, or its shapes; ``None`` for parts that are not read.
+            run: Identity of the run.
+            prefix: What the names of the arrays that are read begin with.
+        """
 
         def read(path: Path) -> Checkpoint:
-            arrays, about = _read(path, run)
+            arrays, about = _read(path, run, prefix)
             try:
                 state = state_from(like, arrays)
             except ValueError as error:
@@ -162,11 +168,11 @@ def _read(
 
 def _warn(errors: list[DamagedFileError], used: Path) -> None:
     for error in errors:
-        warnings.warn(
+        text = (
             f"checkpoint: '{error.path}' cannot be used: {error.problem}. The checkpoint before it "
-            f"is used instead, '{used}'.",
-            stacklevel=5,
+            f"is used instead, '{used}'."
         )
+        warnings.warn(checks.printable(text), stacklevel=5)
 
 
 def state_arrays(state: Any) -> dict[str, np.ndarray]:

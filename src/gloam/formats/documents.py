@@ -14,11 +14,14 @@ from typing import Any
 
 from gloam import files
 from gloam._version import __version__
+from gloam.checks import printable
 
 FORMAT = 8
 """Format of all files that gloam writes and reads."""
 MOVE_FOLDER = "Move it away, or restore the file from a copy."
 _MAX_BYTES = 1 << 26
+# Folders inside of a run folder that gloam reads from.
+_INNER_FOLDERS = ("checkpoint", "snapshots")
 
 
 class DamagedFileError(ValueError):
@@ -33,7 +36,7 @@ class DamagedFileError(ValueError):
     def __init__(self, path: str | os.PathLike, problem: str, fix: str):
         self.path = Path(path)
         self.problem = problem
-        super().__init__(f"'{path}' cannot be used: {problem}. {fix}")
+        super().__init__(printable(f"'{path}' cannot be used: {problem}. {fix}"))
 
 
 class ForeignError(ValueError):
@@ -46,9 +49,9 @@ class ForeignError(ValueError):
     def __init__(self, name: str):
         self.name = name
         super().__init__(
-            f"The file refers to {name}, which is not part of gloam and is never loaded from a "
-            "file. Pass the object itself: call gloam.run or gloam.optimize again with the same "
-            "settings and resume=True, or Search.load(path, algorithm)."
+            f"The file refers to {printable(name)}, which is not part of gloam and is never loaded "
+            "from a file. Pass the object itself: call gloam.run or gloam.optimize again with the "
+            "same settings and resume=True, or Search.load(path, algorithm)."
         )
 
 
@@ -58,8 +61,8 @@ class RunExistsError(ValueError):
     def __init__(self, run_dir: Path):
         self.run_dir = run_dir
         super().__init__(
-            f"'{run_dir}' already holds a run. Pass resume=True to continue it, or choose another "
-            "folder."
+            f"'{printable(run_dir)}' already holds a run. Pass resume=True to continue it, or "
+            "choose another folder."
         )
 
 
@@ -69,8 +72,8 @@ class LockedError(ValueError):
     def __init__(self, run_dir: Path, holder: str):
         self.run_dir = run_dir
         super().__init__(
-            f"'{run_dir}' is in use by {holder}. Wait until it has finished, stop it, or choose "
-            "another folder."
+            f"'{printable(run_dir)}' is in use by {printable(holder)}. Wait until it has finished, "
+            "stop it, or choose another folder."
         )
 
 
@@ -89,6 +92,20 @@ def content_of(path: Path, fix: str) -> Iterator[None]:
         raise
     except (TypeError, ValueError, OverflowError) as error:
         raise DamagedFileError(path, str(error).rstrip("."), fix) from None
+
+
+def refuse_outer_link(path: Path) -> None:
+    """Refuse a file that a link inside of a run folder takes from outside of it.
+
+    A folder of someone else could otherwise show any file that the user can read as its own. The
+    run folder itself may be a link.
+
+    Raises:
+        ValueError: The file, or the folder of checkpoints or snapshots, is such a link.
+    """
+    folder = path.parent.parent if path.parent.name in _INNER_FOLDERS else path.parent
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+        raise ValueError("a link leads from there out of the folder, and is not followed")
 
 
 def check_format(found: Any) -> None:
@@ -158,6 +175,7 @@ def _read_object(path: Path) -> dict[str, Any]:
             raise ValueError("it does not exist or is not a regular file")
         if path.stat().st_size > _MAX_BYTES:
             raise ValueError(f"it is larger than {_MAX_BYTES >> 20} MB")
+        refuse_outer_link(path)
         text = path.read_bytes()
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from None

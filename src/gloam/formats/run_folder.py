@@ -27,7 +27,7 @@ from gloam.archives import Archive, Elites
 from gloam.archives.qd_score import recounted
 from gloam.datasets import Dataset
 from gloam.formats import objects
-from gloam.formats.arrays import digest, read_arrays, write_arrays
+from gloam.formats.arrays import Prefix, digest, read_arrays, write_arrays
 from gloam.formats.checkpoints import (
     Checkpoint,
     Checkpoints,
@@ -218,7 +218,7 @@ class RunFolder:
 
     def append_metrics(self, rows: Sequence[dict[str, Any]], *, sync: bool = False) -> None:
         """Append rows of metrics; with ``sync``, return only when all rows are on the disk."""
-        MetricsFile(self.path).append(rows, sync=sync)
+        self._metrics.append(rows, sync=sync)
 
     def read_metrics(self, f_min: float | None = None) -> "pd.DataFrame":
         """Read the metrics so far; empty before the first logged iteration.
@@ -227,9 +227,9 @@ class RunFolder:
             f_min: Reference of the QD scores; by default as they were logged.
 
         Raises:
-            DamagedFileError: Some rows cannot be read.
+            DamagedFileError: Some rows cannot be read, or do not fit the run.
         """
-        table, error = MetricsFile(self.path).read()
+        table, error = self._metrics.read()
         if error:
             raise error
         if f_min is not None and len(table):
@@ -242,7 +242,7 @@ class RunFolder:
         Returns:
             Number of rows kept, and an error if some could not be read.
         """
-        return MetricsFile(self.path).drop_after(iteration)
+        return self._metrics.drop_after(iteration)
 
     def write_failures(self, table: "pd.DataFrame") -> None:
         """Write the evaluations that failed."""
@@ -272,9 +272,14 @@ class RunFolder:
         checkpoint = Checkpoint(state, int(state.iteration), seconds, num_rows)
         self._checkpoints.write(checkpoint, run=self._identity, keep=keep)
 
-    def read_checkpoint(self, like: Any) -> Checkpoint:
-        """Read the newest valid checkpoint, its state of the structure of ``like``."""
-        return self._checkpoints.read(like, run=self._identity)
+    def read_checkpoint(self, like: Any, prefix: Prefix = "") -> Checkpoint:
+        """Read the newest valid checkpoint, its state of the structure of ``like``.
+
+        Args:
+            like: A state, or its shapes; ``None`` for parts that are not read.
+            prefix: What the names of the arrays that are read begin with.
+        """
+        return self._checkpoints.read(like, run=self._identity, prefix=prefix)
 
     def read_checkpoint_iteration(self) -> int:
         """Number of finished iterations at the newest valid checkpoint."""
@@ -372,6 +377,10 @@ class RunFolder:
 
     def _snapshot_path(self, iteration: int) -> Path:
         return self.path / "snapshots" / f"{iteration:07d}.npz"
+
+    @property
+    def _metrics(self) -> MetricsFile:
+        return MetricsFile(self.path, lambda: self.read_config() if self.holds_run else None)
 
     @property
     def _identity(self) -> str:

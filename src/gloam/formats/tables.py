@@ -3,7 +3,7 @@
 ``metrics.csv`` has a header and one line of numbers per row; `pandas.read_csv` reads it at any
 time. Rows are appended while a run goes on. An incomplete last line, left behind by a killed
 process, is ignored, and a resumed run drops the rows past its checkpoint. The file has no digests:
-lines are only checked to be numbers.
+lines are checked to be numbers, and rows to fit the configuration of the run.
 
 ``failures.parquet`` is written as a whole, with the checksums of the Parquet format.
 """
@@ -13,7 +13,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -21,6 +21,8 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from gloam import checks, files, parquet
+from gloam.formats.checkpoints import Checkpoints
+from gloam.formats.config import RunConfig
 from gloam.formats.documents import (
     FORMAT,
     MOVE_FOLDER,
@@ -28,6 +30,7 @@ from gloam.formats.documents import (
     check_format,
     check_is_no_folder,
     content_of,
+    refuse_outer_link,
 )
 
 # pandas and pyarrow are imported lazily, because they double the time of `import gloam`.
@@ -38,7 +41,10 @@ _RESUME = "Resume the run, which keeps the rows that can be read, or restore the
 _MAX_METRICS_BYTES = 1 << 32
 _MAX_LINE_BYTES = 1 << 16
 _ROWS_AT_ONCE = 1 << 14
-_NUMBER = r"(-?(\d+(\.\d+)?(e[-+]?\d+)?|inf)|nan)?"
+_MAX_COLUMNS = 2000
+_NUMBER = r"(?:-?(?:\d+(?:\.\d+)?(?:e[-+]?\d+)?|inf)|nan)?"
+# Columns of whole numbers that every row has, if the file has the column.
+_WHOLE = {"seed": r"\d{1,20}", "iteration": r"\d{1,10}", "evaluations": r"\d{1,18}"}
 
 
 class MetricsFile:
@@ -46,10 +52,13 @@ class MetricsFile:
 
     Args:
         folder: The run folder.
+        config: Returns the configuration of the run, which rows have to fit; it is called when rows
+            are read. By default rows of every run are read.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, config: Callable[[], RunConfig | None] = lambda: None):
         self._path = folder / "metrics.csv"
+        self._config = config
         self._stamp: files.Stamp = None
         self._forget()
 
@@ -97,6 +106,10 @@ class MetricsFile:
     def read(self) -> tuple["pd.DataFrame", DamagedFileError | None]:
         """Return the valid rows, and an error if there are other complete lines.
 
+        A valid row has a number or nothing in each column, a seed of the run, an iteration up to
+        the planned or reached one that no row before has for this seed, and at least one evaluation
+        for each iteration.
+
         A second call reads only lines that are new, and returns the same table if there are none.
         """
         now, before = files.stamp(self._path), self._stamp
@@ -122,32 +135,50 @@ class MetricsFile:
         """Add new rows to the table, and return what is wrong with the file, if anything."""
         import pandas as pd
 
-        new_rows = []
+        parts = [self._table] if len(self._table) else []
+        known, config = len(parts), self._config()
+        # Of one type in all parts: signed and unsigned integers would become floats together.
+        kind = np.uint64 if config and max(config.seeds, default=0) >= 1 << 63 else np.int64
+        types = {"seed": kind} if config else {}
         try:
+            refuse_outer_link(self._path)
             with files.open_regular(self._path) as file:
                 if os.fstat(file.fileno()).st_size > _MAX_METRICS_BYTES:
                     return f"it is larger than {_MAX_METRICS_BYTES >> 30} GB"
                 file.seek(self._offset)
-                lines = self._valid_lines(file)
+                lines = self._valid_lines(file, config)
                 while some := list(islice(lines, _ROWS_AT_ONCE)):
-                    new_rows.append(_parsed(some, self._names))
+                    parts.append(_parsed(some, self._names).astype(types))
         except (OSError, ValueError) as error:
             return getattr(error, "strerror", None) or str(error)
         finally:
-            if new_rows:
-                known = [self._table] if len(self._table) else []
-                self._table = pd.concat([*known, *new_rows], ignore_index=True)
-        return f"{self._num_invalid} of its lines cannot be read" if self._num_invalid else ""
+            if len(parts) > known:
+                self._add(pd.DataFrame(pd.concat(parts, ignore_index=True)), config)
+        count = self._num_invalid
+        return f"{count} of its lines cannot be read or do not fit the run" if count else ""
 
-    def _valid_lines(self, file: IO[bytes]) -> Iterator[bytes]:
+    def _add(self, table: "pd.DataFrame", config: RunConfig | None) -> None:
+        """Keep the rows that fit the configuration and differ in seed or iteration."""
+        fits = ~table.duplicated(["seed", "iteration"])
+        planned = config.plan.get("iterations") if config else None
+        if isinstance(planned, int):
+            # A run that is resumed with a smaller number has gone further than planned.
+            reached = Checkpoints(self._path.parent / "checkpoint").files()[:1]
+            fits &= table["iteration"] <= max([planned, *(int(file.stem) for file in reached)])
+        if "evaluations" in table:
+            fits &= table["evaluations"] >= table["iteration"]
+        self._num_invalid += int((~fits).sum())
+        self._table = table if fits.all() else table.loc[fits].reset_index(drop=True)
+
+    def _valid_lines(self, file: IO[bytes], config: RunConfig | None) -> Iterator[bytes]:
         """Yield the complete lines that are rows of numbers, and count the others."""
-        row = _row_pattern(len(self._names))
+        row = _row_pattern(self._names, config)
         while line := file.readline(_MAX_LINE_BYTES):
             if not line.endswith(b"\n") and len(line) < _MAX_LINE_BYTES:
                 return
             if not self._names:
                 self._names = _column_names(line)
-                row = _row_pattern(len(self._names))
+                row = _row_pattern(self._names, config)
             elif row.fullmatch(line):
                 yield line
             else:
@@ -183,11 +214,15 @@ def _column_names(line: bytes) -> list[str]:
         names = []
     if not {"seed", "iteration"} <= set(names) or "" in names or len(set(names)) < len(names):
         raise ValueError("it does not begin with the names of its columns")
+    if len(names) > _MAX_COLUMNS:
+        raise ValueError(f"it has {len(names):,} columns, more than {_MAX_COLUMNS:,}")
     return names
 
 
-def _row_pattern(num_columns: int) -> re.Pattern[bytes]:
-    return re.compile(rf"({_NUMBER},){{{max(num_columns - 1, 0)}}}{_NUMBER}\n".encode())
+def _row_pattern(names: Sequence[str], config: RunConfig | None) -> re.Pattern[bytes]:
+    """Return a regular expression for the lines of a run. Their seeds are compared as texts."""
+    whole = _WHOLE | ({"seed": f"(?:{'|'.join(map(str, config.seeds))})"} if config else {})
+    return re.compile((",".join(whole.get(name, _NUMBER) for name in names) + "\n").encode())
 
 
 def _parsed(lines: list[bytes], names: list[str]) -> "pd.DataFrame":
@@ -200,7 +235,8 @@ def _parsed(lines: list[bytes], names: list[str]) -> "pd.DataFrame":
 def _numbers(texts: Sequence[bytes]) -> "pd.Series":
     """A column of integers if possible, and otherwise of floats.
 
-    By Python's conversion, which is exact; that of `pandas.read_csv` depends on the version.
+    By Python's conversion, which is exact. That of `pandas.read_csv` depends on the version: the
+    option ``float_precision`` is deprecated in newer ones, and inexact by default in older ones.
     """
     import pandas as pd
 
@@ -245,6 +281,7 @@ def read_failures(folder: Path, *, run: str) -> "pd.DataFrame":
     if not path.is_file():
         return pd.DataFrame(columns=_failures_schema().names)
     try:
+        refuse_outer_link(path)
         if path.stat().st_size > _MAX_FAILURES_BYTES:
             raise ValueError(f"it is larger than {_MAX_FAILURES_BYTES >> 20} MB")
         with parquet.opened(path) as file:

@@ -36,6 +36,8 @@ from gloam.plots.style import Limits
 # More columns would be too narrow to read.
 _MAX_COLUMNS = 5
 _LEARNED = "discount "
+# Parts of a state that figures show.
+_SHOWN = ("iteration", "store", "discount")
 
 
 @runtime_checkable
@@ -210,8 +212,10 @@ def last_moment(folder: RunFolder, algorithm: Algorithm) -> Moment:
     # All arrays of a checkpoint but the iteration have the seeds as their first axis.
     iteration, seeds = shapes.iteration, len(folder.read_config().seeds)
     shapes = jax.tree.map(lambda s: jax.ShapeDtypeStruct((seeds, *s.shape), s.dtype), shapes)
-    shapes = eqx.tree_at(lambda s: s.iteration, shapes, iteration)
-    state = folder.read_checkpoint(shapes).state
+    # The other parts are not shown, and that of an emitter depends on the driver.
+    others = {part.name: None for part in dataclasses.fields(shapes) if part.name not in _SHOWN}
+    shapes = dataclasses.replace(shapes, iteration=iteration, **others)
+    state = folder.read_checkpoint(shapes, tuple(f".{name}" for name in _SHOWN)).state
     parts = state.store.objectives, state.discount
     objectives, discount = jax.tree.map(lambda leaf: np.asarray(leaf)[0], parts)
     points = np.zeros((0, state.store.measures.shape[-1]), np.float32)

@@ -304,7 +304,7 @@ class Search:
         """
         file = checks.existing_file("path", path)
         fix = "Give a file that Search.save wrote."
-        arrays, content = read_arrays(file, kind="search", fix=fix)
+        arrays, content = read_arrays(file.resolve(), kind="search", fix=fix)
         named = {name.partition(" ")[2]: array for name, array in arrays.items() if name[0] == "a"}
         state = {name.partition(" ")[2]: array for name, array in arrays.items() if name[0] == "s"}
         with content_of(file, fix):
