@@ -81,7 +81,7 @@ def test_optimize_says_what_an_evaluation_must_return():
         gloam.optimize(lambda x: "far", ALGORITHM, 1, progress=False)
     with pytest.raises(ValueError, match=r"evaluate: .*got 4 values"):
         gloam.optimize(lambda x: (x, x, x, x), ALGORITHM, 1, progress=False)
-    with pytest.raises(ValueError, match=r"measures: expected shape .* got shape \(1,\)"):
+    with pytest.raises(ValueError, match=r"measures: expected shape .* got shape \(30,\)"):
         gloam.optimize(lambda x: x.sum(axis=1), ALGORITHM, 1, progress=False)
 
 
