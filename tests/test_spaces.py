@@ -373,7 +373,7 @@ def test_plain_lists_of_numbers_stay_vectors():
 
 def test_bounds_in_the_wrong_order_are_refused_on_both_scales():
     for log in (False, True):
-        with refused("lower, upper: expected lower < upper, got 1 and -1"):
+        with refused("lower, upper: expected lower < upper in float32, got 1 and -1"):
             gloam.Real(1, -1, log=log)
 
 
@@ -388,3 +388,9 @@ def test_variables_without_a_space_are_answered_by_how_to_make_one(x0):
 def test_unknown_arguments_of_a_variable_are_answered():
     with pytest.raises(TypeError, match=r"Real\(\) .* 'low'. Did you mean 'lower'"):
         gloam.Real(low=0, high=1)
+
+
+@pytest.mark.parametrize("pairs", [None, 5, "ab", [3], [("a",)], [(1, gloam.Real(0, 1))]])
+def test_a_space_of_other_things_than_pairs_is_refused(pairs):
+    with refused("variables: expected a list of pairs"):
+        gloam.Space.of(pairs)

@@ -7,6 +7,7 @@ its value, an integer is itself, and a category is its index. Emitters keep whol
 
 import dataclasses
 import math
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -99,10 +100,10 @@ class Real(Variable):
         if self.log:
             fix = "Without log=True it may be zero or less."
             checks.expect(self.lower > 0, "lower", "a number > 0 on a log scale", self.lower, fix)
+        # In this order: numbers below zero have no logarithm.
+        fits = self.lower < self.upper and operator.lt(*self.box())
         fix = "Exchange them, or move them apart."
-        checks.expect(self.lower < self.upper, "lower, upper", "lower < upper", got, fix)
-        low, high = self.box()
-        checks.expect(low < high, "lower, upper", "lower < upper in float32", got, fix)
+        checks.expect(fits, "lower, upper", "lower < upper in float32", got, fix)
         _finish(self)
 
     def box(self) -> tuple[float, float]:
@@ -373,6 +374,12 @@ class Space:
     @classmethod
     def of(cls, variables: Sequence[tuple[str, Variable]]) -> "Space":
         """Return the space of pairs of names and variables."""
+        pairs = isinstance(variables, (list, tuple)) and all(
+            isinstance(pair, (list, tuple)) and len(pair) == 2 and isinstance(pair[0], str)
+            for pair in variables
+        )
+        expected = "a list of pairs of names and variables"
+        checks.expect(pairs, "variables", expected, checks.short(variables))
         return cls(**dict(variables))
 
     def __repr__(self) -> str:

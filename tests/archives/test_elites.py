@@ -317,3 +317,16 @@ def test_names_of_measures_are_columns_of_the_table():
     table = Elites(archive, store).to_pandas()
     assert list(table.columns) == ["cell", "objective", "speed", "height", "solution_0"]
     assert table["height"].tolist() == [1, 3, 5, 7]
+
+
+@pytest.mark.parametrize("name", ["age", "", None, 5, []])
+def test_a_field_that_the_archive_lacks_is_answered_by_its_fields(hand_made, name):
+    with pytest.raises(ValueError, match=r"name: expected one of the fields \['image', 'score'\]"):
+        hand_made.field(name)
+
+
+def test_elites_are_of_an_archive_and_a_store(hand_made):
+    with pytest.raises(ValueError, match="archive: expected Archive, got str"):
+        Elites("grid", hand_made.store)
+    with pytest.raises(ValueError, match="store: expected Store, got dict"):
+        Elites(HAND_MADE, {})

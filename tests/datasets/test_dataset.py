@@ -401,3 +401,9 @@ def test_the_examples_in_the_documentation_hold(module):
     found = doctest.testmod(module, extraglobs={"np": np})
     assert found.attempted > 0
     assert found.failed == 0
+
+
+@pytest.mark.parametrize("shape", [1.5, "4", object(), {}])
+def test_a_shape_is_a_list_of_sizes(shape):
+    with pytest.raises(ValueError, match="shape: expected a whole number"):
+        from_array(np.random.default_rng(0).random((5, 4)), shape=shape)

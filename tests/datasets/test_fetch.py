@@ -246,3 +246,12 @@ def test_the_handwritten_digits_are_those_of_mnist(shared_data):
         assert data.labels == [str(label) for label in mnist["labels"][places]]
         items = mnist["images"][places].reshape(1000, -1) / np.float32(255)
         np.testing.assert_allclose(data.items, items, rtol=0, atol=1e-7)
+
+
+def test_odd_names_and_folders_are_refused(tmp_path):
+    for name in ([], {}, None):
+        with pytest.raises(ValueError, match="name: expected one of"):
+            fetch(name, tmp_path)
+    for folder in ("", 5, []):
+        with pytest.raises(ValueError, match="folder: expected a path"):
+            fetch("mnist", folder)

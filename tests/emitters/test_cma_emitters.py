@@ -536,3 +536,9 @@ def test_wrong_arguments_are_explained(arguments, message):
 def test_a_schedule_needs_a_whole_number(iterations):
     with pytest.raises(ValueError, match="iterations: expected a whole number >= 1, got"):
         RestartEvery(iterations)
+
+
+@pytest.mark.parametrize("outside", ["wrap", 5, []])
+def test_outside_is_checked_without_bounds_as_well(outside):
+    with pytest.raises(ValueError, match="outside: expected 'clip' or 'reflect'"):
+        CmaEmitters(np.zeros(3), 0.2, outside=outside)

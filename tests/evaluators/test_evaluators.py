@@ -347,3 +347,8 @@ def test_a_search_of_your_own_can_use_an_evaluator(evaluators):
         search.tell(done.objectives, done.measures, **done.fields)
     whole = gloam.optimize(functions.batch, algorithm, 3, seeds=[3], progress=False)
     assert_same_bits(search.elites(), whole.elites)
+
+
+def test_a_batch_has_solutions():
+    with refused("solutions: expected at least one solution, got none"):
+        gloam.InProcess().evaluate(gloam.PerSolution(functions.one), X[:0])

@@ -163,7 +163,7 @@ def test_seeds_are_split_when_the_device_is_small(monkeypatch, tmp_path):
     [
         (["--domains", "3d-chess"], "domains: expected some of 2d-lp-sphere"),
         (["--algorithms", "nsga"], "algorithms: expected some of dms"),
-        (["--seeds", "0"], "num_seeds: expected a whole number >= 1"),
+        (["--seeds", "0"], "error: seeds: expected a whole number >= 1"),
     ],
 )
 def test_wrong_studies_are_refused(arguments, message, tmp_path, capsys):

@@ -81,7 +81,7 @@ def test_optimize_says_what_an_evaluation_must_return():
         gloam.optimize(lambda x: "far", ALGORITHM, 1, progress=False)
     with pytest.raises(ValueError, match=r"evaluate: .*got 4 values"):
         gloam.optimize(lambda x: (x, x, x, x), ALGORITHM, 1, progress=False)
-    with pytest.raises(ValueError, match=r"measures: expected shape .* got shape \(1,\)"):
+    with pytest.raises(ValueError, match=r"measures: expected shape .* got shape \(30,\)"):
         gloam.optimize(lambda x: x.sum(axis=1), ALGORITHM, 1, progress=False)
 
 
@@ -273,3 +273,8 @@ def test_a_dataset_is_kept_in_the_run_folder(tmp_path):
     assert kept.bounds == data.bounds
     with pytest.raises(ValueError, match="dataset: expected 9 items, one for each cell, got 8"):
         gloam.optimize(np.tanh, algorithm, 2, dataset=data.subsample(8), progress=False)
+
+
+def test_asynchronous_is_a_bool_or_its_settings():
+    with pytest.raises(ValueError, match="asynchronous: expected bool or Asynchronous, got str"):
+        gloam.optimize(evaluate, ALGORITHM, 1, asynchronous="yes", progress=False)

@@ -228,3 +228,13 @@ def test_settings_are_checked(dms):
         gloam.AsyncSearch(dms, close_at=0.0)
     with refused("number: expected"):
         gloam.AsyncSearch(dms).ask(0)
+
+
+@pytest.mark.parametrize("odd", [None, 5, "x", [3], np.zeros(3)])
+def test_what_is_no_ticket_is_refused(dms, odd):
+    search = gloam.AsyncSearch(dms, 0)
+    search.ask(1)
+    with refused("tickets: expected one ticket or a list"):
+        search.tell(odd, [0.0], np.zeros((1, 2)))
+    with refused("tickets: expected one ticket or a list"):
+        search.fail(odd)

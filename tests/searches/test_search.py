@@ -163,3 +163,9 @@ def test_loading_something_else_is_refused(tmp_path, dms):
     other = gloam.MAPElites(dms.archive, np.zeros(5), 0.1)
     with pytest.raises(ValueError, match="saved with another algorithm"):
         gloam.Search.load(tmp_path / "grid.npz", other)
+
+
+@pytest.mark.parametrize("path", ["", None, 5])
+def test_a_search_is_saved_under_a_path(dms, path):
+    with pytest.raises(ValueError, match="path: expected a path"):
+        gloam.Search(dms, 0).save(path)

@@ -102,6 +102,8 @@ class Elites:
         form: Form | None = None,
         is_corrected: bool = False,
     ):
+        checks.instance("archive", archive, Archive, "Build a GridArchive or a CVTArchive.")
+        checks.instance("store", store, Store, "gloam.interop.elites_from_arrays builds elites.")
         self.archive = archive
         self.form = form
         """The space or tree that solutions stand for, or ``None`` for plain vectors."""
@@ -187,6 +189,9 @@ class Elites:
 
     def field(self, name: str) -> np.ndarray:
         """Return ``(n, ...)`` values of an extra field of the elites."""
+        names = list(self.store.fields)
+        is_known, fix = name in names, "Declare fields in the archive: fields={'name': shape}."
+        checks.expect(is_known, "name", f"one of the fields {names}", checks.short(name), fix)
         return np.asarray(self.store.fields[name])[self.cells]
 
     def values(self) -> Any:

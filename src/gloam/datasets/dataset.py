@@ -278,7 +278,8 @@ def checked_images(images: Any, count: int) -> UInt8[np.ndarray, "n height width
 
 
 def _item_shape(shape: Any, given: Shaped[np.ndarray, "n *item"]) -> tuple[int, ...]:
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape or ())
+    several = isinstance(shape, (Sequence, np.ndarray)) and not isinstance(shape, str)
+    sizes = tuple(shape) if several else (shape,)
     sizes = tuple(checks.integer("shape", size, minimum=1) for size in sizes)
     if not sizes:
         return given.shape[1:]

@@ -129,9 +129,11 @@ def fetch(
         >>> from_idx(files["t10k-images-idx3-ubyte.gz"], files["t10k-labels-idx1-ubyte.gz"])
         ... # doctest: +SKIP
     """
-    checks.expect(name in sources, "name", f"one of {sorted(sources)}", repr(name))
+    checks.expect(name in list(sources), "name", f"one of {sorted(sources)}", repr(name))
     source = sources[name]
-    place = files.cache_folder() / "datasets" / name if folder is None else Path(folder)
+    place = files.cache_folder() / "datasets" / name
+    if folder is not None:
+        place = checks.path("folder", folder)
     place.mkdir(parents=True, exist_ok=True)
     paths = {file: place / file for file in source.files}
     for file, path in paths.items():

@@ -58,7 +58,7 @@ def from_array(
         >>> data.items.tolist(), data.image(0).tolist()
         ([[0.0, 1.0], [1.0, 0.0]], [[0, 255]])
     """
-    given: Any = {"shape": shape or (), "source": source}
+    given: Any = {"shape": () if shape is None else shape, "source": source}
     return Dataset(array, labels=labels, names=names, images=images, bounds=bounds, **given)
 
 
@@ -145,7 +145,7 @@ def from_file(
         if kind == ".csv":
             frame, columns, label = _read_csv(file, column, label, names, limit)
             return from_pandas(frame, columns, label, shape=shape, **options)
-        options["shape"] = shape or ()
+        options["shape"] = () if shape is None else shape
         if kind == ".parquet":
             vectors, *texts = _read_parquet(file, column, label, names, limit)
             options["labels"], options["names"] = texts

@@ -345,6 +345,7 @@ def checked_start(
         bounds = np.asarray(bounds.lower), np.asarray(bounds.upper)
     box = checks.solution_bounds((None, None) if bounds is None and form else bounds, start)
     outside = "clip" if outside is None else outside
+    checks.choice("outside", outside, get_args(Outside))  # also without bounds
     return jnp.asarray(start, jnp.float32), None if box is None else Bounds(*box, outside, form)
 
 

@@ -361,6 +361,7 @@ def assembled(
         batch: Number of rows.
         spec: Specification of the results.
     """
+    checks.expect(batch > 0, "solutions", "at least one solution", "none")
     if len(blocks) == 1 and blocks[0][1].results is not None:
         return Evaluated(*blocks[0][1].results, [])
     good: list[tuple[list[int], Results]] = []

@@ -164,6 +164,7 @@ class AsyncSearch:
             ValueError: A ticket is unknown or was told before, or an array has another shape. The
                 search is unchanged.
         """
+        _check_tickets(tickets)
         if isinstance(tickets, Ticket):
             tickets, measures = [tickets], np.asarray(measures)[None]
             objectives = None if objectives is None else np.asarray(objectives)[None]
@@ -193,6 +194,7 @@ class AsyncSearch:
         Raises:
             ValueError: A ticket is unknown, or was told or failed before.
         """
+        _check_tickets(tickets)
         tickets = [tickets] if isinstance(tickets, Ticket) else tickets
         for number in self._tickets.numbers(tickets, may_have_failed=False):
             handed_out = self._tickets.take(number, as_failed=may_come_late)
@@ -323,3 +325,12 @@ class AsyncSearch:
 
 def _rows_of(tree: Any, rows: list[int]) -> Any:
     return jax.tree.map(lambda leaf: leaf[rows] if leaf.ndim else leaf, tree)
+
+
+def _check_tickets(tickets: Any) -> None:
+    # A ticket is a tuple itself.
+    is_list = isinstance(tickets, (list, tuple)) and not isinstance(tickets, Ticket)
+    several = tickets if is_list else [tickets]
+    is_right = all(isinstance(ticket, Ticket) for ticket in several)
+    fix = "Give what ask() returned."
+    checks.expect(is_right, "tickets", "one ticket or a list", checks.short(tickets), fix)

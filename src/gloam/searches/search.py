@@ -1,7 +1,6 @@
 """The ask-tell search: gloam proposes and learns in compiled programs, you evaluate in Python."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -287,7 +286,7 @@ class Search:
         }
         parts = {f"array {name}": array for name, array in arrays.items()}
         parts |= {f"state {name}": array for name, array in state_arrays(self.state).items()}
-        write_arrays(Path(path), parts, kind="search", about=content)
+        write_arrays(checks.path("path", path), parts, kind="search", about=content)
 
     @classmethod
     def load(cls, path: str | os.PathLike, algorithm: Algorithm | None = None) -> "Search":
