@@ -122,11 +122,16 @@ def module(class_name, tensors, source="", **state):
     return Reduced(GLOBALS["module"], meta | {"state": whole})
 
 
-@pytest.fixture(scope="module")
-def arrays():
+def random_arrays():
+    """The tensors of a small network."""
     rng = np.random.default_rng(0)
     shapes = tensor_shapes(SETTINGS)
     return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    return random_arrays()
 
 
 def network(arrays, source="", arguments=None, **changes):

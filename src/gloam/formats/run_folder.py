@@ -325,13 +325,16 @@ class RunFolder:
 
     def write_snapshot(self, iteration: int, arrays: dict[str, np.ndarray]) -> None:
         """Write the arrays that a picture of this iteration needs."""
-        about = {"run": self._identity}
+        about = {"run": self._identity, "iteration": iteration}
         write_arrays(self._snapshot_path(iteration), arrays, kind="snapshot", about=about)
 
     def read_snapshot(self, iteration: int) -> dict[str, np.ndarray]:
         """Read the snapshot of one iteration."""
         path = self._snapshot_path(iteration)
-        return read_arrays(path, kind="snapshot", fix=_DELETE, run=self._identity)[0]
+        arrays, about = read_arrays(path, kind="snapshot", fix=_DELETE, run=self._identity)
+        if about.get("iteration", iteration) != iteration:
+            raise DamagedFileError(path, "it is the snapshot of another iteration", _DELETE)
+        return arrays
 
     def read_snapshots(self) -> dict[int, dict[str, np.ndarray]]:
         """Read all snapshots, by iteration in ascending order."""
