@@ -498,7 +498,9 @@ class Space:
         return self.vectors(values)
 
     def _split(self, vectors: Rows) -> list[tuple[str, Variable, Rows]]:
-        parts, start = [], 0
+        parts, start, got = [], 0, np.shape(vectors)
+        expected = f"shape (batch, {self.size}), a row for each solution"
+        checks.expect(len(got) == 2 and got[1] == self.size, "vectors", expected, f"shape {got}")
         for name, variable in self.variables:
             parts.append((name, variable, vectors[:, start : start + variable.size]))
             start += variable.size

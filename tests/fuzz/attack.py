@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import jax
+import matplotlib
+import matplotlib.font_manager  # it starts a program when it is first imported
 import numpy as np
 
 import gloam
@@ -34,6 +36,7 @@ _SOURCE = Path(gloam.__file__).parent
 _MOST_BYTES = 6 << 30  # beyond what the process has when an attack begins
 _PROGRAMS = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.startfile")
 _FORBIDDEN = (*_PROGRAMS, "subprocess.Popen", "pickle.find_class")
+_LIBRARIES = ("numba", "distributed", "dask")
 _CHANGES = ("os.mkdir", "os.remove", "os.rmdir", "os.rename", "os.truncate", "os.chmod")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
@@ -184,7 +187,8 @@ def _watched(work: Path) -> Iterator[list[str]]:
     if not _is_hooked:
         sys.addaudithook(_hear)  # for good: Python cannot remove one
         _is_hooked = True
-    caches = [jax.config.jax_compilation_cache_dir, cache_folder(), os.environ.get("MPLCONFIGDIR")]
+    caches = [jax.config.jax_compilation_cache_dir, cache_folder()]
+    caches += [matplotlib.get_configdir(), matplotlib.get_cachedir()]
     allowed = [work, *(Path(cache) for cache in caches if cache)]
     seen: list[str] = []
     _watching = tuple(os.path.realpath(folder) for folder in allowed), seen
@@ -198,16 +202,24 @@ def _hear(event: str, details: tuple) -> None:
     if _watching is None:
         return
     allowed, seen = _watching
-    if event in _FORBIDDEN:
+    if event in _FORBIDDEN and not _is_by_library():
         seen.append(f"{event}{details!r}"[:200])
     elif event == "open":
         path, mode, flags = details
         if flags & _WRITING or (mode is not None and set(mode) & set("wax+")):
             _hear_write(path, allowed, seen)
-    elif event in _CHANGES:
-        # Relative to an open folder: the folder was checked.
-        if details[-1] in (-1, None) or not isinstance(details[-1], int):
-            _hear_write(details[0], allowed, seen)
+    elif event in _CHANGES and not (isinstance(details[-1], int) and details[-1] >= 0):
+        _hear_write(details[0], allowed, seen)  # but for names relative to an open folder
+
+
+def _is_by_library() -> bool:
+    """Whether numba reads its compiled functions, or Dask starts its workers."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        if any(f"site-packages/{name}" in frame.f_code.co_filename for name in _LIBRARIES):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _hear_write(path: Any, allowed: tuple[str, ...], seen: list[str]) -> None:

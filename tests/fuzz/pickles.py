@@ -1,5 +1,6 @@
 """Crafted official pickles: nothing is executed, and what is converted is the network."""
 
+import itertools
 import os
 import pickle
 import pickletools
@@ -76,7 +77,7 @@ class Pickles:
     def _opcodes(self, rng: np.random.Generator) -> tuple[str, bytes]:
         """Opcodes repeated, left out, exchanged or added."""
         ends = [at for _, _, at in pickletools.genops(self._valid)] + [len(self._valid)]
-        parts = [self._valid[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        parts = [self._valid[a:b] for a, b in itertools.pairwise(ends)]
         changes = int(rng.integers(1, 6))
         for _ in range(changes):
             at, other = rng.integers(len(parts), size=2)

@@ -185,6 +185,9 @@ class Elites:
 
     def field(self, name: str) -> np.ndarray:
         """Return ``(n, ...)`` values of an extra field of the elites."""
+        names = ", ".join(map(repr, self.store.fields)) or "none"
+        is_known = isinstance(name, str) and name in self.store.fields
+        checks.expect(is_known, "name", "a field of the archive", f"{name!r}", f"It has {names}.")
         return np.asarray(self.store.fields[name])[self.cells]
 
     def values(self) -> Any:

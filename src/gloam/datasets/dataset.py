@@ -1,5 +1,6 @@
 """`Dataset`: items that are points of measure space, with labels, names and images to show them."""
 
+import math
 import dataclasses
 import os
 from collections import Counter
@@ -149,6 +150,10 @@ class Dataset:
         self, measures: Float[np.ndarray, "b meas"]
     ) -> UInt8[np.ndarray, "b height width *channels"]:
         """Return rows of measures as images in the shape of an item, scaled by `bounds`."""
+        width, got = self.items.shape[1], np.shape(measures)
+        expected = f"rows of {width} numbers, as items of shape {self.shape} have"
+        fits = len(got) > 1 and math.prod(got[1:]) == width
+        checks.expect(fits, "measures", expected, f"shape {got}")
         low, high = self.bounds or (float(self.items.min()), float(self.items.max()))
         pixels = (measures - low) * (255 / (high - low))
         shape = self.shape[:2] if self.shape[-1] == 1 else self.shape
