@@ -100,7 +100,6 @@ def _serve(kind: str, seed: int, folder: str, connection: Connection) -> None:
     import warnings
 
     import numpy as np
-
     from tests.fuzz.attack import failure_of, prepare
     from tests.fuzz.kinds import KINDS as FUZZED
 

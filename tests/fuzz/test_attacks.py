@@ -9,23 +9,28 @@ import os
 import numpy as np
 import pytest
 
-from .attack import failure_of, prepare
+from gloam.plots import style
+
+from .attack import MARK, failure_of, prepare
 from .kinds import KINDS
 
 NUMBERS = {
-    "corruptions": 30,
-    "configurations": 40,
-    "calls": 400,
-    "commands": 30,
-    "pickles": 100,
-    "requests": 250,
+    "corruptions": 25,
+    "configurations": 25,
+    "calls": 300,
+    "commands": 20,
+    "pickles": 80,
+    "requests": 200,
 }
 
 
 @pytest.fixture
 def work(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(os, "environ", os.environ.copy())
+    for name in (MARK, "XDG_CACHE_HOME"):  # which the attacks set
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+    # Figures are made, but no picture of them is drawn.
+    monkeypatch.setattr(style, "save", lambda figure, path, pdf=False: path)
     usual = logging.getLogger().manager.disable
     logging.disable()  # the explorer logs what it refuses
     yield prepare(tmp_path)

@@ -1,7 +1,7 @@
 """`Dataset`: items that are points of measure space, with labels, names and images to show them."""
 
-import math
 import dataclasses
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
