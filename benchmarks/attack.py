@@ -18,7 +18,6 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
@@ -133,39 +132,40 @@ def kill_runs(seed: int, number: int) -> Failure | None:
     return Failure("kills", number, told, f"{different} runs differ") if different else None
 
 
-def turns(kinds: list[str], minutes: float) -> Iterator[tuple[str, float]]:
-    """Yield kinds in turn, each with the time at which its turn ends, until the time is over."""
-    end = time.monotonic() + 60 * minutes
-    while time.monotonic() < end:
-        for kind in kinds:
-            yield kind, min(end, time.monotonic() + _TURN_SECONDS)
-
-
 def attack_all(kinds: list[str], minutes: float, seed: int) -> tuple[dict[str, int], list[Failure]]:
-    """Attack in turn; return the number of attacks of each kind, and all failures."""
+    """Attack by each kind in turn; return the numbers of attacks, and all failures."""
     tried = dict.fromkeys(kinds, 0)
     children: dict[str, Child] = {}
     failures: list[Failure] = []
-    for kind, end in turns(kinds, minutes):
-        while time.monotonic() < end:
-            number = tried[kind]
-            tried[kind] += 1
-            if kind == "kills":
-                failure = kill_runs(seed, number)
-            else:
-                if kind not in children:
-                    children[kind] = Child(kind, seed)
-                description, problem, goes_on = children[kind].attack(number)
-                failure = Failure(kind, number, description, problem) if problem else None
-                if not goes_on:
-                    children.pop(kind).end()
-            if failure:
-                failures.append(failure)
-                print(f"failed: {kind} {number}: {failure.problem[:200]}", flush=True)
-        print(", ".join(f"{name} {count}" for name, count in tried.items()), flush=True)
+    end = time.monotonic() + 60 * minutes
+    while time.monotonic() < end:
+        for kind in kinds:
+            if kind != "kills" and kind not in children:
+                children[kind] = Child(kind, seed)
+            turn = min(end, time.monotonic() + _TURN_SECONDS)
+            while time.monotonic() < turn:
+                number = tried[kind]
+                tried[kind] += 1
+                failure = _tried(kind, number, seed, children)
+                if failure:
+                    failures.append(failure)
+                    print(f"failed: {kind} {number}: {failure.problem[:200]}", flush=True)
+            print(", ".join(f"{name} {count}" for name, count in tried.items()), flush=True)
     for child in children.values():
         child.end()
     return tried, failures
+
+
+def _tried(kind: str, number: int, seed: int, children: dict[str, Child]) -> Failure | None:
+    """Try one attack, in the child of its kind; a child that hangs or has ended is replaced."""
+    if kind == "kills":
+        return kill_runs(seed, number)
+    if kind not in children:
+        children[kind] = Child(kind, seed)
+    description, problem, goes_on = children[kind].attack(number)
+    if not goes_on:
+        children.pop(kind).end()
+    return Failure(kind, number, description, problem) if problem else None
 
 
 def report(tried: dict[str, int], failures: list[Failure], seed: int) -> str:
@@ -197,17 +197,11 @@ def main(arguments: list[str] | None = None) -> int:
     if options.number is None:
         tried, failures = attack_all(kinds, options.minutes, options.seed)
     else:
-        tried, failures = {}, []
-        for kind in kinds:
-            tried[kind] = 1
-            if kind == "kills":
-                failures += filter(None, [kill_runs(options.seed, options.number)])
-                continue
-            child = Child(kind, options.seed)
-            description, problem, _ = child.attack(options.number)
+        tried, children = dict.fromkeys(kinds, 1), {}
+        repeated = [_tried(kind, options.number, options.seed, children) for kind in kinds]
+        failures = [failure for failure in repeated if failure]
+        for child in children.values():
             child.end()
-            if problem:
-                failures.append(Failure(kind, options.number, description, problem))
     print(report(tried, failures, options.seed))
     return 1 if failures else 0
 

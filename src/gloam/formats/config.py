@@ -71,6 +71,8 @@ class RunConfig:
                 raise ValueError(f"its part '{name}' has the wrong type")
         parts = {name: content[name] for name in names}
         parts["seeds"] = tuple(checks.seed("seeds", seed) for seed in content["seeds"])
+        if not parts["seeds"] or len(set(parts["seeds"])) < len(parts["seeds"]):
+            raise ValueError("it names no seeds, or one twice")
         config = cls(**parts)
         if config.identity != content["identity"]:
             raise ValueError("its identity does not agree with its content")
