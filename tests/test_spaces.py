@@ -369,3 +369,10 @@ def test_plain_lists_of_numbers_stay_vectors():
     for x0 in ([0.0, 1.0], (0, 1), np.zeros(2), jnp.zeros(2), [np.float32(0), 1.0]):
         assert form_of(x0)[0] is None
     assert isinstance(form_of([np.zeros(2), np.zeros(2)])[0], Tree)
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (3, 5), (2, 2, 2)])
+def test_vectors_of_another_shape_are_refused(shape):
+    space = gloam.Space(a=gloam.Real(0, 1), b=gloam.Integer(0, 3))
+    with refused("vectors: expected shape (batch, 2)"):
+        space.values(np.zeros(shape))

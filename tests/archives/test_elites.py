@@ -308,3 +308,13 @@ def test_names_of_measures_are_columns_of_the_table():
     table = Elites(archive, store).to_pandas()
     assert list(table.columns) == ["cell", "objective", "speed", "height", "solution_0"]
     assert table["height"].tolist() == [1, 3, 5, 7]
+
+
+def test_a_field_that_is_not_there_is_named_with_those_that_are():
+    archive = GridArchive((2, 2), 0, 1, fields={"speed": ()})
+    store = Store(jnp.zeros((4, 1)), jnp.zeros(4), jnp.zeros((4, 2)), {"speed": jnp.arange(4.0)})
+    elites = Elites(archive, store)
+    assert elites.field("speed").tolist() == [0, 1, 2, 3]
+    for name in ("height", ["speed"]):
+        with pytest.raises(ValueError, match=r"^name: expected .*'speed'"):
+            elites.field(name)

@@ -401,3 +401,9 @@ def test_the_examples_in_the_documentation_hold(module):
     found = doctest.testmod(module, extraglobs={"np": np})
     assert found.attempted > 0
     assert found.failed == 0
+
+
+@pytest.mark.parametrize("shape", [(5,), (2, 5), (0,), ()])
+def test_measures_of_another_size_cannot_be_shown(digits, shape):
+    with refused(f"measures: expected rows of {digits.items.shape[1]} numbers"):
+        digits.pixels(np.zeros(shape))

@@ -342,6 +342,12 @@ def test_constructor_arguments_that_would_not_end_when_printed_are_refused(tmp_p
     refused(write(tmp_path, content), "arguments that are not numbers", tmp_path)
 
 
+@pytest.mark.parametrize("name", ["mapping_kwargs", "channel_base", "x"])
+def test_odd_constructor_arguments_are_refused_by_name(tmp_path, arrays, name):
+    content = {"G_ema": network(arrays, arguments={name: "odd"})}
+    refused(write(tmp_path, content), f"{name}.*(got|also)|got also.*{name}", tmp_path)
+
+
 def test_other_networks_are_refused(tmp_path, arrays):
     some = {name: value for name, value in arrays.items() if "L1" not in name}
     refused(write(tmp_path, {"G_ema": network(some)}), "without .* of them", tmp_path)
