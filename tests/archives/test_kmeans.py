@@ -82,8 +82,3 @@ def test_kmeans_does_not_depend_on_where_the_box_is():
     far = kmeans_centroids(12, 2**14 - 1, 2**14 + 1, 2, seed=3)
     # A number near 2^14 is a multiple of 2^-9.
     np.testing.assert_allclose(far - 2**14, near, rtol=0, atol=2**-9)
-
-
-def test_a_cache_that_is_no_path_is_refused():
-    with pytest.raises(ValueError, match=r"^cache: expected a path"):
-        kmeans_centroids(3, 0, 1, 2, cache=[1, 2])

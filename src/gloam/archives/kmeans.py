@@ -52,8 +52,6 @@ def kmeans_centroids(
     seed = checks.seed("seed", seed)
     num_iterations = checks.integer("num_iterations", num_iterations, minimum=0)
     low, high = checks.bounds(lower, upper, measure_dim)
-    is_path = cache is None or isinstance(cache, (str, os.PathLike))
-    checks.expect(is_path, "cache", "a path", checks.short(cache))
     if cache is not None and Path(cache).is_file():
         found = checks.finite_array("cache", files.read_array(cache, "cache"), ndim=2)
         checks.expect(
