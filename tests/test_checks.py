@@ -237,3 +237,10 @@ def test_a_batch_without_any_result_is_refused():
     with pytest.raises(checks.EvaluationError, match=message):
         checks.some_valid(0, 36)
     assert issubclass(checks.EvaluationError, RuntimeError)
+
+
+def test_bounds_that_are_one_number_are_refused():
+    with pytest.raises(
+        ValueError, match=r"^bounds: expected a lower and an upper bound, got array"
+    ):
+        checks.solution_bounds(np.array(3.0), np.zeros(2))

@@ -376,3 +376,8 @@ def test_vectors_of_another_shape_are_refused(shape):
     space = gloam.Space(a=gloam.Real(0, 1), b=gloam.Integer(0, 3))
     with refused("vectors: expected shape (batch, 2)"):
         space.values(np.zeros(shape))
+
+
+def test_choices_that_are_one_number_are_refused():
+    with refused("choices: expected a list of choices, got array(3.)"):
+        gloam.Categorical(np.array(3.0))

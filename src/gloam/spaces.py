@@ -211,7 +211,8 @@ class Categorical(Variable):
 
     def __post_init__(self) -> None:
         fix = 'Give a list such as ["x", "y"].'
-        is_list = isinstance(self.choices, (list, tuple, np.ndarray))
+        is_array = isinstance(self.choices, np.ndarray) and self.choices.ndim == 1
+        is_list = isinstance(self.choices, (list, tuple)) or is_array
         checks.expect(is_list, "choices", "a list of choices", checks.short(self.choices), fix)
         given: Any = self.choices
         choices = tuple(given.tolist() if isinstance(given, np.ndarray) else given)

@@ -107,3 +107,9 @@ def test_what_is_no_run_is_refused(tmp_path):
 
 def test_the_examples_hold():
     assert doctest.testmod(statistics, extraglobs={"np": np}).failed == 0
+
+
+@pytest.mark.parametrize("odd", [np.array(3.0), np.zeros((2, 2)), np.zeros(3, "datetime64[s]")])
+def test_hedges_g_takes_vectors_of_numbers(odd):
+    with pytest.raises(ValueError, match=r"^other: expected a vector of numbers"):
+        hedges_g(np.arange(3.0), odd)

@@ -219,6 +219,7 @@ ALGORITHMS = {
     "no seeds": lambda config: config.update(seeds=[]),
     "a seed twice": lambda config: config.update(seeds=[3, 3]),
     "a plan with code": lambda config: config.update(plan={"iterations": CODE}),
+    "a long driver": lambda config: config.update(driver=["x"] * 10_000),
     "a driver of its own": lambda config: config.update(driver="os:system"),
 }
 
@@ -226,8 +227,9 @@ ALGORITHMS = {
 @pytest.mark.parametrize("change", ALGORITHMS.values(), ids=ALGORITHMS)
 def test_a_crafted_algorithm_is_refused_by_everything(written_run, tmp_path, mark, change, capsys):
     path = craft(written_run, tmp_path / "run", change)
-    with pytest.raises((DamagedFileError, ForeignError)):
+    with pytest.raises((DamagedFileError, ForeignError)) as raised:
         gloam.resume(path, iterations=8, progress=False)
+    assert len(str(raised.value)) < 2000
     assert try_everything(path, capsys)
     assert not mark.exists()
 

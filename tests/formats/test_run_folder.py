@@ -182,3 +182,8 @@ def test_seeds_have_64_bits(tmp_path):
     assert folder.read_config().seeds == (2**64 - 1, 0)
     assert folder.read_metrics()["seed"].tolist() == [2**64 - 1, 0]
     assert len(folder.read_archive(2**64 - 1)) > 0
+
+
+def test_an_archive_of_another_type_is_refused(finished_run):
+    with pytest.raises(ValueError, match=r"^archive: expected Archive, got list"):
+        gloam.RunFolder(finished_run).read_archive(archive=[1])

@@ -36,7 +36,8 @@ _SOURCE = Path(gloam.__file__).parent
 _MOST_BYTES = 6 << 30  # beyond what the process has when an attack begins
 _PROGRAMS = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.startfile")
 _FORBIDDEN = (*_PROGRAMS, "subprocess.Popen", "pickle.find_class")
-_LIBRARIES = ("numba", "distributed", "dask")
+_LIBRARIES = ("site-packages/numba", "site-packages/distributed", "site-packages/dask")
+_LIBRARIES += ("/platform.py",)
 _CHANGES = ("os.mkdir", "os.remove", "os.rmdir", "os.rename", "os.truncate", "os.chmod")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
@@ -213,10 +214,10 @@ def _hear(event: str, details: tuple) -> None:
 
 
 def _is_by_library() -> bool:
-    """Whether numba reads its compiled functions, or Dask starts its workers."""
+    """Whether numba reads compiled functions, Dask starts workers, or Python asks the system."""
     frame = sys._getframe(2)
     while frame is not None:
-        if any(f"site-packages/{name}" in frame.f_code.co_filename for name in _LIBRARIES):
+        if any(name in frame.f_code.co_filename for name in _LIBRARIES):
             return True
         frame = frame.f_back
     return False
@@ -227,7 +228,7 @@ def _hear_write(path: Any, allowed: tuple[str, ...], seen: list[str]) -> None:
         return
     folder, name = os.path.split(os.fsdecode(path))
     whole = os.path.join(os.path.realpath(folder or "."), name)
-    harmless = whole.startswith("/dev/") or "__pycache__" in whole
+    harmless = whole.startswith(("/dev/", "/proc")) or "__pycache__" in whole
     if not harmless and not any(whole == a or whole.startswith(a + os.sep) for a in allowed):
         seen.append(f"write to {whole}")
 

@@ -271,13 +271,10 @@ def is_image(shape: Sequence[int]) -> bool:
 
 def checked_images(images: Any, count: int) -> UInt8[np.ndarray, "n height width *channels"]:
     """Return ``images`` as an array, after checking that there is one for each item."""
-    array = np.asarray(images)
-    checks.expect(
-        array.dtype == np.uint8 and is_image(array.shape[1:]) and len(array) == count,
-        "images",
-        f"{count} uint8 images (height, width) or (height, width, 3)",
-        f"{array.dtype} of shape {array.shape}",
-    )
+    expected = f"{count} uint8 images (height, width) or (height, width, 3)"
+    array = checks.real_array("images", images, expected)
+    fits = array.dtype == np.uint8 and is_image(array.shape[1:]) and len(array) == count
+    checks.expect(fits, "images", expected, f"{array.dtype} of shape {array.shape}")
     return array[..., 0] if array.shape[3:] == (1,) else array
 
 

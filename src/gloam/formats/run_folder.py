@@ -299,6 +299,7 @@ class RunFolder:
         checks.expect(seed in config.seeds, "seed", "a seed of the run", seed, fix)
         if archive is None:
             archive = self.read_part("algorithm").archive
+        checks.instance("archive", archive, Archive)
         assert archive is not None
         path, fix = self._archive_path(seed, config), _DELETE_ARCHIVE
         if path.is_file():

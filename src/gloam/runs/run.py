@@ -171,6 +171,8 @@ def optimize(
         True
     """
     chosen = checked_options(optimize, iterations, options)
+    checks.instance("per_solution", per_solution, bool)
+    checks.instance("asynchronous", asynchronous, (bool, Asynchronous))
     common: dict[str, Any] = {"per_solution": per_solution, "max_failure_rate": max_failure_rate}
     with ExitStack() as stack:
         if asynchronous:
