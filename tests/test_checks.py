@@ -286,3 +286,10 @@ def test_printable_texts_have_no_commands_for_a_terminal(text):
 def test_errors_show_what_was_given_without_commands_for_a_terminal():
     with refused(r"x: expected a, got \x1b]0;b\x07."):
         checks.expect(False, "x", "a", "\x1b]0;b\x07")
+
+
+def test_bounds_that_are_one_number_are_refused():
+    with pytest.raises(
+        ValueError, match=r"^bounds: expected a lower and an upper bound, got array"
+    ):
+        checks.solution_bounds(np.array(3.0), np.zeros(2))

@@ -157,3 +157,9 @@ def embeddings(folder, monkeypatch):
 def test_cached_files_are_in_the_cache_folder(user, tmp_path, monkeypatch):
     only(monkeypatch, GLOAM_CACHE=str(tmp_path / "cache"), HOME=str(tmp_path / "home"))
     assert user(tmp_path, monkeypatch).is_relative_to(tmp_path / "cache")
+
+
+def test_a_path_without_the_name_of_a_file_is_refused():
+    for path in ("", "x\0y"):
+        with pytest.raises(ValueError, match=r"^path: expected the name of a file, got '"):
+            files.write_bytes(Path(path), b"")

@@ -394,3 +394,15 @@ def test_unknown_arguments_of_a_variable_are_answered():
 def test_a_space_of_other_things_than_pairs_is_refused(pairs):
     with refused("variables: expected a list of pairs"):
         gloam.Space.of(pairs)
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (3, 5), (2, 2, 2)])
+def test_vectors_of_another_shape_are_refused(shape):
+    space = gloam.Space(a=gloam.Real(0, 1), b=gloam.Integer(0, 3))
+    with refused("vectors: expected shape (batch, 2)"):
+        space.values(np.zeros(shape))
+
+
+def test_choices_that_are_one_number_are_refused():
+    with refused("choices: expected a list of choices, got array(3.)"):
+        gloam.Categorical(np.array(3.0))

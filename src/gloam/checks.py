@@ -328,7 +328,8 @@ def solution_bounds(
     if bounds is None:
         return None
     fix = "Give bounds=(lower, upper), each a number, one number per variable, or None."
-    is_pair = isinstance(bounds, (tuple, list, np.ndarray)) and len(bounds) == 2
+    is_list = isinstance(bounds, (tuple, list)) or (isinstance(bounds, np.ndarray) and bounds.ndim)
+    is_pair = bool(is_list) and len(bounds) == 2
     expect(is_pair, "bounds", "a lower and an upper bound", short(bounds), fix)
     lower, upper = bounds
     low = _scalar_or_vector("bounds[0]", -np.inf if lower is None else lower, x0.size, fix)

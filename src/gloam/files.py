@@ -38,7 +38,10 @@ def write(path: Path, save: Callable[[IO[bytes]], Any]) -> None:
 
     Raises:
         OSError: The file could not be written; the error names it.
+        ValueError: The path has no name of a file.
     """
+    if not path.name or "\0" in str(path):
+        raise ValueError(f"path: expected the name of a file, got {str(path)!r}.")
     aside = path.with_name(f".{path.name}.{os.getpid()}{_PARTIAL}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

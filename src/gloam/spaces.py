@@ -217,7 +217,8 @@ class Categorical(Variable):
 
     def __post_init__(self) -> None:
         fix = 'Give a list such as ["x", "y"].'
-        is_list = isinstance(self.choices, (list, tuple, np.ndarray))
+        is_array = isinstance(self.choices, np.ndarray) and self.choices.ndim == 1
+        is_list = isinstance(self.choices, (list, tuple)) or is_array
         checks.expect(is_list, "choices", "a list of choices", checks.short(self.choices), fix)
         given: Any = self.choices
         choices = tuple(given.tolist() if isinstance(given, np.ndarray) else given)
@@ -510,7 +511,9 @@ class Space:
         return self.vectors(values)
 
     def _split(self, vectors: Rows) -> list[tuple[str, Variable, Rows]]:
-        parts, start = [], 0
+        parts, start, got = [], 0, np.shape(vectors)
+        expected = f"shape (batch, {self.size}), a row for each solution"
+        checks.expect(len(got) == 2 and got[1] == self.size, "vectors", expected, f"shape {got}")
         for name, variable in self.variables:
             parts.append((name, variable, vectors[:, start : start + variable.size]))
             start += variable.size

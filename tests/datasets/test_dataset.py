@@ -407,3 +407,14 @@ def test_the_examples_in_the_documentation_hold(module):
 def test_a_shape_is_a_list_of_sizes(shape):
     with pytest.raises(ValueError, match="shape: expected a whole number"):
         from_array(np.random.default_rng(0).random((5, 4)), shape=shape)
+
+
+@pytest.mark.parametrize("shape", [(5,), (2, 5), (0,), ()])
+def test_measures_of_another_size_cannot_be_shown(digits, shape):
+    with refused(f"measures: expected rows of {digits.items.shape[1]} numbers"):
+        digits.pixels(np.zeros(shape))
+
+
+def test_images_of_different_sizes_are_refused():
+    with refused("images: expected 2 uint8 images"):
+        from_array(np.eye(2), images=[[1, 2], [3]])

@@ -552,3 +552,11 @@ def test_the_memory_for_many_cells_is_bounded():
 
     # The first layer alone has 16 x 16 numbers for a row; what remains are some for each.
     assert temporaries(16_384) - temporaries(2048) < (16_384 - 2048) * 4 * 64
+
+
+@pytest.mark.parametrize("key", [0, [[]], np.zeros(5), jnp.zeros(2)])
+def test_what_is_no_random_key_is_refused(key):
+    with pytest.raises(ValueError, match=r"^key: expected a random key"):
+        MLP(2, key=key)
+    MLP(2, key=jax.random.key(0))
+    MLP(2, key=jax.random.PRNGKey(0))

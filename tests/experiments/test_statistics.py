@@ -147,3 +147,9 @@ def test_a_figure_of_an_unknown_kind_is_refused_before_runs_are_read(name, tmp_p
         main(["compare", "nowhere", "--out", str(tmp_path / name)])
     assert "out: expected a name that ends in .png or .pdf" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("odd", [np.array(3.0), np.zeros((2, 2)), np.zeros(3, "datetime64[s]")])
+def test_hedges_g_takes_vectors_of_numbers(odd):
+    with pytest.raises(ValueError, match=r"^other: expected a vector of numbers"):
+        hedges_g(np.arange(3.0), odd)

@@ -16,9 +16,11 @@ from gloam.formats.ownership import locked
 from gloam.formats.tables import MetricsFile
 from tests.explorer.conftest import HOSTILE, serving
 from tests.explorer.unpacking import unpacked
+from tests.fuzz.requests import ask
 from tests.run_folders import write_grid_run
 
 pytest.importorskip("starlette", reason="the explorer needs gloam[explorer]")
+from gloam.explorer.app import explorer_app
 
 
 @pytest.fixture(scope="module")
@@ -220,6 +222,13 @@ def test_malformed_queries_about_a_run_are_refused(address, ids, path, caplog):
     assert "error" in json.loads(content)
     assert any("refused" in record.getMessage() for record in caplog.records)
     assert asked(address, "api/folder")[0] == 200
+
+
+def test_bytes_in_a_query_are_refused(made_runs):
+    """Also where Starlette would redirect to the path without the last slash."""
+    app = explorer_app(Library(made_runs))
+    for path in ("api/folder?\udcff", "api/folder/?x=\udcff"):
+        assert ask(app, path).check().status == 400
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])

@@ -216,7 +216,10 @@ ALGORITHMS = {
     ),
     "an endless number": change_argument("archive", f_min=1e400),
     "seeds that are paths": lambda config: config.update(seeds=["../../x"]),
+    "no seeds": lambda config: config.update(seeds=[]),
+    "a seed twice": lambda config: config.update(seeds=[3, 3]),
     "a plan with code": lambda config: config.update(plan={"iterations": CODE}),
+    "a long driver": lambda config: config.update(driver=["x"] * 10_000),
     "a driver of its own": lambda config: config.update(driver="os:system"),
 }
 
@@ -224,10 +227,20 @@ ALGORITHMS = {
 @pytest.mark.parametrize("change", ALGORITHMS.values(), ids=ALGORITHMS)
 def test_a_crafted_algorithm_is_refused_by_everything(written_run, tmp_path, mark, change, capsys):
     path = craft(written_run, tmp_path / "run", change)
-    with pytest.raises((DamagedFileError, ForeignError)):
+    with pytest.raises((DamagedFileError, ForeignError)) as raised:
         gloam.resume(path, iterations=8, progress=False)
+    assert len(str(raised.value)) < 2000
     assert try_everything(path, capsys)
     assert not mark.exists()
+
+
+def test_nesting_beyond_the_stack_of_python_is_refused(written_run, tmp_path):
+    shutil.copytree(written_run, tmp_path / "run")
+    folder = gloam.RunFolder(tmp_path / "run")
+    content = folder.read_config().to_json() | {"domain": deep(400)}
+    write_document(folder.path / "config.json", content, kind="run")
+    with pytest.raises(DamagedFileError, match=r"config\.json.*nested too deep"):
+        folder.read_config()
 
 
 def pickled(value):

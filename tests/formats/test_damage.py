@@ -242,6 +242,14 @@ def test_files_of_another_run_are_refused(finished_run, other_run, tmp_path, nam
         READERS[name](gloam.RunFolder(tmp_path / "run"))
 
 
+def test_a_snapshot_of_another_iteration_is_refused(finished_run, tmp_path):
+    shutil.copytree(finished_run, tmp_path / "run")
+    snapshots = tmp_path / "run" / "snapshots"
+    shutil.copy(snapshots / "0000002.npz", snapshots / "0000004.npz")
+    with pytest.raises(DamagedFileError, match=r"0000004\.npz.*another iteration"):
+        gloam.RunFolder(tmp_path / "run").read_snapshot(4)
+
+
 def test_a_file_of_another_kind_is_refused(finished_run, tmp_path):
     shutil.copytree(finished_run, tmp_path / "run")
     shutil.copy(finished_run / "archive.npz", tmp_path / "run" / "checkpoint" / "0000004.npz")

@@ -213,3 +213,8 @@ def test_a_run_folder_has_a_path(path, tmp_path, monkeypatch):
         with refused("run_dir: expected a path"):
             resumed(path)
     assert not list(tmp_path.iterdir())
+
+
+def test_an_archive_of_another_type_is_refused(finished_run):
+    with pytest.raises(ValueError, match=r"^archive: expected Archive, got list"):
+        gloam.RunFolder(finished_run).read_archive(archive=[1])

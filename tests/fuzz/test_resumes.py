@@ -51,11 +51,10 @@ def whole_numbers(content, path=()):
 
 
 def changed(content, path, value):
-    content = copy.deepcopy(content)
-    place = content
-    for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = value
+    if not path:
+        return value
+    content = copy.copy(content)
+    content[path[0]] = changed(content[path[0]], path[1:], value)
     return content
 
 

@@ -122,11 +122,16 @@ def module(class_name, tensors, source="", **state):
     return Reduced(GLOBALS["module"], meta | {"state": whole})
 
 
-@pytest.fixture(scope="module")
-def arrays():
+def random_arrays():
+    """The tensors of a small network."""
     rng = np.random.default_rng(0)
     shapes = tensor_shapes(SETTINGS)
     return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    return random_arrays()
 
 
 def network(arrays, source="", arguments=None, **changes):
@@ -335,6 +340,12 @@ def test_constructor_arguments_that_would_not_end_when_printed_are_refused(tmp_p
         laughs = [laughs, laughs]
     content = {"G_ema": network(arrays, arguments={place: laughs})}
     refused(write(tmp_path, content), "arguments that are not numbers", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["mapping_kwargs", "channel_base", "x"])
+def test_odd_constructor_arguments_are_refused_by_name(tmp_path, arrays, name):
+    content = {"G_ema": network(arrays, arguments={name: "odd"})}
+    refused(write(tmp_path, content), f"{name}.*(got|also)|got also.*{name}", tmp_path)
 
 
 def test_other_networks_are_refused(tmp_path, arrays):

@@ -235,6 +235,7 @@ def test_a_wrong_domain_is_refused_before_any_work(domain, message):
         ({"seeds": 0}, "seeds: expected a whole number >= 1"),
         ({"seeds": [1, 1]}, "seeds: expected different seeds"),
         ({"seeds": [-1]}, "seeds: expected a whole number >= 0"),
+        ({"seeds": range(10**20)}, "seeds: expected at most"),
         ({"iterations": 0}, "iterations: expected a whole number >= 1"),
         ({"log_every": 0}, "log_every: expected"),
         ({"checkpoint_seconds": 0.0}, "checkpoint_seconds: expected"),
@@ -249,6 +250,12 @@ def test_a_wrong_domain_is_refused_before_any_work(domain, message):
 def test_wrong_settings_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         gloam.run(evaluate, ALGORITHM, **({"iterations": 1, "progress": False} | arguments))
+
+
+@pytest.mark.parametrize("name", ["per_solution", "asynchronous"])
+def test_a_switch_that_is_no_truth_value_is_refused(name):
+    with pytest.raises(ValueError, match=f"^{name}: expected bool"):
+        gloam.optimize(evaluate, ALGORITHM, 1, progress=False, **{name: np.zeros(3)})
 
 
 @pytest.mark.slow

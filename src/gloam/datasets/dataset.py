@@ -1,6 +1,7 @@
 """`Dataset`: items that are points of measure space, with labels, names and images to show them."""
 
 import dataclasses
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -150,6 +151,10 @@ class Dataset:
         self, measures: Float[np.ndarray, "b meas"]
     ) -> UInt8[np.ndarray, "b height width *channels"]:
         """Return rows of measures as images in the shape of an item, scaled by `bounds`."""
+        width, got = self.items.shape[1], np.shape(measures)
+        expected = f"rows of {width} numbers, as items of shape {self.shape} have"
+        fits = len(got) > 1 and math.prod(got[1:]) == width
+        checks.expect(fits, "measures", expected, f"shape {got}")
         low, high = self.bounds or (float(self.items.min()), float(self.items.max()))
         pixels = (measures - low) * (255 / (high - low))
         shape = self.shape[:2] if self.shape[-1] == 1 else self.shape
@@ -267,13 +272,10 @@ def is_image(shape: Sequence[int]) -> bool:
 
 def checked_images(images: Any, count: int) -> UInt8[np.ndarray, "n height width *channels"]:
     """Return ``images`` as an array, after checking that there is one for each item."""
-    array = np.asarray(images)
-    checks.expect(
-        array.dtype == np.uint8 and is_image(array.shape[1:]) and len(array) == count,
-        "images",
-        f"{count} uint8 images (height, width) or (height, width, 3)",
-        f"{array.dtype} of shape {array.shape}",
-    )
+    expected = f"{count} uint8 images (height, width) or (height, width, 3)"
+    array = checks.real_array("images", images, expected)
+    fits = array.dtype == np.uint8 and is_image(array.shape[1:]) and len(array) == count
+    checks.expect(fits, "images", expected, f"{array.dtype} of shape {array.shape}")
     return array[..., 0] if array.shape[3:] == (1,) else array
 
 

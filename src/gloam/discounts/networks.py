@@ -398,6 +398,10 @@ def first_weights(shapes: Shapes, key: PRNGKeyArray | None) -> Layers:
     [(2, 8), (8, 1), (8,), (1,)]
     """
     if key is not None:
+        is_key = isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+        is_raw = isinstance(key, jax.Array) and key.dtype == jnp.uint32 and key.ndim == 1
+        fix = "Make one by jax.random.key(0)."
+        checks.expect(is_key or is_raw, "key", "a random key of JAX", checks.short(key), fix)
         return _drawn_by_jax(shapes, key)
     draws = np.random.default_rng(0).uniform(-1.0, 1.0, _count(shapes)).astype(np.float32)
     weights, biases = _cut(shapes, draws)

@@ -19,7 +19,7 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
-from gloam import kernels
+from gloam import checks, kernels
 
 
 class Strategy(eqx.Module):
@@ -174,6 +174,9 @@ class CMAES(Strategy):
     """
 
     pyribs_covariance: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self):
+        checks.instance("pyribs_covariance", self.pyribs_covariance, bool)
 
     def start(self, mean: Float[Array, " sol"], sigma0: float | Float[Array, ""]) -> CmaState:
         """Return an isotropic Gaussian around ``mean``."""

@@ -197,6 +197,11 @@ def hedges_g(one: np.ndarray, other: np.ndarray) -> float:
     >>> round(hedges_g(np.array([1.0, 2.0, 3.0]), np.array([2.0, 3.0, 4.0])), 3)
     -0.8
     """
+    for name, values in (("one", one), ("other", other)):
+        array = np.asarray(values)
+        got = f"{array.dtype} of shape {array.shape}"
+        is_row = array.ndim == 1 and array.dtype.kind in "biuf"
+        checks.expect(is_row, name, "a vector of numbers", got)
     freedom = len(one) + len(other) - 2
     squares = (len(one) - 1) * np.var(one, ddof=1) + (len(other) - 1) * np.var(other, ddof=1)
     difference = float(np.mean(one) - np.mean(other))

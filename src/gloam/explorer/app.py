@@ -337,6 +337,8 @@ class Guard:
         raw = scope.get("raw_path") or scope["path"].encode()
         if len(raw) > _LONGEST_PATH or b".." in raw or b"%" in raw or b"\\" in raw:
             return 400, "The path is not one of the explorer's."
+        if not scope.get("query_string", b"").isascii():  # Starlette would fail to decode it
+            return 400, "The query is not percent-encoded."
         if "range" in headers:
             return 416, "Range requests are not supported."
         return None

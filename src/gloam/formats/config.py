@@ -61,9 +61,9 @@ class RunConfig:
         """
         names = {field.name for field in dataclasses.fields(cls)}
         if set(content) != names | {"identity"}:
-            raise ValueError(f"it has the parts {sorted(content)}")
+            raise ValueError(f"it has the parts {checks.short(sorted(content))}")
         if content["driver"] not in get_args(DriverKind):
-            raise ValueError(f"it names the driver {content['driver']!r}")
+            raise ValueError(f"it names the driver {checks.short(content['driver'])}")
         types = {"seeds": list, "dataset": str | None, "plan": dict, "version": str}
         types["start"] = str | None
         for name, kind in types.items():
@@ -71,6 +71,8 @@ class RunConfig:
                 raise ValueError(f"its part '{name}' has the wrong type")
         parts = {name: content[name] for name in names}
         parts["seeds"] = tuple(checks.seed("seeds", seed) for seed in content["seeds"])
+        if not parts["seeds"] or len(set(parts["seeds"])) < len(parts["seeds"]):
+            raise ValueError("it names no seeds, or one twice")
         config = cls(**parts)
         if config.identity != content["identity"]:
             raise ValueError("its identity does not agree with its content")

@@ -92,6 +92,8 @@ def content_of(path: Path, fix: str) -> Iterator[None]:
         raise
     except (TypeError, ValueError, OverflowError) as error:
         raise DamagedFileError(path, str(error).rstrip("."), fix) from None
+    except RecursionError:
+        raise DamagedFileError(path, "its content is nested too deeply", fix) from None
 
 
 def refuse_outer_link(path: Path) -> None:

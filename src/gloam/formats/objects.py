@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gloam import checks
 from gloam.formats import registry
 from gloam.formats.arrays import digest, raw_array
 from gloam.formats.documents import ForeignError
@@ -190,7 +191,8 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 def _dtype(value: Any) -> np.dtype:
     if value not in _DTYPES:
-        raise ValueError(f"it declares the dtype {value!r}, which gloam does not use")
+        shown = checks.short(value)
+        raise ValueError(f"it declares the dtype {shown}, which gloam does not use")
     return np.dtype(value)
 
 

@@ -314,6 +314,7 @@ class RunFolder:
         checks.expect(seed in config.seeds, "seed", "a seed of the run", seed, fix)
         if archive is None:
             archive = self.read_part("algorithm").archive
+        checks.instance("archive", archive, Archive)
         assert archive is not None
         path, fix = self._archive_path(seed, config), _DELETE_ARCHIVE
         if path.exists():
@@ -354,7 +355,7 @@ class RunFolder:
 
     def write_snapshot(self, iteration: int, arrays: dict[str, np.ndarray]) -> None:
         """Write the arrays that a picture of this iteration needs."""
-        about = {"run": self._identity}
+        about = {"run": self._identity, "iteration": iteration}
         write_arrays(self._snapshot_path(iteration), arrays, kind="snapshot", about=about)
 
     def read_snapshot(self, iteration: int) -> dict[str, np.ndarray]:
@@ -363,7 +364,10 @@ class RunFolder:
         has = ", ".join(map(str, self.snapshot_iterations)) or "none"
         fix = f"The run has snapshots of these iterations: {has}."
         checks.expect(path.exists(), "iteration", "one with a snapshot", iteration, fix)
-        return read_arrays(path, kind="snapshot", fix=_DELETE, run=self._identity)[0]
+        arrays, about = read_arrays(path, kind="snapshot", fix=_DELETE, run=self._identity)
+        if about.get("iteration") != iteration:
+            raise DamagedFileError(path, "it is the snapshot of another iteration", _DELETE)
+        return arrays
 
     def read_snapshots(self) -> dict[int, dict[str, np.ndarray]]:
         """Read all snapshots, by iteration in ascending order."""

@@ -72,7 +72,10 @@ def convert(pickle_path: str | os.PathLike, safetensors_path: str | os.PathLike)
         ValueError: The pickle contains something that is not allowed, or is not a StyleGAN3.
     """
     arguments, tensors = read_official(pickle_path)
-    settings = StyleGAN3Settings.from_constructor(arguments)
+    try:
+        settings = StyleGAN3Settings.from_constructor(arguments)
+    except ValueError as error:
+        raise ValueError(f"'{pickle_path}': {error}") from None
     shapes = tensor_shapes(settings)
     check_shapes(f"'{pickle_path}'", shapes, tensors, _FIX)
     arrays = {name: tensors[name].astype(np.float32) for name in shapes}

@@ -86,7 +86,8 @@ class StyleGAN3Settings(eqx.Module):
         """Return settings from the constructor arguments of an official ``Generator``."""
         name, fix = "constructor arguments", "Check that the file is a StyleGAN3."
         flat = {key: arguments[key] for key in arguments if key != "mapping_kwargs"}
-        mapping = dict(arguments.get("mapping_kwargs") or {})
+        mapping = arguments.get("mapping_kwargs") or {}
+        checks.instance("mapping_kwargs", mapping, dict, fix)
         unknown = set(mapping) - set(_MAPPING) - _IGNORED_MAPPING
         flat |= {_MAPPING[key]: mapping[key] for key in mapping if key in _MAPPING}
         flat = {key: _plain(flat[key]) for key in flat if key not in _IGNORED}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict, TypeVar
@@ -190,7 +191,9 @@ def seed_list(seeds: int | Sequence[int]) -> list[int]:
     expected = "a number of seeds, or a list of them"
     checks.expect(is_list and not isinstance(seeds, str), "seeds", expected, checks.short(seeds))
     most = f"at most {_MOST_SEEDS:,} seeds"
-    checks.expect(len(seeds) <= _MOST_SEEDS, "seeds", most, f"{len(seeds):,}")
+    # Not by its length, which a long range does not have.
+    some = list(itertools.islice(seeds, _MOST_SEEDS + 1))
+    checks.expect(len(some) <= _MOST_SEEDS, "seeds", most, f"more, {checks.short(seeds)}")
     found = [checks.seed("seeds", seed) for seed in seeds]
     is_set = 0 < len(found) == len(set(found))
     checks.expect(is_set, "seeds", "different seeds, at least one", checks.short(seeds))

@@ -106,6 +106,8 @@ def reevaluate(
     found = {seed: folder.read_archive(seed, archive=archive) for seed in config.seeds}
     last = folder.read_metrics().iloc[-1]
     batch = int(last["evaluations"]) // int(last["iteration"])
+    got = type(evaluate).__name__
+    checks.expect(callable(evaluate), "evaluate", "a function of a batch of solutions", got)
     problem = Problem(evaluate, config.driver == "fused", per_solution, evaluator)
     return corrected(found, problem, number, batch)
 

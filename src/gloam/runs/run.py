@@ -172,6 +172,7 @@ def optimize(
     """
     chosen = checked_options(optimize, iterations, options)
     fix = "For settings: asynchronous=gloam.Asynchronous(...)."
+    checks.instance("per_solution", per_solution, bool)
     checks.instance("asynchronous", asynchronous, (bool, Asynchronous), fix)
     common: dict[str, Any] = {"per_solution": per_solution, "max_failure_rate": max_failure_rate}
     with ExitStack() as stack:
