@@ -363,7 +363,8 @@ class RunFolder:
         path = self._snapshot_path(checks.integer("iteration", iteration, minimum=0))
         has = ", ".join(map(str, self.snapshot_iterations)) or "none"
         fix = f"The run has snapshots of these iterations: {has}."
-        checks.expect(path.exists(), "iteration", "one with a snapshot", iteration, fix)
+        is_there = os.path.lexists(path)  # a link is refused by name when it is read
+        checks.expect(is_there, "iteration", "one with a snapshot", iteration, fix)
         arrays, about = read_arrays(path, kind="snapshot", fix=_DELETE, run=self._identity)
         if about.get("iteration") != iteration:
             raise DamagedFileError(path, "it is the snapshot of another iteration", _DELETE)
