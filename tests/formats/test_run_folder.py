@@ -97,27 +97,6 @@ def test_files_of_another_program_are_neither_replaced_nor_deleted(tmp_path, nam
     assert other.read_text() == "mine"
 
 
-def test_a_replaced_run_leaves_what_gloam_did_not_write(finished_run, tmp_path):
-    run = tmp_path / "run"
-    shutil.copytree(finished_run, run)
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "curves.png").write_text("mine")
-    (run / "figures").symlink_to(elsewhere)
-    kept = [run / "notes.txt", run / "snapshots" / "mine.npz", run / "archive-final.npz"]
-    for path in kept:
-        path.write_text("mine")
-    gloam.RunFolder(run).delete_run()
-    left = sorted(str(path.relative_to(run)) for path in run.rglob("*"))
-    assert left == ["archive-final.npz", "figures", "notes.txt", "snapshots", "snapshots/mine.npz"]
-    assert (elsewhere / "curves.png").read_text() == "mine"
-    shutil.copytree(finished_run, tmp_path / "whole")
-    gloam.RunFolder(tmp_path / "whole").delete_run()
-    assert not (tmp_path / "whole").exists()
-    gloam.RunFolder(tmp_path / "never").delete_run()
-    assert not (tmp_path / "never").exists()
-
-
 def test_a_run_in_the_folder_is_not_started_over(tmp_path):
     run = tmp_path / "run"
 

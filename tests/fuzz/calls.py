@@ -43,7 +43,7 @@ _RECORDS += (
 # Objects whose methods users call; those of other objects run inside of compiled programs. Some
 # methods are for gloam's drivers, which pass what they made.
 _INTERNAL = ("learn", "gradients", "snapshot", "checkpoint", "restore", "metrics_of", "seed_of")
-_INTERNAL += ("vector_of", "append_metrics", "drop_metrics_after", "read_checkpoint", "delete_run")
+_INTERNAL += ("vector_of", "append_metrics", "drop_metrics_after", "read_checkpoint")
 _OBJECTS = ("search", "async_search", "elites", "folder", "dataset", "space", "result", "matches")
 _PATHS = (
     "path",

@@ -91,6 +91,8 @@ def test_a_field_or_numbers_give_the_colours(plane):
         plots.heatmap(plane, color="ages")
     with pytest.raises(ValueError, match="color: expected one for each of the 30 cells"):
         plots.heatmap(plane, color=np.zeros(29))
+    with pytest.raises(ValueError, match="color: expected a number for each cell"):
+        plots.heatmap(plane, color=["a"] * 30)
 
 
 def _by_rows(cells, elites):

@@ -48,7 +48,6 @@ from gloam.formats.documents import (
 )
 from gloam.formats.ownership import (
     ARCHIVE,
-    FOLDERS,
     SNAPSHOT,
     check_places,
     locked,
@@ -151,21 +150,6 @@ class RunFolder:
             read_arrays(file, kind="config", fix="", prefix=())
             return file == self.path / "config.npz"
         return False
-
-    def delete_run(self) -> None:
-        """Remove the files that gloam wrote, and folders that are empty then."""
-        if not self.path.exists():
-            return
-        if not self.holds_run:
-            self.check_free()
-            return
-        with self.locked():
-            # The config goes last: until then the folder is known to hold a run.
-            for file in sorted(own_files(self.path), key=lambda file: file.name == "config.json"):
-                file.unlink()
-        for folder in (*map(self.path.__truediv__, FOLDERS), self.path):
-            with contextlib.suppress(OSError):  # it does not exist, or is not empty
-                folder.rmdir()
 
     def write_config(self, config: RunConfig, arrays: dict[str, np.ndarray]) -> None:
         """Write the configuration of the run."""

@@ -75,7 +75,7 @@ def cell_values(elites: Filled, color: Color = "objective") -> CellValues:
         archive, objectives = elites[0], np.asarray(elites[1])
         _check_cells("objectives", objectives, archive, "Empty cells have minus infinity.")
     if not isinstance(color, str):
-        values = np.asarray(color, np.float64)
+        values = checks.real_array("color", color, "a number for each cell").astype(np.float64)
         _check_cells("color", values, archive, "Cells without a value have NaN.")
         return CellValues(archive, values, "")
     if color == "objective":
