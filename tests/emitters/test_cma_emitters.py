@@ -416,10 +416,16 @@ def test_a_box_may_be_open(lower, upper):
     assert (solutions.max(axis=0)[np.isinf(high)] > 0.5).all()
 
 
+# Two programs, one with bounds and one without, may differ in the last bit: some processors fuse a
+# product and a sum.
+SAME = {"rtol": 2e-7, "atol": 1e-7}
+
+
 def test_loose_bounds_change_nothing():
     loose, unbounded = emitters_of(bounds=(-100, None)), emitters_of()
     for seed in range(3):
-        assert_equal(ask(loose, loose.init(), seed), ask(unbounded, unbounded.init(), seed))
+        one, other = ask(loose, loose.init(), seed), ask(unbounded, unbounded.init(), seed)
+        jax.tree.map(partial(np.testing.assert_allclose, **SAME), one, other)
 
 
 def test_a_box_replaces_only_the_draws_outside():
@@ -442,8 +448,8 @@ def test_draws_outside_are_clipped_or_reflected(outside):
     for seed in range(3):
         proposal, drawn = ask(emitter, emitter.init(), seed), ask(free, free.init(), seed).solutions
         first = np.maximum(drawn[:, 0], 0) if outside == "clip" else np.abs(drawn[:, 0])
-        np.testing.assert_array_equal(proposal.solutions[:, 0], first)
-        np.testing.assert_array_equal(proposal.solutions[:, 1:], drawn[:, 1:])
+        np.testing.assert_allclose(proposal.solutions[:, 0], first, **SAME)
+        np.testing.assert_allclose(proposal.solutions[:, 1:], drawn[:, 1:], **SAME)
         # The noise is that of the step that was made.
         noise = proposal.aux.reshape(-1, SOL)
         np.testing.assert_allclose(proposal.solutions, 0.5 * noise, rtol=1e-6)
