@@ -293,3 +293,9 @@ def test_the_bar_says_what_goes_on(capsys):
     shown = capsys.readouterr().err
     assert "embedding by tests.datasets.test_embedding.Recorder" in shown.replace("\n", "")
     assert "3 of 3" in shown
+
+
+def test_a_cache_that_no_folder_can_be_is_refused():
+    data = from_array(np.eye(3))
+    with pytest.raises(ValueError, match=r"^cache: expected a writable folder"):
+        data.embedded(lambda items: items, cache="x\0y")

@@ -234,6 +234,16 @@ def test_a_crafted_algorithm_is_refused_by_everything(written_run, tmp_path, mar
     assert not mark.exists()
 
 
+def test_what_is_no_algorithm_is_refused_by_all_readers(written_run, tmp_path):
+    def change(config):
+        config["algorithm"] = {"tuple": [1, 2]}
+
+    folder = gloam.RunFolder(craft(written_run, tmp_path / "run", change))
+    for read in (folder.read_archive, lambda: folder.read_part("algorithm")):
+        with pytest.raises(DamagedFileError, match=r"config\.json.*algorithm"):
+            read()
+
+
 def test_nesting_beyond_the_stack_of_python_is_refused(written_run, tmp_path):
     shutil.copytree(written_run, tmp_path / "run")
     folder = gloam.RunFolder(tmp_path / "run")

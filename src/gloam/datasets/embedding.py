@@ -102,7 +102,7 @@ def _can_write(folder: Path) -> bool:
     """Create ``folder`` if it is missing, and return whether files can be created in it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
+    except (OSError, ValueError):  # a name that no folder can have
         return False
     return os.access(folder, os.W_OK | os.X_OK)
 

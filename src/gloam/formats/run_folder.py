@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gloam import checks
+from gloam.algorithms import Algorithm
 from gloam.archives import Archive, Elites
 from gloam.archives.qd_score import recounted
 from gloam.datasets import Dataset
@@ -177,7 +178,10 @@ class RunFolder:
         config, path = self.read_config(), self.path / "config.npz"
         arrays, _ = read_arrays(path, kind="config", fix=_COPY, run=config.identity)
         with content_of(self.path / "config.json", _COPY):
-            return objects.decode(getattr(config, name), arrays)
+            part = objects.decode(getattr(config, name), arrays)
+            if name == "algorithm":
+                checks.instance(name, part, Algorithm)
+            return part
 
     def read_form(self) -> Form | None:
         """Return the space or tree that solutions stand for; ``None`` for plain vectors."""
