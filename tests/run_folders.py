@@ -28,11 +28,13 @@ def small_dms(archive, x0, **settings):
     return gloam.DMS.paper(archive, x0, 0.4, **settings)
 
 
+GRID = gloam.GridArchive((8, 6), (-1, -1), (1, 0.5))
+
+
 def write_grid_run(path, seeds=(3, 4)):
     """A run on a grid of two measures, with two seeds; other numbers of them give other elites."""
     domain = gloam.domains.LinearProjection(measure_dim=2, solution_dim=4)
-    archive = gloam.GridArchive((8, 6), (-1, -1), (1, 0.5))
-    return write_run(path, small_dms(archive, domain.x0), domain, seeds=list(seeds))
+    return write_run(path, small_dms(GRID, domain.x0), domain, seeds=list(seeds))
 
 
 def write_pictures_run(path):

@@ -595,7 +595,7 @@ def numbers_of_pages() -> dict[str, list[str]]:
             f"smaller than {-(-html_report.MAX_BYTES // 10**6)} MB",
             f"archives of more than {html_report.MAX_CELLS:,} cells",
             f"a random sample of {html_report._MAX_SAMPLE:,} elites",
-            f"`{local}`, `{address}`, `[{address6}]` and the address given by `--host`",
+            f"answers requests to `{local}`, `{address}` and `[{address6}]`",
         ],
         "docs/faq.md": [f"at most {compiler._MOST_BYTES >> 30} GiB"],
         "docs/from-pyribs.md": [

@@ -126,6 +126,14 @@ def test_a_run_without_rows_is_refused(results, columns):
         gloam.compare({"plain": dataclasses.replace(results["plain"], metrics=table)})
 
 
+def test_a_run_that_lost_columns_is_refused(results):
+    table = results["plain"].metrics.drop(columns=["f_min", "evaluations"])
+    with refused(
+        "runs['plain']: expected whole metrics, got none of the columns ['evaluations', 'f_min']"
+    ):
+        gloam.compare({"plain": dataclasses.replace(results["plain"], metrics=table)})
+
+
 def test_archives_of_other_cells_do_not_compare(results, tmp_path, capsys):
     archive = gloam.GridArchive((5, 5), -1, 2, f_min=-9.0)
     algorithm = gloam.MAPElites(archive, X0, 0.3, batch_size=10)

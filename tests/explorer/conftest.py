@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import gloam
-from tests.run_folders import ITERATIONS, write_grid_run, write_pictures_run
+from tests.run_folders import GRID, ITERATIONS, write_grid_run, write_pictures_run
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -19,8 +19,7 @@ def made_runs(tmp_path_factory) -> Path:
     write_grid_run(root / "grid")
     write_pictures_run(root / "pictures")
     domain = gloam.domains.LinearProjection(measure_dim=2, solution_dim=4)
-    archive = gloam.GridArchive((8, 6), -domain.edge, domain.edge)
-    algorithm = gloam.MAPElites(archive, domain.x0, 0.5, batch_size=8)
+    algorithm = gloam.MAPElites(GRID, domain.x0, 0.5, batch_size=8)
     options = {"iterations": ITERATIONS, "log_every": 1, "progress": False}
     gloam.run(domain, algorithm, seeds=[0], run_dir=root / "others" / "map-elites", **options)
     return root

@@ -171,7 +171,7 @@ UNFIT = {
     "the beginning of a seed": b"1844674407370955161,2,9,1\n",
     "a row that occurs twice": b"3,1,9,1\n",
     "fewer evaluations than iterations": b"3,2,1,1\n",
-    "evaluations that are no number": b"3,2,nan,1\n",
+    "evaluations with a fraction": b"3,2,9.5,1\n",
 }
 
 
@@ -197,6 +197,14 @@ def test_rows_that_do_not_fit_the_run_are_counted_and_left_out(tmp_path, line, f
         assert "1 of its lines" in str(error)
     assert metrics.drop_after(4)[0] == 3
     assert metrics.read()[1] is None
+
+
+def test_a_column_that_was_lost_before_a_resume_is_nan_and_fits(tmp_path):
+    rows = b"3,1,nan,1\n3,2,18,1\n"
+    (tmp_path / "metrics.csv").write_bytes(b"seed,iteration,evaluations,loss\n" + rows)
+    table, error = MetricsFile(tmp_path, lambda: run_of([3], 4)).read()
+    assert error is None
+    assert table["iteration"].tolist() == [1, 2]
 
 
 def test_rows_up_to_the_checkpoint_fit_a_smaller_plan(tmp_path):

@@ -228,7 +228,7 @@ def _hear_write(path: Any, allowed: tuple[str, ...], seen: list[str]) -> None:
         return
     folder, name = os.path.split(os.fsdecode(path))
     whole = os.path.join(os.path.realpath(folder or "."), name)
-    harmless = whole.startswith(("/dev/", "/proc")) or "__pycache__" in whole
+    harmless = whole.startswith(("/dev", "/proc")) or "__pycache__" in whole
     if not harmless and not any(whole == a or whole.startswith(a + os.sep) for a in allowed):
         seen.append(f"write to {whole}")
 

@@ -1,5 +1,6 @@
 """Crafted configurations and arrays with valid digests: refused, or used within bounds."""
 
+import contextlib
 import json
 import shutil
 import warnings
@@ -134,8 +135,9 @@ class Configurations:
         try:
             rewrite(source, self._run, content, keep_checkpoint=True)
         except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
-            # No configuration has this form: only the document is sealed.
-            write_document(self._run / "config.json", content, kind="run")
+            # No configuration has this form: only the document is sealed. JSON cannot hold all.
+            with contextlib.suppress(RecursionError):
+                write_document(self._run / "config.json", content, kind="run")
         return ", ".join(told)
 
     def _value(

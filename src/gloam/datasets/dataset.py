@@ -30,7 +30,6 @@ class Skipped:
     reason: str
 
 
-@checks.names_arguments
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """Items that are points of measure space, with labels, names and images to show them.

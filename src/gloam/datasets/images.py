@@ -27,7 +27,6 @@ SUFFIXES = frozenset(f".{kind}" for kind in _KINDS.split())
 """Suffixes of image files."""
 
 
-@checks.names_arguments
 def from_folder(
     path: str | os.PathLike,
     size: tuple[int, int] = (28, 28),

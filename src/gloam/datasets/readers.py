@@ -32,7 +32,6 @@ _MAX_LINE = 1 << 24
 _IDX_DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
-@checks.names_arguments
 def from_array(
     array: Any,
     labels: Any = None,
@@ -62,7 +61,6 @@ def from_array(
     return Dataset(array, labels=labels, names=names, images=images, bounds=bounds, **given)
 
 
-@checks.names_arguments
 def from_pandas(
     frame: "pd.DataFrame",
     column: str | Sequence[str],
@@ -102,7 +100,6 @@ def from_pandas(
     return from_array(vectors, labels, shape, names=frame.index, bounds=bounds, source=source)
 
 
-@checks.names_arguments
 def from_file(
     path: str | os.PathLike,
     column: str | Sequence[str] | None = None,
@@ -159,7 +156,6 @@ def from_file(
         return Dataset(array, fresh=True, **options)
 
 
-@checks.names_arguments
 def from_idx(
     images: str | os.PathLike,
     labels: str | os.PathLike | None = None,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Run = Result | RunFolder | str | os.PathLike
 """A result, or a run folder."""
+_NEEDED = {"evaluations", "qd_score", "f_min", "num_elites", "num_counted", "mean_objective"}
 _METRICS = {"qd_score": "QD score", "coverage": "coverage", "best_objective": "best objective"}
 
 
@@ -173,6 +174,9 @@ def _parts(name: Any, given: Any) -> Iterator[tuple[pd.DataFrame, list[Elites]]]
             table, by_seed = folder.read_metrics(), [folder.read_archive(seed) for seed in seeds]
         fix = "Wait for the first logged iteration, or leave the run out."
         checks.expect(len(table) > 0, whose, "a run with rows of metrics", "none", fix)
+        missing = sorted(_NEEDED - set(table.columns))
+        fix = "The first line of its metrics.csv is damaged: restore the file from a copy."
+        checks.expect(not missing, whose, "whole metrics", f"none of the columns {missing}", fix)
         yield table, by_seed
 
 

@@ -43,8 +43,8 @@ _MAX_LINE_BYTES = 1 << 16
 _ROWS_AT_ONCE = 1 << 14
 _MAX_COLUMNS = 2000
 _NUMBER = r"(?:-?(?:\d+(?:\.\d+)?(?:e[-+]?\d+)?|inf)|nan)?"
-# Columns of whole numbers that every row has, if the file has the column.
-_WHOLE = {"seed": r"\d{1,20}", "iteration": r"\d{1,10}", "evaluations": r"\d{1,18}"}
+# Columns of whole numbers. A file whose first line lost a column has "nan" in it after a resume.
+_WHOLE = {"seed": r"\d{1,20}", "iteration": r"\d{1,10}", "evaluations": r"(?:\d{1,18}|nan)"}
 
 
 class MetricsFile:
@@ -166,7 +166,7 @@ class MetricsFile:
             reached = Checkpoints(self._path.parent / "checkpoint").files()[:1]
             fits &= table["iteration"] <= max([planned, *(int(file.stem) for file in reached)])
         if "evaluations" in table:
-            fits &= table["evaluations"] >= table["iteration"]
+            fits &= ~(table["evaluations"] < table["iteration"])  # also of "nan"
         self._num_invalid += int((~fits).sum())
         self._table = table if fits.all() else table.loc[fits].reset_index(drop=True)
 

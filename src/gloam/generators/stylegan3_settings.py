@@ -92,9 +92,14 @@ class StyleGAN3Settings(eqx.Module):
         flat |= {_MAPPING[key]: mapping[key] for key in mapping if key in _MAPPING}
         flat = {key: _plain(flat[key]) for key in flat if key not in _IGNORED}
         unknown |= set(flat) - {field.name for field in dataclasses.fields(StyleGAN3Settings)}
-        expected, got = "those of StyleGAN3's Generator", f"also {sorted(unknown)}"
+        expected, got = (
+            "those of StyleGAN3's Generator",
+            f"also {checks.short(sorted(map(str, unknown)))}",
+        )
         checks.expect(not unknown, name, expected, got, fix)
-        checks.expect("img_resolution" in flat, name, "img_resolution", sorted(flat), fix)
+        checks.expect(
+            "img_resolution" in flat, name, "img_resolution", checks.short(sorted(flat)), fix
+        )
         return StyleGAN3Settings(**flat)
 
     def to_json(self) -> str:
