@@ -129,6 +129,8 @@ def test_wrong_data_are_refused(elites, tmp_path):
     for cells in ([0, 2], [-1, 0], [0], [0.0, 1.0]):
         with refused("cells: expected 2 whole numbers from 0 to 1"):
             elites_from_arrays(plain, np.zeros((2, 1)), [1, 2], np.zeros((2, 1)), cells=cells)
+    with refused("cells: expected whole numbers"):
+        elites_from_arrays(plain, np.zeros((2, 1)), [1, 2], np.zeros((2, 1)), cells=[[0], [0, 1]])
     with refused("table: expected columns solution_0"):
         elites_from_pandas(plain, pd.DataFrame({"objective": [1.0], "measures_0": [0.0]}))
     with refused("table: expected a column 'objective'"):

@@ -116,6 +116,8 @@ def test_snapshots_can_be_chosen(run_2d):
     assert titles == ["iteration 6", "iteration 2"]
     with pytest.raises(ValueError, match=r"iterations: expected snapshots among \[2, 6\], got"):
         discount_panels(run_2d, iterations=[3])
+    with pytest.raises(ValueError, match="iterations: expected at least one snapshot"):
+        discount_panels(run_2d, iterations=[])
 
 
 def test_many_measures_are_drawn(run_3d):

@@ -66,7 +66,7 @@ def elites_from_arrays(
     checks.expect(objectives.shape == (number,), "objectives", expected, got)
     points = jnp.asarray(measures.reshape(number, archive.measure_dim), jnp.float32)
     if cells is not None:
-        cells = np.asarray(cells)
+        cells = checks.real_array("cells", cells, "whole numbers")
         fits = cells.shape == (number,) and np.issubdtype(cells.dtype, np.integer)
         fits = fits and bool(((cells >= 0) & (cells < archive.num_cells)).all())
         expected = f"{number} whole numbers from 0 to {archive.num_cells - 1}"

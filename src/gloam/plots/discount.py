@@ -190,6 +190,7 @@ def moments_of(
         missing = [at for at in iterations if at not in known]
         fix = "Choose them when you start a run: snapshots=[...]."
         checks.expect(not missing, "iterations", f"snapshots among {known}", missing, fix)
+        checks.expect(len(iterations) > 0, "iterations", "at least one snapshot", "none")
     elif known:
         chosen = np.linspace(0, len(known) - 1, min(len(known), _MAX_COLUMNS)).round().astype(int)
         iterations = [known[i] for i in chosen]
