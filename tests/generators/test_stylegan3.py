@@ -247,6 +247,7 @@ def test_wrong_tensors_are_refused(change, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"first_stopband": 0.1}, "stopbands: expected at least 0.5, got 0.1"),
         ({"img_resolution": 48}, "img_resolution: expected a power of 2 above 4, got 48"),
         ({"img_resolution": 0}, "img_resolution: expected a whole number >= 1"),
         ({"num_critical": 14}, "num_layers: expected more than num_critical=14, got 14"),

@@ -75,6 +75,9 @@ class StyleGAN3Settings(eqx.Module):
         size, least = self.img_resolution, 2 * self.first_cutoff
         fits = size & (size - 1) == 0 and size > least
         checks.expect(fits, "img_resolution", f"a power of 2 above {least:g}", size)
+        # A layer has at least one sample along each axis.
+        stopband = min(self.first_stopband, size / 2 * self.last_stopband_rel)
+        checks.expect(stopband >= 0.5, "stopbands", "at least 0.5", f"{stopband:g}")
 
     @property
     def num_ws(self) -> int:
