@@ -27,6 +27,11 @@ def test_bench_writes_a_table_a_csv_and_a_picture(tmp_path, capsys, monkeypatch)
     bench(tmp_path)  # its own files may be replaced
 
 
+def test_bench_without_algorithms_is_refused(tmp_path, capsys):
+    told = stopped(capsys, "bench", "--algorithms", "--measures", "2", "--out", tmp_path)
+    assert "algorithms, measures: expected at least one of each" in told
+
+
 @pytest.mark.parametrize("name", ["bench.md", "bench.csv", "bench.png"])
 def test_bench_does_not_replace_files_of_others(name, tmp_path, capsys):
     (tmp_path / name).write_text("my own, 1, 2")

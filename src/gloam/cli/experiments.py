@@ -149,6 +149,8 @@ class Bench:
         problems = [
             Problem(name, k, self.centroids_dir) for name in self.algorithms for k in self.measures
         ]
+        expected = "at least one of each"
+        checks.expect(len(problems) > 0, "algorithms, measures", expected, "none")
         for problem in problems:
             _ = problem.algorithm  # wrong arguments are reported before anything is timed
         load = BackgroundLoad()
