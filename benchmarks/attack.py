@@ -58,7 +58,7 @@ class Child:
         ours, theirs = multiprocessing.Pipe()
         context = multiprocessing.get_context("spawn")
         arguments = (kind, seed, self._folder.name, theirs)
-        self._process = context.Process(target=_serve, args=arguments, daemon=True)
+        self._process = context.Process(target=_serve, args=arguments)
         self._process.start()
         theirs.close()
         self._connection = ours

@@ -371,6 +371,11 @@ def test_plain_lists_of_numbers_stay_vectors():
     assert isinstance(form_of([np.zeros(2), np.zeros(2)])[0], Tree)
 
 
+def test_a_start_of_different_lengths_is_refused():
+    with refused("start: expected one value, or an array of shape (), got shape (2,)"):
+        gloam.Real(0, 1, start=[[1, 2], [3]])
+
+
 def test_bounds_in_the_wrong_order_are_refused_on_both_scales():
     for log in (False, True):
         with refused("lower, upper: expected lower < upper in float32, got 1 and -1"):

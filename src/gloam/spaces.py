@@ -586,7 +586,8 @@ def _as_rows(values: Any) -> np.ndarray:
     except ValueError:  # rows of different lengths
         rows = np.empty(0, object)
     kinds = {type(value) for value in rows.ravel().tolist()}
-    return rows if len(kinds) != 1 or kinds == {type(None)} else np.asarray(values)
+    is_plain = len(kinds) == 1 and not kinds <= {type(None), list, tuple}
+    return np.asarray(values) if is_plain else rows
 
 
 def _all_inside(name: str, inside: np.ndarray, values: np.ndarray, expected: str) -> None:
