@@ -37,7 +37,7 @@ _MOST_BYTES = 6 << 30  # beyond what the process has when an attack begins
 _PROGRAMS = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.startfile")
 _FORBIDDEN = (*_PROGRAMS, "subprocess.Popen", "pickle.find_class")
 _LIBRARIES = ("site-packages/numba", "site-packages/distributed", "site-packages/dask")
-_LIBRARIES += ("/platform.py",)
+_LIBRARIES += ("/platform.py", "/multiprocessing/", "/concurrent/futures/process.py")
 _CHANGES = ("os.mkdir", "os.remove", "os.rmdir", "os.rename", "os.truncate", "os.chmod")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
@@ -214,7 +214,7 @@ def _hear(event: str, details: tuple) -> None:
 
 
 def _is_by_library() -> bool:
-    """Whether numba reads compiled functions, Dask starts workers, or Python asks the system."""
+    """Whether numba reads compiled functions, Dask or Python starts workers, or asks the system."""
     frame = sys._getframe(2)
     while frame is not None:
         if any(name in frame.f_code.co_filename for name in _LIBRARIES):
