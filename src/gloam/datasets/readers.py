@@ -93,8 +93,8 @@ def from_pandas(
     else:
         numbers: Any = frame[wanted]
         kinds = zip(wanted, numbers.dtypes, strict=True)
-        others = {name: str(kind) for name, kind in kinds if kind.kind not in "biuf"}
-        checks.expect(not others, "column", "columns of numbers", checks.short(others))
+        texts = {name: str(kind) for name, kind in kinds if kind.kind not in "biuf"}
+        checks.expect(not texts, "column", "columns of numbers", checks.short(texts))
         vectors = numbers.to_numpy(np.float32)
     labels = None if label is None else frame[label]
     return from_array(vectors, labels, shape, names=frame.index, bounds=bounds, source=source)
@@ -451,8 +451,8 @@ def _number_columns(file: Path, columns: Sequence[str], schema: "pa.Schema") -> 
     expected = f"some of the columns {checks.short(schema.names)} in '{file}'"
     checks.expect(len(columns) > 0 and not missing, "column", expected, checks.short(missing))
     kinds = {name: schema.field(name).type for name in columns}
-    others = {name: str(kind) for name, kind in kinds.items() if not parquet.is_number(kind)}
-    checks.expect(not others, "column", "columns of numbers", checks.short(others))
+    texts = {name: str(kind) for name, kind in kinds.items() if not parquet.is_number(kind)}
+    checks.expect(not texts, "column", "columns of numbers", checks.short(texts))
     return list(columns)
 
 

@@ -110,7 +110,7 @@ class Cell:
 
         A warning names what is damaged.
         """
-        found = []
+        readable = []
         for folder in self.folders():
             try:
                 metrics = folder.read_metrics()
@@ -118,8 +118,8 @@ class Cell:
                 warnings.warn(f"{error} The report is without this run.", stacklevel=2)
                 continue
             if len(metrics):
-                found.append((folder, metrics))
-        return found
+                readable.append((folder, metrics))
+        return readable
 
     def metrics(self) -> pd.DataFrame:
         """Return the metrics of all seeds so far; ``part`` is the index of the run folder."""

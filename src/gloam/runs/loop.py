@@ -367,12 +367,12 @@ class _Loop:
 
     def _result(self, reason: str | None) -> Result:
         driver, folder = self._driver, self._folder
-        found = dict(zip(driver.seeds, driver.elites(), strict=True))
+        by_seed = dict(zip(driver.seeds, driver.elites(), strict=True))
         if folder is not None:
-            for seed, elites in found.items():
+            for seed, elites in by_seed.items():
                 folder.write_archive(elites, seed=seed)
         path = folder.path if folder else None
-        return Result(found, self._rows.table(), driver.seeds, path, stopped=reason)
+        return Result(by_seed, self._rows.table(), driver.seeds, path, stopped=reason)
 
     def _interrupted(self, stop: StopRequest) -> Interrupted:
         path = self._folder.path if self._folder else None
