@@ -25,7 +25,7 @@ from typing import Any
 
 import pandas as pd
 
-from gloam.experiments.study import DOMAINS
+from gloam_lab.study import DOMAINS
 
 FOREIGN = Path(__file__).parent / "foreign"
 SUITE = (
@@ -123,8 +123,8 @@ def run_domain(
 ) -> list[dict[str, Any]]:
     """Run a variant on a domain of the paper and return a row for each seed."""
     import gloam
-    from gloam.experiments.presets import preset_algorithm
-    from gloam.experiments.study import domain_named
+    from gloam_lab.presets import preset_algorithm
+    from gloam_lab.study import domain_named
 
     domain = domain_named(name, folder)
     algorithm = changed(variant, partial(preset_algorithm, "dms", domain), 1.0)
@@ -261,7 +261,7 @@ def table(scores: pd.DataFrame) -> pd.DataFrame:
 
     A star marks changes with p < 0.05 in Welch's test.
     """
-    from gloam.experiments.statistics import games_howell
+    from gloam.runs.comparison import games_howell
 
     scores = scored(scores)
     last = scores[scores["iteration"] == scores.groupby("problem")["iteration"].transform("max")]
@@ -304,7 +304,7 @@ def main() -> None:
         return
     if options.command == "run":
         run_all(options)
-    from gloam.experiments.statistics import as_markdown
+    from gloam.runs.comparison import as_markdown
 
     print(as_markdown(table(pd.read_csv(options.out / "scores.csv")).reset_index()))
 

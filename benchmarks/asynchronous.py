@@ -50,7 +50,7 @@ def asynchronous(
 ) -> list[float]:
     """Return the QD scores of the asynchronous search, with workers on a simulated clock."""
     search, scores, now = gloam.AsyncSearch(algorithm, seed), [], 0.0
-    busy: list[tuple[float, int, gloam.Ticket]] = []
+    busy: list[tuple[float, int, gloam.searches.Ticket]] = []
     while search.iteration < iterations:
         free = workers - len(busy)
         for ticket in search.ask(free) if free else []:

@@ -22,7 +22,7 @@ from ribs.archives import CVTArchive, DensityArchive, GridArchive
 from ribs.emitters import EvolutionStrategyEmitter
 from ribs.schedulers import Scheduler
 
-from gloam.experiments.contenders import Problem
+from gloam_lab.contenders import Problem
 
 SIZE = 100
 BANDWIDTH = {2: 25.6, 10: 5.12, 20: 2.56, 50: 1.024}

@@ -74,7 +74,7 @@ def cost(cells: int, measures: int, repeats: int) -> None:
         print(f"read in {time.perf_counter() - start:.1f} s", flush=True)
 
 
-class UntilLate(gloam.InProcess):
+class UntilLate(gloam.evaluators.InProcess):
     """Evaluates for a given time, then ends the run."""
 
     def __init__(self, seconds: float):
@@ -84,7 +84,7 @@ class UntilLate(gloam.InProcess):
     def evaluate(self, *arguments):
         """Evaluate a batch."""
         if time.perf_counter() > self._end:
-            raise gloam.EvaluatorError("the time is over")
+            raise gloam.errors.WorkerError("the time is over")
         return super().evaluate(*arguments)
 
 
@@ -100,7 +100,7 @@ def run(cells: int, measures: int, seconds: float) -> None:
         spent.append(time.perf_counter() - start)
 
     gloam.RunFolder.write_checkpoint = timed
-    ends = contextlib.suppress(gloam.EvaluatorError)
+    ends = contextlib.suppress(gloam.errors.WorkerError)
     with tempfile.TemporaryDirectory(dir=".") as path, ends:
         options = {"evaluator": UntilLate(seconds), "progress": False}
         gloam.optimize(linear(algorithm), algorithm, 10**6, run_dir=path, **options)

@@ -27,10 +27,10 @@ def measure(algorithm: str, name: str, num_seeds: int, centroids_dir: str | None
     import jax
     import numpy as np
 
-    from gloam.experiments.presets import preset_algorithm
-    from gloam.experiments.study import domain_named
-    from gloam.programs.fused_program import _compiled, _compiler_options
     from gloam.runs.fused_driver import FusedDriver
+    from gloam.runs.fused_program import _compiled, _compiler_options
+    from gloam_lab.presets import preset_algorithm
+    from gloam_lab.study import domain_named
 
     imported = time.perf_counter()
     domain = domain_named(name, centroids_dir)

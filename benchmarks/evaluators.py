@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import gloam
-from gloam.progress import Silent
+from gloam._tools.progress import Silent
 
 DIMENSION, SECONDS = 20, 0.02
 
@@ -88,10 +88,10 @@ def efficiency(workers, batches):
     solutions = np.random.default_rng(0).normal(size=(200, DIMENSION)).astype(np.float32)
     ideal = batches * len(solutions) * SECONDS / workers
     with local_cluster(workers) as cluster:
-        for evaluator in (gloam.Processes(workers), gloam.Dask(cluster)):
+        for evaluator in (gloam.evaluators.Processes(workers), gloam.evaluators.Dask(cluster)):
             with evaluator:
                 for function in (sleeps, computes):
-                    one = gloam.PerSolution(function)
+                    one = gloam.evaluators.PerSolution(function)
                     for _ in range(2):  # workers start, chunks are sized
                         evaluator.evaluate(one, solutions)
                     start = time.perf_counter()
@@ -104,7 +104,7 @@ def efficiency(workers, batches):
 def overhead(workers, iterations):
     """Measure the overhead per iteration of 100 evaluations of 20 ms, which take 1 s in total."""
     ideal = 100 * SECONDS / workers
-    with gloam.Processes(workers) as evaluator:
+    with gloam.evaluators.Processes(workers) as evaluator:
         marks = []
 
         class Marks(Silent):
@@ -149,7 +149,7 @@ def kills(iterations, every):
         thread.start()
         start = time.perf_counter()
         try:
-            found = optimize(sleeps, iterations, evaluator=gloam.Dask(cluster))
+            found = optimize(sleeps, iterations, evaluator=gloam.evaluators.Dask(cluster))
         finally:
             seconds = time.perf_counter() - start
             done.set()
@@ -199,13 +199,13 @@ def scheduler(iterations):
                 found = optimize(
                     sleeps,
                     iterations,
-                    evaluator=gloam.Dask(client),
+                    evaluator=gloam.evaluators.Dask(client),
                     run_dir=Path(folder) / "run",
                     resume=True,
                     progress=Kills(processes[0], at=iterations // 3),
                 )
                 print(f"resumed: archive equal: {same(found.elites, plain.elites)}")
-            except gloam.EvaluatorError as error:
+            except gloam.errors.WorkerError as error:
                 print(error, *error.__notes__)
             for process in processes:
                 process.kill()
@@ -216,7 +216,7 @@ def failures(iterations, workers):
     """Compare a run with 20% failures with a clean run with as many successful evaluations."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        evaluator = gloam.Processes(workers, timeout=1.0)
+        evaluator = gloam.evaluators.Processes(workers, timeout=1.0)
         found = optimize(unlucky, iterations, evaluator=evaluator, run_dir=folder)
         seconds = time.perf_counter() - start
         table = gloam.RunFolder(folder).read_failures()

@@ -28,8 +28,8 @@ from selenium.webdriver.chrome.service import Service
 
 import gloam
 from gloam import step
+from gloam._tools.draws import root_key
 from gloam.archives import Elites
-from gloam.draws import root_key
 from gloam.formats.config import describe
 from gloam.formats.tables import MetricsFile
 

@@ -22,9 +22,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gloam.generators import StyleGAN3, StyleGAN3Settings
-from gloam.generators import stylegan3_layers as resampling
-from gloam.generators.stylegan3_settings import lowpass
+from gloam_lab.latent_illumination import StyleGAN3, StyleGAN3Settings
+from gloam_lab.latent_illumination import stylegan3_layers as resampling
+from gloam_lab.latent_illumination.stylegan3_settings import lowpass
 
 # Name, channels, size, factor of the upsampling, padding: layers of the 256 x 256 network.
 LAYERS = [
@@ -178,7 +178,7 @@ def image(resolution):
 FIRST = """
 import sys, time
 import equinox as eqx, jax, jax.numpy as jnp
-from gloam.generators import StyleGAN3
+from gloam_lab.latent_illumination import StyleGAN3
 network = StyleGAN3.load(sys.argv[1])
 read = time.process_time()
 paint = eqx.filter_jit(lambda network, w: network.images(w))

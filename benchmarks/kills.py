@@ -43,7 +43,7 @@ def main(driver, out, iterations, every):
     few = dict(num_emitters=2, batch_size=6, num_init_points=20, num_empty_points=5)
     options = dict(run_dir=out, resume=True, progress=False, checkpoint_every=every, log_every=7)
     if driver == "optimize":
-        options |= dict(evaluator=gloam.Processes(2), per_solution=True)
+        options |= dict(evaluator=gloam.evaluators.Processes(2), per_solution=True)
         algorithm = gloam.DMS.paper(gloam.GridArchive((12, 12), -1, 1), np.zeros(4), 0.3, **few)
         gloam.optimize(simulate, algorithm, iterations, **options)
         return

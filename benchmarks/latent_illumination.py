@@ -19,11 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import gloam
-from gloam.domains import LatentIllumination
-from gloam.experiments import preset_algorithm
-from gloam.experiments.lsi import median_seconds
-from gloam.generators import CLIP, StyleGAN3, StyleGAN3Settings
-from gloam.generators.clip import _DEFAULTS, _section, _shapes, _tower
+from gloam_lab import preset_algorithm
+from gloam_lab.latent_illumination import CLIP, LatentIllumination, StyleGAN3, StyleGAN3Settings
+from gloam_lab.latent_illumination.clip import _DEFAULTS, _section, _shapes, _tower
+from gloam_lab.latent_illumination.experiment import median_seconds
 
 START = time.perf_counter()
 BATCH_SIZE = 36

@@ -12,9 +12,9 @@ import pandas as pd
 
 import gloam
 from gloam.domains import LinearProjection
-from gloam.experiments.speed import BackgroundLoad
-from gloam.experiments.statistics import as_markdown
+from gloam.runs.comparison import as_markdown
 from gloam.runs.fused_driver import FusedDriver
+from gloam_lab.speed import BackgroundLoad
 
 # Values around the paper's 10D problem, varied one at a time.
 STANDARD = {"measures": 10, "cells": 10_000, "solution": 100, "emitters": 15, "seeds": 1}

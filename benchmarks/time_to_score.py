@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import gloam
-from gloam.experiments.contenders import PEERS, Problem
-from gloam.experiments.speed import BackgroundLoad
 from gloam.runs.fused_driver import FusedDriver
+from gloam_lab.contenders import PEERS, Problem
+from gloam_lab.speed import BackgroundLoad
 
 SCORE = 6410
 """QD score of DMS after 10,000 iterations in the paper (table 1, 20 seeds)."""

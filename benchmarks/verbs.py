@@ -14,16 +14,16 @@ import jax.numpy as jnp
 import pandas as pd
 
 from gloam import step
+from gloam._tools.programs import partition
 from gloam.algorithms import Algorithm
 from gloam.domains import Domain
 from gloam.emitters import CMAES
-from gloam.experiments.presets import preset_algorithm
-from gloam.experiments.report import as_markdown
-from gloam.experiments.speed import BackgroundLoad
-from gloam.experiments.study import domain_named
-from gloam.programs.sharing import for_programs, partition
 from gloam.records import Batch
 from gloam.runs.fused_driver import FusedDriver
+from gloam_lab.presets import preset_algorithm
+from gloam_lab.report import as_markdown
+from gloam_lab.speed import BackgroundLoad
+from gloam_lab.study import domain_named
 
 
 class Stopwatch:
@@ -34,7 +34,7 @@ class Stopwatch:
     """
 
     def __init__(self, algorithm: Algorithm, repeats: int, seeds: int):
-        self.arrays, self.static = partition(for_programs(algorithm))
+        self.arrays, self.static = partition(algorithm.for_programs())
         self.repeats = repeats
         self.seeds = seeds
         self.milliseconds: dict[str, float] = {}

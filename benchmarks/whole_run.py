@@ -9,9 +9,9 @@ from pathlib import Path
 import jax
 
 import gloam
-from gloam import compiler
-from gloam.experiments import preset_algorithm
-from gloam.experiments.contenders import Problem
+from gloam._tools import compiler
+from gloam_lab import preset_algorithm
+from gloam_lab.contenders import Problem
 
 
 def main() -> int:

@@ -44,7 +44,7 @@ def main(iterations: int = 100, out: Path = Path("control.png"), workers: int = 
     algorithm = gloam.DMS(
         archive, np.zeros(NETWORK.solution_dim), 1.0, num_emitters=4, batch_size=20
     )
-    pool = gloam.Processes(workers)
+    pool = gloam.evaluators.Processes(workers)
     result = gloam.optimize(evaluate, algorithm, iterations, evaluator=pool)
     elites = result.elites
     print(elites)

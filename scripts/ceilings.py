@@ -3,7 +3,7 @@
     python scripts/ceilings.py --centroids-dir DIR
 
 DIR is the folder with the paper's centroids, ``lp_{10,20,50}d.npy``. The script prints a table and
-writes ``src/gloam/experiments/ceilings.csv``, which the report of a study reads. It takes about
+writes ``src/gloam_lab/ceilings.csv``, which the report of a study reads. It takes about
 eight minutes on one core. For each cell there are two numbers, both in exact arithmetic:
 
 - ``attained``: the objective of a solution in the cell, which was found.
@@ -27,11 +27,11 @@ from jaxtyping import Bool, Float, Int
 from scipy.optimize import nnls
 from scipy.spatial import KDTree
 
+from gloam._tools.files import write_bytes
 from gloam.archives import Archive, CVTArchive, GridArchive
 from gloam.domains import Arm, Domain, LinearProjection
-from gloam.experiments.ceilings import FILE, archive_digest
-from gloam.experiments.study import domain_named
-from gloam.files import write_bytes
+from gloam_lab.ceilings import FILE, archive_digest
+from gloam_lab.study import domain_named
 
 GRIDS = ("2d-lp-sphere", "2d-lp-flat", "arm")
 CVTS = ("10d-lp-sphere", "20d-lp-sphere", "50d-lp-sphere", "10d-lp-flat")

@@ -7,7 +7,7 @@ from matplotlib import pyplot as plt
 
 import gloam
 from gloam import step
-from gloam.draws import root_key
+from gloam._tools.draws import root_key
 
 ITERATIONS, SIDE, ARROWS = 60, 200, 22
 

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 
 import gloam
 from gloam.discounts import DiscountModel, Thresholds
-from gloam.experiments import paper_algorithm
 from gloam.plots import line_colors, save, style
 from gloam.records import Batch
+from gloam_lab import paper_algorithm
 
 IMAGE = Path(__file__).parents[1] / "docs" / "images" / "histograms.png"
 CELLS, BATCHES, SIZE = 8, 80, 36

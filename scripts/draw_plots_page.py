@@ -10,7 +10,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from gloam import files
+from gloam._tools import files
 
 PAGE = Path(__file__).parents[1] / "docs" / "plots.md"
 _PARTS = re.compile(r"```python\n(?P<code>.*?)```|!\[[^\]]*\]\((?P<image>[^)]+)\)", re.DOTALL)

@@ -1,4 +1,4 @@
-"""Train the decoder of `gloam.generators.Decoder.digits` on MNIST, and write the held-out digits.
+"""Train the decoder of `gloam.domains.Decoder.digits` on MNIST, and write the held-out digits.
 
     python scripts/train_digit_decoder.py --images mnist_10k.npz
 
@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from gloam import files
+from gloam._tools import files
 from gloam.datasets.fetch import HANDWRITTEN_FILE
-from gloam.generators import Decoder
-from gloam.generators.decoder import DIGITS_FILE, logits_of
+from gloam.domains import Decoder
+from gloam.domains.decoder import DIGITS_FILE, logits_of
 
 SEED = 0
 NUM_TRAINED = 9000

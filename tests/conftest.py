@@ -48,15 +48,15 @@ import tests.typechecker  # noqa: E402, F401  # by its name, below
 # Shapes and dtypes of arrays are checked against their annotations where the arithmetic is. Modules
 # that users call check their arguments themselves, and the tests hold them to their own messages.
 _CHECKED = (
-    "draws",
-    "emitters.cma_es",
-    "emitters.sep_cma_es",
-    "discounts.training",
-    "generators.clip_towers",
-    "generators.stylegan3_layers",
+    "gloam._tools.draws",
+    "gloam.emitters.cma_es",
+    "gloam.emitters.sep_cma_es",
+    "gloam.discounts.training",
+    "gloam_lab.latent_illumination.clip_towers",
+    "gloam_lab.latent_illumination.stylegan3_layers",
 )
 if os.environ.get("GLOAM_CHECK_SHAPES", "on") != "off":
-    install_import_hook([f"gloam.{name}" for name in _CHECKED], "tests.typechecker.checked")
+    install_import_hook(_CHECKED, "tests.typechecker.checked")
 
 import jax  # noqa: E402
 import pytest  # noqa: E402

@@ -9,7 +9,7 @@ import pytest
 
 import gloam
 from gloam.discounts import DiscountModel
-from gloam.generators import Decoder
+from gloam.domains import Decoder
 from gloam.records import Feedback, MeasureSpace
 
 

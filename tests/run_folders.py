@@ -8,8 +8,8 @@ import pandas as pd
 
 import gloam
 from gloam import step
+from gloam._tools.draws import root_key
 from gloam.archives import Elites
-from gloam.draws import root_key
 from gloam.formats.checkpoints import state_arrays
 from gloam.formats.config import describe
 from gloam.formats.run_folder import dataset_arrays, dataset_digest

@@ -18,7 +18,7 @@ from PIL import Image
 import gloam
 import gloam.interop.gymnasium
 import gloam.interop.ribs
-from gloam import files
+from gloam._tools import files
 from gloam.cli import main
 from tests.explorer.page import Page, chromium
 

@@ -19,15 +19,15 @@ import numpy as np
 import pytest
 
 import gloam
-from gloam import cli, compiler
+from gloam import cli
+from gloam._tools import compiler
 from gloam.archives import faiss_index
 from gloam.callbacks import stopping
 from gloam.emitters import arborescences, cma_emitters, discrete, emitter, mixture
-from gloam.experiments import lsi
 from gloam.explorer import app, archive_view, cell_view, html_report, server, summaries
 from gloam.formats import documents, ownership, registry, tables
-from gloam.programs import fused_program
-from gloam.runs import failures
+from gloam.runs import failures, fused_program
+from gloam_lab.latent_illumination import experiment as lsi
 from tests.test_docs import ROOT, script
 from tests.test_docs import tables as tables_of
 
@@ -405,7 +405,7 @@ def run_dir(tmp_path_factory):
 def columns(run_dir):
     """Columns of the metrics of a run, with those of all emitters."""
     archive = gloam.GridArchive((10, 10), -1, 1)
-    algorithms = dms(), dms(gradients=True), gloam.CMAMEGA(archive, np.zeros(3), 0.2)
+    algorithms = dms(), dms(gradients=True), gloam.algorithms.CMAMEGA(archive, np.zeros(3), 0.2)
     emitters = [algorithm.emitter for algorithm in algorithms]
     logged = set(gloam.RunFolder(run_dir).read_metrics().columns)
     return logged.union(*(emitter.metrics(emitter.init()) for emitter in emitters))
@@ -653,7 +653,7 @@ def test_the_explorer_has_the_documented_states():
 @pytest.mark.parametrize("name", ["Ray", "submitit"])
 def test_what_is_no_executor_is_not_promised(name):
     texts = [sentences(str(page.relative_to(ROOT))) for page in PAGES]
-    texts += [inspect.getdoc(gloam.Executors) or ""]
+    texts += [inspect.getdoc(gloam.evaluators.Executors) or ""]
     naming = [s for text in texts for s in re.split(r"[.|] ", text) if re.search(rf"\b{name}\b", s)]
     assert naming
     assert all("not supported yet" in " ".join(sentence.split()) for sentence in naming)

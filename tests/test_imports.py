@@ -11,11 +11,12 @@ from types import ModuleType
 import pytest
 
 import gloam
+import gloam_lab
 
 SOURCE = Path(gloam.__file__).parent
+LABORATORY = Path(gloam_lab.__file__).parent
 
-_BASE = {"records", "checks", "files", "draws", "devices", "kernels", "progress", "drawing"}
-_BASE |= {"spaces", "trees", "compiler"}
+_BASE = {"records", "spaces", "errors", "_tools"}
 _PIECES = {"emitters", "archives", "discounts"}
 _CORE = _BASE | _PIECES | {"algorithms", "step", "_version"}
 
@@ -24,59 +25,36 @@ _CORE = _BASE | _PIECES | {"algorithms", "step", "_version"}
 # another, `step` hands over.
 ALLOWED = {
     "_version": set(),
-    "checks": set(),
-    "files": set(),
-    "devices": set(),
-    "compiler": {"devices", "files"},
-    "draws": set(),
-    "kernels": {"devices"},
-    "progress": {"checks"},
-    "drawing": set(),
-    "parquet": {"files"},
-    "records": {"checks"},
-    "spaces": {"checks", "trees"},
-    "trees": {"checks"},
+    "_tools": set(),
+    "errors": {"_tools"},
+    "records": {"_tools"},
+    "spaces": {"_tools"},
     "emitters": _BASE,
     "archives": _BASE,
     "discounts": _BASE,
     "algorithms": _BASE | _PIECES,
-    "step": {"checks", "draws", "spaces", "algorithms", "archives", "discounts", "records"},
-    "datasets": _BASE | {"archives", "parquet"},
-    # Models know nothing of searches.
-    "generators": _BASE,
-    "domains": _BASE | {"archives", "datasets", "generators"},
+    "step": {"_tools", "spaces", "algorithms", "archives", "discounts", "records"},
+    "datasets": _BASE | {"archives"},
+    "domains": _BASE | {"archives", "datasets"},
     # Files are below the searches: whatever a file holds, it cannot make a search run.
-    "formats": _CORE | {"domains", "datasets", "generators", "parquet"},
+    "formats": _CORE | {"domains", "datasets"},
     # Evaluators know nothing of searches; they also run in the processes of workers.
     "evaluators": _BASE | {"archives"},
     # Callbacks know rows of metrics and elites; the loop of a run calls them.
     "callbacks": _BASE | {"archives"},
-    "programs": _CORE,
-    "searches": _CORE | {"programs", "formats", "evaluators"},
-    "runs": _CORE | {"datasets", "formats", "evaluators", "callbacks", "programs", "searches"},
+    "searches": _CORE | {"formats", "evaluators"},
+    "runs": _CORE | {"datasets", "formats", "evaluators", "callbacks", "searches", "plots"},
     # Figures come from run folders: what reads them is allowed, what runs searches is not.
     "plots": _CORE | {"datasets", "formats"},
     "gallery": _CORE | {"datasets", "formats", "plots"},
-    "experiments": _CORE
-    | {"domains", "datasets", "generators", "formats", "plots", "programs", "searches", "runs"},
     # Elites and models of other libraries; it runs no search.
-    "interop": _CORE | {"parquet"},
-    "explorer": _CORE | {"domains", "datasets", "formats", "plots", "gallery", "experiments"},
+    "interop": _CORE,
+    "explorer": _CORE | {"domains", "datasets", "formats", "plots", "gallery", "runs.comparison"},
     # Its modules are imported for every `--help`, and gloam's on use: as `gloam.NAME`, or in a
     # function.
     "cli": _CORE
-    | {
-        "__init__",
-        "domains",
-        "datasets",
-        "generators",
-        "formats",
-        "runs",
-        "plots",
-        "gallery",
-        "experiments",
-    }
-    | {"explorer", "evaluators", "callbacks", "programs"},
+    | {"__init__", "domains", "datasets", "formats", "runs", "plots", "gallery"}
+    | {"explorer", "evaluators", "callbacks"},
     "__init__": set(),
     "__main__": {"cli"},
 }
@@ -153,7 +131,7 @@ def forbidden(room: str, imports: set[str]) -> set[str]:
 
 def test_every_room_is_in_the_table():
     rooms = {dotted(file).split(".")[0] for file in files()}
-    assert rooms >= {"step", "records", "checks"} | _PIECES
+    assert rooms >= {"step", "records", "_tools"} | _PIECES
     assert rooms <= set(ALLOWED), f"say what {rooms - set(ALLOWED)} may import, in ALLOWED"
 
 
@@ -171,6 +149,17 @@ def test_the_table_itself_has_no_circle():
         free = {room for room, needs in left.items() if not needs & set(left)}
         assert free, f"a circle among {sorted(left)}"
         left = {room: needs for room, needs in left.items() if room not in free}
+
+
+@pytest.mark.parametrize("file", files(), ids=dotted)
+def test_the_library_does_not_know_the_laboratory(file):
+    names = {
+        name
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for name in [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+    }
+    assert not {name for name in names if name.split(".")[0] == LABORATORY.name}
 
 
 @pytest.mark.parametrize(
@@ -191,11 +180,10 @@ def test_the_table_itself_has_no_circle():
         ("emitters.cma_emitters", "from gloam import nothing_of_that_name", {"__init__"}),
         ("emitters.cma_emitters", "from gloam import *", {"__init__"}),
         ("records", "from gloam.emitters.emitter import Emitter", {"emitters.emitter"}),
-        ("checks", "from gloam import records", {"records"}),
+        ("_tools.checks", "from gloam import records", {"records"}),
         ("step", "from gloam.emitters.emitter import Emitter", {"emitters.emitter"}),
         ("algorithms.dms", "import gloam.runs.fused_driver", {"runs.fused_driver"}),
         ("domains.arm", "import gloam.plots", {"plots"}),
-        ("generators.clip", "from gloam.archives import CVTArchive", {"archives.cvt_archive"}),
         ("plots.curves", "import gloam.runs", {"runs"}),
         ("plots.curves", "from gloam.searches import Search", {"searches.search"}),
         ("plots.curves", "from gloam.runs import fused_driver", {"runs.fused_driver"}),
@@ -206,7 +194,11 @@ def test_the_table_itself_has_no_circle():
             "from gloam.emitters import cma_es\nfrom . import emitter",
             set(),
         ),
-        ("emitters.cma_emitters", "from gloam import checks, records\nimport jax", set()),
+        (
+            "emitters.cma_emitters",
+            "from gloam import records\nfrom gloam._tools import checks\nimport jax",
+            set(),
+        ),
         ("emitters.cma_emitters", "import gloamy\nfrom gloamy.archives import add", set()),
     ],
 )
@@ -222,13 +214,14 @@ assert "numpy" not in sys.modules, "gloam itself imports nothing"
 gloam.DMS, gloam.GridArchive, gloam.Search, gloam.run
 slow = {"matplotlib", "pandas", "scipy.stats", "scipy.signal", "tokenizers", "torch", "faiss"}
 assert not slow & set(sys.modules), "imported for a search"
-assert "gloam.experiments" not in sys.modules
-gloam.experiments.preset_algorithm
+assert "gloam_lab" not in sys.modules
+import gloam_lab
+gloam_lab.preset_algorithm
 assert not slow & set(sys.modules), "imported for the algorithms of the command line"
 assert gloam.plots.curves.__name__ == "curves"
 assert "matplotlib" in sys.modules
 assert gloam.gallery.gallery.__name__ == "gallery"
-assert gloam.experiments.Study.__name__ == "Study"
+assert gloam_lab.Study.__name__ == "Study"
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -265,7 +258,7 @@ def public(package) -> set[str]:
 def test_dir_shows_the_public_names_and_help_lists_them_all():
     names = {name for name in dir(gloam) if not name.startswith("_")}
     assert {"DMS", "run", "archives", "plots", "step", "kmeans_centroids"} <= names
-    assert not names & {"importlib", "ModuleType", "TYPE_CHECKING", "checks", "programs", "cli"}
+    assert not names & {"importlib", "ModuleType", "TYPE_CHECKING", "checks", "_tools", "cli"}
     assert public(gloam) - {"ModuleType", "TYPE_CHECKING"} <= names
     missing = names - set(re.findall(r"\w+", gloam.__doc__ or ""))
     assert not missing, f"the docstring of gloam does not list {missing}"

@@ -6,7 +6,7 @@ Bounds come from seeds 0 to 7 at 150 iterations: mean minus four standard deviat
 import pytest
 
 import gloam
-from gloam.experiments.presets import PAPER_SETTINGS, preset_algorithm
+from gloam_lab.presets import PAPER_SETTINGS, preset_algorithm
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gloam
-from gloam.draws import root_key
+from gloam._tools.draws import root_key
 from gloam.runs.options import seed_list
 from tests import problems
 from tests.helpers import assert_same_bits

@@ -8,8 +8,8 @@ import pytest
 
 import gloam
 from gloam import step
+from gloam._tools.draws import root_key
 from gloam.discounts import CNN, MLP, Frozen
-from gloam.draws import root_key
 from tests.helpers import assert_same_bits
 
 IMAGES = np.random.default_rng(0).random((30, 6, 5)).astype(np.float32)

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 import gloam
 from gloam import step
+from gloam._tools.trees import Tree
 from gloam.emitters.emitter import Bounds
-from gloam.formats import ForeignError, objects
+from gloam.errors import ForeignError
+from gloam.formats import objects
 from gloam.spaces import form_of
-from gloam.trees import Tree
 from tests.helpers import refused
 
 GRID = gloam.GridArchive((4, 4), 0.0, 1.0, f_min=-5.0)

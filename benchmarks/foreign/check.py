@@ -11,7 +11,7 @@ import sys
 import jax
 import numpy as np
 
-from gloam import checks
+from gloam._tools import checks
 from problems import PROBLEMS, Problem, Setup
 
 STRAIGHT = np.full(100, 0.5)

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import gloam
-from gloam import checks
+from gloam._tools import checks
 from gloam.algorithms import Algorithm
 from problems import Setup
 

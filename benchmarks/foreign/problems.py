@@ -77,7 +77,7 @@ def box(lower: float, upper: float, solution_dim: int, **options: Any) -> dict[s
 
 def cvt(lower: Any, upper: Any, measure_dim: int, f_min: float) -> Archive:
     """Return an archive of 1,024 centroids."""
-    points = gloam.kmeans_centroids(1024, lower, upper, measure_dim)
+    points = gloam.archives.kmeans_centroids(1024, lower, upper, measure_dim)
     return gloam.CVTArchive(points, lower, upper, index="exact", f_min=f_min)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from contenders import OUTSIDE
-from gloam.experiments.statistics import as_markdown, games_howell
+from gloam.runs.comparison import as_markdown, games_howell
 from problems import PROBLEMS
 
 

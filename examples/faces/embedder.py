@@ -9,8 +9,8 @@ import numpy as np
 from efficientnet import EfficientNet
 from jaxtyping import Array, Float, UInt8
 
-from gloam import checks
-from gloam.generators import Embedder
+from gloam._tools import checks
+from gloam_lab.latent_illumination import Embedder
 
 # The activations after the second and the fifth block describe colours and textures. Later ones
 # distinguish faces from mountains, and are of no use to match them.

@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Array, Float
 from openvino_ir import Graph
 
-from gloam import checks
-from gloam.generators import Generator
-from gloam.generators.models import read_tensors, write_tensors
+from gloam._tools import checks
+from gloam.domains import Generator
+from gloam.domains.generator import read_tensors, write_tensors
 
 _FIX = "Convert the package's files again: python convert.py."
 _FULL, _HALF = 1024, 512

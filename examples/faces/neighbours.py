@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from gloam import files
+from gloam._tools import files
 from gloam.datasets import Matches
 
 _SIDE, _GAP = 112, 4

@@ -20,12 +20,12 @@ from mobile_stylegan import MobileStyleGAN
 from neighbours import neighbour_sheet, relation
 
 import gloam
-from gloam import files
+from gloam._tools import files
 from gloam.datasets import Dataset, Matches
-from gloam.domains import LatentIllumination
+from gloam.domains.generator import read_tensors
 from gloam.gallery import gallery, page
-from gloam.generators.models import read_tensors
 from gloam.plots import style
+from gloam_lab.latent_illumination import LatentIllumination
 
 _TITLE = "A face for each of {count} {name}, by colour and light"
 _TRUNCATION = 0.7

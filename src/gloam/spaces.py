@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from gloam import checks
-from gloam.trees import Tree
+from gloam._tools import checks
+from gloam._tools.trees import Tree
 
 Rows = np.ndarray | Array
 # float32 holds all whole numbers up to this one.

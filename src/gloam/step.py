@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gloam import checks, draws
+from gloam._tools import checks, draws
 from gloam.algorithms import Algorithm
 from gloam.archives import Archive
 from gloam.archives.qd_score import ArchiveMetrics, archive_metrics, lowered

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gloam
+from gloam import algorithms
 from gloam.discounts import DiscountModel, KernelDensity, NoDiscount, Thresholds
 from gloam.emitters import (
     AdaptiveMixture,
@@ -28,8 +29,11 @@ X0 = np.zeros(3)
 PRESETS = {
     gloam.DMS: {CmaEmitters: set(), DiscountModel: {"space"}},
     gloam.CMAMAE: {CmaEmitters: set(), Thresholds: {"num_cells"}},
-    gloam.CMAMEGA: {Arborescences: {"measure_dim", "two_stage"}},
-    gloam.CMAMAEGA: {Arborescences: {"measure_dim", "two_stage"}, Thresholds: {"num_cells"}},
+    algorithms.CMAMEGA: {Arborescences: {"measure_dim", "two_stage"}},
+    algorithms.CMAMAEGA: {
+        Arborescences: {"measure_dim", "two_stage"},
+        Thresholds: {"num_cells"},
+    },
     gloam.DDS: {CmaEmitters: set(), KernelDensity: set()},
     gloam.MAPElites: {Variation: {"line_sigma"}},
     gloam.MAPElitesLine: {Variation: set()},
@@ -98,9 +102,13 @@ def direct_and_preset():
     yield DiscountModel(), mixture, gloam.DMS(ARCHIVE, X0, 0.2)
     yield Thresholds(alpha=0.2), emitter, gloam.CMAMAE(ARCHIVE, X0, 0.2, alpha=0.2, **sizes)
     points = Arborescences(X0, 0.2, 2, two_stage=True, restart=RestartWithoutImprovement(), **sizes)
-    yield NoDiscount(), points, gloam.CMAMEGA(ARCHIVE, X0, 0.2, **sizes)
+    yield NoDiscount(), points, algorithms.CMAMEGA(ARCHIVE, X0, 0.2, **sizes)
     points = Arborescences(X0, 0.2, 2, **sizes)
-    yield Thresholds(alpha=0.2), points, gloam.CMAMAEGA(ARCHIVE, X0, 0.2, alpha=0.2, **sizes)
+    yield (
+        Thresholds(alpha=0.2),
+        points,
+        algorithms.CMAMAEGA(ARCHIVE, X0, 0.2, alpha=0.2, **sizes),
+    )
     density = KernelDensity(bandwidth=0.1, buffer_size=9)
     yield density, emitter, gloam.DDS(ARCHIVE, X0, 0.2, bandwidth=0.1, buffer_size=9, **sizes)
     line = Variation(X0, 0.2, line_sigma=0.3, batch_size=8)

@@ -230,7 +230,7 @@ def test_a_row_without_a_direction_is_a_failed_row(name, with_cells, with_object
     assert not bad & {row.tobytes() for row in search.elites().solutions}
     assert np.isfinite(search.elites().flat_measures).all()
     search.ask()
-    with pytest.raises(gloam.EvaluationError, match="measures of zero"):
+    with pytest.raises(gloam.errors.EvaluationError, match="measures of zero"):
         search.tell(np.ones(BATCH), np.zeros((BATCH, 36)))
 
 

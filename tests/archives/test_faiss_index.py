@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import gloam
-from gloam import devices
+from gloam._tools import devices
+from gloam._tools.programs import partition
 from gloam.archives import CVTArchive, Faiss, FaissIndex, cvt_archive, faiss_index
 from gloam.archives.faiss_index import chosen_index
 from gloam.formats import objects
-from gloam.programs.sharing import partition
 from tests.helpers import assert_same_bits
 
 CELLS, MEASURES = 2000, 24

@@ -10,7 +10,7 @@ from ribs.archives import CVTArchive as PyribsCVT
 from sklearn.neighbors import NearestNeighbors
 
 import gloam
-from gloam import devices
+from gloam._tools import devices
 from gloam.archives import CVTArchive, nearest_centroids
 from gloam.archives.nearest_centroids import scores_collide, squared_gaps
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gloam import devices
+from gloam._tools import devices
 from gloam.archives import CVTArchive, GridArchive
 from gloam.archives.store import Store, add, empty_store, random_elites, random_empty_cells
 from gloam.records import Batch

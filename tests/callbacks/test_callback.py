@@ -189,7 +189,7 @@ def test_an_evaluation_that_fails_ends_the_callbacks():
 
     recorder = Recorder()
     algorithm = gloam.MAPElites(gloam.GridArchive((4, 4), -1, 1), [0.0, 0.0], 0.1, batch_size=4)
-    with pytest.raises(gloam.EvaluationError):
+    with pytest.raises(gloam.errors.EvaluationError):
         gloam.run(fails, algorithm, 5, progress=False, callbacks=[recorder])
     (end,) = recorder.told("end")
     assert end.status == "failed"

@@ -16,7 +16,7 @@ import pytest
 import gloam
 from gloam import cli
 from gloam.cli import main
-from gloam.experiments.presets import ALGORITHMS
+from gloam_lab.presets import ALGORITHMS
 from tests.cli.conftest import stopped
 
 
@@ -139,7 +139,7 @@ def without_none(kind):
 
 
 def test_an_option_means_the_same_in_every_command():
-    found = options(cli._Command)
+    found = options(cli._command_type())
     kinds = {name: {without_none(kind) for _, kind, _ in uses} for name, uses in found.items()}
     several = {name: types for name, types in kinds.items() if len(types) > 1}
     # `bench` and `paper` take several of what `run` and `demo` take one of.
@@ -153,7 +153,7 @@ def test_an_option_means_the_same_in_every_command():
 
 
 def test_every_option_is_described_by_a_sentence():
-    for name, uses in options(cli._Command).items():
+    for name, uses in options(cli._command_type()).items():
         for place, kind, text in uses:
             if dataclasses.is_dataclass(kind) or name in ("algorithm", "domain"):
                 continue
@@ -217,7 +217,7 @@ INTEGERS = {
 def test_every_integer_of_the_command_line_is_tested_below():
     found = {
         name.replace("_", "-")
-        for name, uses in options(cli._Command).items()
+        for name, uses in options(cli._command_type()).items()
         for _, kind, _ in uses
         if int in (kind, *get_args(kind), *(one for k in get_args(kind) for one in get_args(k)))
     }

@@ -10,8 +10,7 @@ from PIL import Image
 import gloam
 from gloam import datasets
 from gloam.cli import user_code
-from gloam.datasets import FetchError
-from gloam.runs import Interrupted
+from gloam.errors import FetchError, Interrupted
 from tests.cli.conftest import fill, run, stopped
 
 LP = ("run", "dms-paper", "lp", "--out", "r")
@@ -45,7 +44,7 @@ def test_the_extra_to_install_is_named(kind, capsys, monkeypatch):
 
 
 def test_advice_for_python_is_reworded(problem, capsys, monkeypatch):
-    monkeypatch.setattr(gloam, "run", raises(gloam.RunExistsError(Path("r"))))
+    monkeypatch.setattr(gloam, "run", raises(gloam.errors.RunExistsError(Path("r"))))
     message = stopped(capsys, *LP)
     assert "`gloam resume r`" in message
     assert "resume=True" not in message

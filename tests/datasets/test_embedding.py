@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from gloam import files
+from gloam._tools import files
 from gloam.datasets import Dataset, embedding, from_array, from_file, from_folder
 from tests.helpers import refused
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import gloam
-from gloam.datasets import FetchError, fetch, from_idx
+from gloam.datasets import fetch, from_idx
 from gloam.datasets.fetch import HANDWRITTEN_FILE, SOURCES, Source
+from gloam.errors import FetchError
 
 from .test_readers import encoded
 

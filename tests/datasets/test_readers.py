@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from gloam import parquet
+from gloam._tools import parquet
 from gloam.datasets import from_array, from_file, from_idx, from_pandas, readers
 from tests.helpers import refused
 

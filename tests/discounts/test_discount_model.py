@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gloam._tools.programs import partition
 from gloam.archives import GridArchive
 from gloam.discounts import CNN, MLP, Frozen
 from gloam.discounts.discount_model import targets
 from gloam.discounts.training import Trained, fit
-from gloam.programs.sharing import partition
 from gloam.records import Batch
 from tests.helpers import paper_model
 

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from gloam import devices
+from gloam._tools import devices
 from gloam.discounts import MLP
 from gloam.discounts.training import Trained, fit
 

@@ -11,8 +11,8 @@ from gloam.datasets import Dataset
 from gloam.domains import LatentDigits
 from gloam.formats import objects
 from gloam.gallery import gallery_run
-from tests.domains.test_latent_illumination import Waves
 from tests.helpers import assert_same_bits, refused, small_decoder
+from tests.lab.latent_illumination.test_domain import Waves
 
 IMAGES = np.random.default_rng(0).random((12, 8, 8), dtype=np.float32)
 
@@ -110,13 +110,13 @@ def test_a_run_folder_is_resumed_and_shown_without_a_program(tmp_path):
 
 
 def test_a_generator_of_your_own_is_foreign_to_a_run_folder():
-    class Brighter(gloam.generators.Decoder):
+    class Brighter(gloam.domains.Decoder):
         def images(self, w):
             return jnp.minimum(super().images(w) + 0.1, 1.0)
 
     domain = LatentDigits(IMAGES, Brighter(small_decoder().tensors))
     arrays = {}
-    with pytest.raises(gloam.ForeignError, match="Brighter"):
+    with pytest.raises(gloam.errors.ForeignError, match="Brighter"):
         objects.decode(objects.encode(domain, arrays), arrays)
 
 

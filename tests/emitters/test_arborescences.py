@@ -9,6 +9,7 @@ from ribs.emitters import GradientArborescenceEmitter
 
 import gloam
 from gloam import step
+from gloam.algorithms import CMAMAEGA, CMAMEGA
 from gloam.emitters import (
     CMAES,
     Arborescences,
@@ -18,7 +19,7 @@ from gloam.emitters import (
     MuSelection,
     RestartWithoutImprovement,
 )
-from gloam.experiments import Study, preset_algorithm
+from gloam_lab import Study, preset_algorithm
 from tests.helpers import assert_same_bits, refused
 
 SOL, EACH = 6, 12
@@ -150,7 +151,7 @@ def test_jacobians_are_scaled_to_length_one():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cls", [gloam.CMAMEGA, gloam.CMAMAEGA])
+@pytest.mark.parametrize("cls", [CMAMEGA, CMAMAEGA])
 def test_points_whose_gradients_fail_restart(cls):
     def without_gradient(x):
         objectives, measures = evaluate(x)
@@ -163,7 +164,7 @@ def test_points_whose_gradients_fail_restart(cls):
 
 @pytest.mark.slow
 def test_measures_alone_climb_the_closeness_to_the_centre():
-    algorithm = small(gloam.CMAMAEGA)
+    algorithm = small(CMAMAEGA)
     points = jnp.asarray(np.random.default_rng(0).normal(0, 2, (4, SOL)), jnp.float32)
     found, jacobians = step._evaluated_with_jacobians(algorithm, lambda x: evaluate(x)[1], points)
     assert found[0] is None
@@ -182,7 +183,8 @@ def test_measures_alone_climb_the_closeness_to_the_centre():
 
 
 @pytest.mark.parametrize(
-    "cls", [gloam.CMAMAEGA, pytest.param(gloam.CMAMEGA, marks=pytest.mark.slow)]
+    "cls",
+    [CMAMAEGA, pytest.param(CMAMEGA, marks=pytest.mark.slow)],
 )
 def test_a_resumed_run_gives_the_same_bits(cls, tmp_path):
     domain = gloam.domains.Arm(num_joints=5)
@@ -197,7 +199,7 @@ def test_a_resumed_run_gives_the_same_bits(cls, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("cls", "least"), [(gloam.CMAMEGA, 7500), (gloam.CMAMAEGA, 5800)])
+@pytest.mark.parametrize(("cls", "least"), [(CMAMEGA, 7500), (CMAMAEGA, 5800)])
 def test_two_measures_of_linear_projection(cls, least):
     # After 300 iterations seeds 0 to 11 have 7,510 to 7,519 and 6,022 to 6,360, with standard
     # deviations of 3 and 101.
@@ -228,7 +230,7 @@ def test_jacobians_that_would_not_fit_are_refused():
     message = (
         f"archive: expected at most 100 measures, of which each needs a gradient, got 784. {fix}"
     )
-    for cls in (gloam.CMAMEGA, gloam.CMAMAEGA):
+    for cls in (CMAMEGA, CMAMAEGA):
         with refused(message):
             cls(images, np.zeros(4), 1.0)
     with refused("archive: expected at most 100 measures"):
@@ -239,11 +241,11 @@ def test_jacobians_that_would_not_fit_are_refused():
         f"3 gradients x 6,000,000). Use fewer emitters. {fix}"
     )
     with refused(message):
-        gloam.CMAMAEGA(grid, np.zeros(6_000_000, np.float32), 1.0)
+        CMAMAEGA(grid, np.zeros(6_000_000, np.float32), 1.0)
 
 
 def test_searches_that_cannot_give_gradients_are_refused(tmp_path):
-    algorithm = small(gloam.CMAMAEGA)
+    algorithm = small(CMAMAEGA)
     message = (
         "algorithm: expected one that asks without gradients, got CMA-MAEGA. Use gloam.run with "
         "an evaluation that JAX can trace, or gloam.DMS."

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import gloam
 from gloam import step
+from gloam._tools.draws import root_key
 from gloam.discounts import DiscountModel, NoDiscount, Thresholds
-from gloam.draws import root_key
 from gloam.emitters import CmaEmitters, GradientAscent, Mixture
 from gloam.records import Climb, Feedback
 

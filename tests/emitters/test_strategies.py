@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ribs.emitters.opt import LMMAEvolutionStrategy
 
-from gloam.draws import normals
+from gloam._tools.draws import normals
 from gloam.emitters import CMAES, LMMAES, CmaEmitters, SepCMAES, cma_es, sep_cma_es
 from gloam.emitters.cma_emitters import FULL_UP_TO
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import gloam
+from gloam.errors import WorkerError
+from gloam.evaluators import Dask
 from tests.evaluators import functions
 from tests.helpers import assert_same_bits, refused
 from tests.problems import small
@@ -40,7 +42,7 @@ def test_the_archive_is_that_of_one_process(cluster):
             progress=False,
             evaluator=evaluator,
         ).elites
-        for evaluator in (None, gloam.Dask(cluster))
+        for evaluator in (None, Dask(cluster))
     )
     assert_same_bits(found, plain)
 
@@ -48,33 +50,33 @@ def test_the_archive_is_that_of_one_process(cluster):
 def test_failures_are_told_by_row(cluster):
     x = X.copy()
     x[[3, 9], 0] = 2.0
-    with gloam.Dask(cluster, timeout=2.0) as dask:
+    with Dask(cluster, timeout=2.0) as dask:
         for function, kind in (
             (functions.raises, "exception"),
-            (gloam.PerSolution(functions.hangs), "timeout"),
+            (gloam.evaluators.PerSolution(functions.hangs), "timeout"),
         ):
             found = dask.evaluate(function, x)
             assert [(one.row, one.kind) for one in found.failures] == [(3, kind), (9, kind)]
             good = np.delete(np.arange(len(x)), [3, 9])
             np.testing.assert_array_equal(found.measures[good], x[good, :2])
         # A function of a notebook can be sent, too.
-        found = dask.evaluate(gloam.PerSolution(lambda solution: (0.0, solution[:2])), X)
+        found = dask.evaluate(gloam.evaluators.PerSolution(lambda solution: (0.0, solution[:2])), X)
         np.testing.assert_array_equal(found.measures, X[:, :2])
 
 
 def test_a_client_stays_open_and_a_lost_one_is_an_error(cluster):
     client = distributed.Client(cluster, set_as_default=False)
-    dask = gloam.Dask(client)
+    dask = Dask(client)
     for _ in range(2):
         assert dask.evaluate(functions.batch, X).failures == []
     client.close()
-    with pytest.raises(gloam.EvaluatorError, match="expected a scheduler that answers, got none"):
+    with pytest.raises(WorkerError, match="expected a scheduler that answers, got none"):
         dask.evaluate(functions.batch, X)
 
 
 def test_other_things_are_no_clusters():
     with refused("cluster: expected an address such as 'tcp://10.0.0.1:8786', a Client or a"):
-        gloam.Dask(8)
+        Dask(8)
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +87,8 @@ def empty():
 
 
 def test_a_cluster_without_workers_is_an_error_and_the_run_is_saved(empty, tmp_path):
-    dask = gloam.Dask(empty, patience=0.01)
-    with pytest.raises(gloam.EvaluatorError, match=r"(?s)got none for .*resume=True") as error:
+    dask = Dask(empty, patience=0.01)
+    with pytest.raises(WorkerError, match=r"(?s)got none for .*resume=True") as error:
         gloam.optimize(
             functions.batch, small("map-elites-line"), 3, evaluator=dask, run_dir=tmp_path
         )
@@ -95,7 +97,7 @@ def test_a_cluster_without_workers_is_an_error_and_the_run_is_saved(empty, tmp_p
 
 
 def test_the_first_signal_ends_the_wait_for_workers(empty, tmp_path, monkeypatch):
-    dask = gloam.Dask(empty, patience=3600.0)
+    dask = Dask(empty, patience=3600.0)
     usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
     # As soon as the evaluator looks for workers, so that the run is waiting for them.
     client = distributed.Client.nthreads
@@ -106,7 +108,7 @@ def test_the_first_signal_ends_the_wait_for_workers(empty, tmp_path, monkeypatch
 
     monkeypatch.setattr(distributed.Client, "nthreads", interrupted)
     try:
-        with pytest.raises(gloam.Interrupted) as stopped:
+        with pytest.raises(gloam.errors.Interrupted) as stopped:
             gloam.optimize(
                 functions.batch, small("map-elites-line"), 3, evaluator=dask, run_dir=tmp_path
             )
@@ -118,18 +120,18 @@ def test_the_first_signal_ends_the_wait_for_workers(empty, tmp_path, monkeypatch
 
 
 def test_a_signal_ends_a_batch_whose_workers_are_lost_one_after_the_other(cluster):
-    with gloam.Dask(cluster) as dask:
+    with Dask(cluster) as dask:
         dask.evaluate(functions.batch, X)
         dask.stop_requested = lambda: True
         # With all workers, a batch is finished: the run stops after it.
         assert dask.evaluate(functions.batch, X).failures == []
         dask._workers, dask._counted = {"tcp://gone:1"}, -np.inf
-        with pytest.raises(gloam.EvaluatorError, match="workers were lost"):
+        with pytest.raises(WorkerError, match="workers were lost"):
             dask._num_threads()
 
 
 @pytest.mark.parametrize("patience", [0.0, -1.0, float("nan"), "long"])
 def test_patience_is_a_time(cluster, patience):
     with refused("patience: expected a finite number > 0"):
-        gloam.Dask(cluster, patience=patience)
-    assert gloam.Dask("tcp://10.0.0.1:8786").patience > gloam.Dask(cluster).patience > 0
+        Dask(cluster, patience=patience)
+    assert Dask("tcp://10.0.0.1:8786").patience > Dask(cluster).patience > 0

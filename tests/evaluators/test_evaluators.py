@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 import gloam
-from gloam.evaluators import ResultSpec, as_evaluator, processes
+from gloam.errors import EvaluationError
+from gloam.evaluators import (
+    InProcess,
+    PerSolution,
+    Processes,
+    ResultSpec,
+    as_evaluator,
+    processes,
+)
 from gloam.evaluators.results import Block, evaluated_blocks
 from gloam.evaluators.row_queue import Pace, RowQueue
 from tests.evaluators import functions
@@ -37,9 +45,12 @@ def evaluators(mark):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GLOAM_TEST_MARK", str(mark))  # workers have the environment of their start
         start = {"initializer": functions.set_factor, "initargs": (3.0,)}
-        with ThreadPoolExecutor(3) as threads, gloam.Processes(2, timeout=3.0, **start) as two:
+        with (
+            ThreadPoolExecutor(3) as threads,
+            Processes(2, timeout=3.0, **start) as two,
+        ):
             yield {
-                "in process": gloam.InProcess(),
+                "in process": InProcess(),
                 "threads": as_evaluator(threads),
                 "processes": two,
             }
@@ -48,7 +59,7 @@ def evaluators(mark):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_results_are_those_of_the_function_in_order(evaluators, kind):
-    for function in (functions.batch, gloam.PerSolution(functions.one)):
+    for function in (functions.batch, PerSolution(functions.one)):
         found = evaluators[kind].evaluate(function, X)
         np.testing.assert_array_equal(found.measures, X[:, :2])
         np.testing.assert_allclose(found.objectives, 1 - np.square(X).sum(axis=1), rtol=1e-6)
@@ -76,7 +87,7 @@ def test_crashes_and_hangs_lose_only_their_rows(evaluators):
     x = X[:6].copy()
     x[3, 0] = 2.0
     for function, kind in ((functions.crashes, "lost worker"), (functions.hangs, "timeout")):
-        found = evaluators["processes"].evaluate(gloam.PerSolution(function), x)
+        found = evaluators["processes"].evaluate(PerSolution(function), x)
         assert [(failure.row, failure.kind) for failure in found.failures] == [(3, kind)]
         np.testing.assert_array_equal(np.delete(found.measures, 3, 0), np.delete(x, 3, 0)[:, :2])
 
@@ -84,7 +95,7 @@ def test_crashes_and_hangs_lose_only_their_rows(evaluators):
 @pytest.mark.slow
 def test_a_worker_that_ends_by_chance_costs_nothing(evaluators, mark):
     processes = evaluators["processes"]
-    found = processes.evaluate(gloam.PerSolution(functions.crashes_once), X_BAD)
+    found = processes.evaluate(PerSolution(functions.crashes_once), X_BAD)
     assert mark.exists()
     assert found.failures == []
     np.testing.assert_array_equal(found.measures, X_BAD[:, :2])
@@ -110,8 +121,8 @@ def test_workers_are_initialised_and_kept_between_batches(evaluators):
 
 @pytest.mark.slow
 def test_an_initializer_that_raises_is_an_error_of_the_evaluator():
-    processes = gloam.Processes(1, initializer=functions.broken_start)
-    with pytest.raises(gloam.EvaluatorError, match="RuntimeError: no model file"):
+    processes = Processes(1, initializer=functions.broken_start)
+    with pytest.raises(gloam.errors.WorkerError, match="RuntimeError: no model file"):
         processes.evaluate(functions.batch, X)
     assert processes._workers == []
 
@@ -120,9 +131,9 @@ def test_functions_that_workers_cannot_import_are_refused_before_they_start(dms)
     def local(x):
         return x
 
-    for function in (lambda x: x, local, gloam.PerSolution(local)):
+    for function in (lambda x: x, local, PerSolution(local)):
         with refused("evaluate: expected a function that worker processes can import, got "):
-            gloam.optimize(function, dms, 5, evaluator=gloam.Processes(2))
+            gloam.optimize(function, dms, 5, evaluator=Processes(2))
 
 
 def test_functions_of_a_notebook_are_refused(monkeypatch):
@@ -132,7 +143,7 @@ def test_functions_of_a_notebook_are_refused(monkeypatch):
         "evaluate: expected a function that worker processes can import, got 'batch' of an "
         "interactive session. Define it with def in a module"
     ):
-        gloam.Processes(2).check(functions.batch)
+        Processes(2).check(functions.batch)
 
 
 def test_an_executor_that_breaks_is_an_error_of_the_evaluator():
@@ -140,12 +151,12 @@ def test_an_executor_that_breaks_is_an_error_of_the_evaluator():
         def submit(self, *arguments, **options):
             raise pickle.PicklingError("cannot be sent")
 
-    with Broken(1) as executor, pytest.raises(gloam.EvaluatorError, match="cannot be sent"):
+    with Broken(1) as executor, pytest.raises(gloam.errors.WorkerError, match="cannot be sent"):
         as_evaluator(executor).evaluate(functions.batch, X)
 
 
 def test_other_things_are_no_evaluators():
-    with refused("evaluator: expected Evaluator, got int 8. Give gloam.Processes(...)"):
+    with refused("evaluator: expected Evaluator, got int 8. Give Processes(...)"):
         as_evaluator(8)
 
 
@@ -164,7 +175,7 @@ def test_other_things_are_no_evaluators():
 )
 def test_bad_arguments_are_refused(arguments):
     with refused(f"{next(iter(arguments))}: expected"):
-        gloam.Processes(**arguments)
+        Processes(**arguments)
 
 
 def test_no_more_workers_start_than_there_are_processors_or_rows(monkeypatch):
@@ -181,9 +192,9 @@ def test_no_more_workers_start_than_there_are_processors_or_rows(monkeypatch):
         raise RuntimeError("as if a worker were lost")
 
     monkeypatch.setattr(processes, "Worker", Started)
-    monkeypatch.setattr(gloam.Processes, "_give_out", evaluated)
+    monkeypatch.setattr(Processes, "_give_out", evaluated)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    with gloam.Processes(40) as workers:
+    with Processes(40) as workers:
         assert Started.count == 2
         with pytest.raises(RuntimeError, match="as if"):
             workers.evaluate(functions.batch, X[:5])
@@ -277,9 +288,7 @@ class Unreadable:
     ids=["fields are a number", "fields are a list", "three objectives", "no array"],
 )
 def test_an_answer_for_one_solution_that_does_not_fit_is_a_failed_row(answer, error):
-    found = gloam.InProcess().evaluate(
-        gloam.PerSolution(lambda x: answer if x[0] > 1 else (1.0, x[:2])), X_BAD
-    )
+    found = InProcess().evaluate(PerSolution(lambda x: answer if x[0] > 1 else (1.0, x[:2])), X_BAD)
     assert [failure.row for failure in found.failures] == sorted(BAD)
     assert {failure.kind for failure in found.failures} == {"wrong form"}
     assert all(failure.error.startswith(error) for failure in found.failures)
@@ -296,8 +305,8 @@ def test_tensors_that_require_gradients_are_results():
         tensor = torch.tensor(x, requires_grad=True)
         return tensor[0] * 2, tensor[:2], {"third": tensor[2]}
 
-    for function in (batch, gloam.PerSolution(single)):
-        found = gloam.InProcess().evaluate(function, X)
+    for function in (batch, PerSolution(single)):
+        found = InProcess().evaluate(function, X)
         assert found.failures == []
         np.testing.assert_array_equal(found.objectives, X[:, 0] * 2)
         np.testing.assert_array_equal(found.measures, X[:, :2])
@@ -311,7 +320,7 @@ def test_a_function_may_return_the_same_array_at_each_call():
         buffer[:] = x[:2]
         return x[0], buffer
 
-    found = gloam.InProcess().evaluate(gloam.PerSolution(reuses), X)
+    found = InProcess().evaluate(PerSolution(reuses), X)
     np.testing.assert_array_equal(found.measures, X[:, :2])
 
 
@@ -319,10 +328,10 @@ def test_without_a_form_the_rows_that_differ_from_most_fail():
     def odd(x):
         return x[0], x[:3] if x[0] > 1 else x[:2]
 
-    found = gloam.InProcess().evaluate(gloam.PerSolution(odd), X_BAD)
+    found = InProcess().evaluate(PerSolution(odd), X_BAD)
     assert [failure.row for failure in found.failures] == BAD
-    with pytest.raises(gloam.EvaluationError, match="The first failed by RuntimeError: too far"):
-        gloam.InProcess().evaluate(functions.raises, X_BAD[BAD])
+    with pytest.raises(EvaluationError, match="The first failed by RuntimeError: too far"):
+        InProcess().evaluate(functions.raises, X_BAD[BAD])
 
 
 @pytest.mark.parametrize("per_solution", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -351,4 +360,4 @@ def test_a_search_of_your_own_can_use_an_evaluator(evaluators):
 
 def test_a_batch_has_solutions():
     with refused("solutions: expected at least one solution, got none"):
-        gloam.InProcess().evaluate(gloam.PerSolution(functions.one), X[:0])
+        InProcess().evaluate(PerSolution(functions.one), X[:0])

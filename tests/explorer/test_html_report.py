@@ -14,12 +14,12 @@ import gloam
 from gloam.archives import Elites
 from gloam.archives.store import empty_store
 from gloam.cli import main
-from gloam.experiments.study import Study
 from gloam.explorer import write_html
 from gloam.explorer.cell_view import cell_details
 from gloam.explorer.html_report import MAX_CELLS, best_of_blocks
 from gloam.explorer.library import Library
 from gloam.formats.config import describe
+from gloam_lab.study import Study
 from tests.explorer.conftest import HOSTILE
 from tests.explorer.unpacking import unpacked
 from tests.helpers import refused

@@ -7,7 +7,7 @@ import urllib.request
 
 import pytest
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.cli import main
 from gloam.explorer import explore
 from tests.helpers import refused

@@ -149,7 +149,7 @@ def test_without_a_whole_checkpoint_the_newest_is_named(tmp_path):
     write_until(folder, 6)
     for path in (folder.path / "checkpoint").iterdir():
         path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(gloam.DamagedFileError, match=r"0000006\.npz' cannot be used"):
+    with pytest.raises(gloam.errors.DamagedFileError, match=r"0000006\.npz' cannot be used"):
         folder.read_checkpoint(state_at(0))
 
 

@@ -14,8 +14,9 @@ import pytest
 
 import gloam
 from gloam.cli import main
+from gloam.errors import DamagedFileError, ForeignError
 from gloam.formats.arrays import read_arrays, write_arrays
-from gloam.formats.documents import DamagedFileError, ForeignError, write_document
+from gloam.formats.documents import write_document
 from gloam.formats.objects import encode
 from gloam.plots import style
 from tests.formats.conftest import PIXELS
@@ -67,7 +68,7 @@ DOMAINS = {
     ),
     "a class by its short name": built("Partial", {"func": "print", "args": {"tuple": [CODE]}}),
     "a class by module and name": built("os:system", {"command": CODE}),
-    "a name with dots": built("gloam.files.write_json", {"path": "x", "content": CODE}),
+    "a name with dots": built("gloam._tools.files.write_json", {"path": "x", "content": CODE}),
     "an attribute of a registered class": built("Arm.__init__.__globals__", {}),
     "a private module": built("jax._src.numpy.lax_numpy:np.testing.measure", {"code_str": CODE}),
     "a function": {"function": "os:system"},
@@ -335,9 +336,9 @@ def test_a_crafted_study_runs_nothing(tmp_path, mark):
     ):
         write_document(tmp_path / "study.json", content, kind="study")
         with pytest.raises(SystemExit) as stop:
-            main(["report", str(tmp_path)])
+            main(["paper-report", str(tmp_path)])
         assert stop.value.code == 2
     (tmp_path / "study.json").write_text(json.dumps({"domains": []}))
     with pytest.raises(SystemExit):
-        main(["report", str(tmp_path)])
+        main(["paper-report", str(tmp_path)])
     assert not mark.exists()

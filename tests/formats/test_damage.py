@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 
 import gloam
+from gloam.errors import DamagedFileError
 from gloam.formats import arrays, documents
 from gloam.formats.arrays import read_arrays
-from gloam.formats.documents import FORMAT, DamagedFileError
+from gloam.formats.documents import FORMAT
 from gloam.formats.tables import read_failures, write_failures
 
 from ..helpers import assert_same_bits

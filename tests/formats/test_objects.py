@@ -76,8 +76,8 @@ EXAMPLES = [
         **CMA,
     ),
     gloam.CMAMAE(GRID, np.zeros(3), 0.5, strategy=emitters.CMAES(pyribs_covariance=True), **CMA),
-    gloam.CMAMEGA(GRID, np.zeros(3), 0.5, adam=True, **CMA),
-    gloam.CMAMAEGA(GRID, np.zeros(3), 0.5, alpha=0.2, **CMA),
+    gloam.algorithms.CMAMEGA(GRID, np.zeros(3), 0.5, adam=True, **CMA),
+    gloam.algorithms.CMAMAEGA(GRID, np.zeros(3), 0.5, alpha=0.2, **CMA),
     gloam.DDS(GRID, np.zeros(3), 0.5, bandwidth=0.3, policy=discounts.KeepLast(), **CMA),
     gloam.DDS(GRID, np.zeros(3), 0.5, bandwidth=0.3, **CMA),
     gloam.MAPElites(GRID, np.zeros(3), 0.5, bounds=(-1.0, 1.0)),
@@ -162,14 +162,14 @@ def test_plain_static_values_of_own_objects_are_compared_except_paths():
 
 def test_the_users_own_objects_are_foreign_and_compared_by_their_data():
     one, same, other = (objects.encode(Own(jnp.full(2, x)), {}) for x in (1.0, 1.0, 2.0))
-    with pytest.raises(gloam.ForeignError, match="Own"):
+    with pytest.raises(gloam.errors.ForeignError, match="Own"):
         objects.decode(one, {})
     assert objects.differences(one, same, "domain") == []
     assert len(objects.differences(one, other, "domain")) == 1
     renamed = same | {"foreign": "another_module:Own"}
     assert objects.differences(one, renamed, "domain") == []
     for function in (np.tanh, jnp.tanh, jax.nn.relu, lambda x: x, print):
-        with pytest.raises(gloam.ForeignError):
+        with pytest.raises(gloam.errors.ForeignError):
             objects.decode(objects.encode(function, {}), {})
 
 

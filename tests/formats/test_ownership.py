@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gloam
+from gloam.errors import LockedError
 from gloam.formats import ownership
 from gloam.formats.ownership import NAME, locked
 
@@ -37,7 +38,7 @@ with locked(Path({str(folder)!r})):
 def test_the_second_process_is_told_who_holds_the_folder(tmp_path):
     run = tmp_path / "run"
     with locked(run):
-        with pytest.raises(gloam.LockedError, match=rf"process {os.getpid()} on .*, since"):
+        with pytest.raises(LockedError, match=rf"process {os.getpid()} on .*, since"):
             quick_search(run)
         assert "LockedError" in with_lock(run, "pass").stderr
     assert not (run / NAME).exists()
@@ -55,7 +56,7 @@ def test_two_runs_at_once_in_one_process_are_refused(tmp_path):
     thread = threading.Thread(target=quick_search, args=(tmp_path, waits))
     thread.start()
     assert inside.wait(60)
-    with pytest.raises(gloam.LockedError):
+    with pytest.raises(LockedError):
         quick_search(tmp_path, resume=True)
     go_on.set()
     thread.join()
@@ -92,7 +93,10 @@ def test_windows_locks_by_its_own_means(tmp_path, monkeypatch):
     monkeypatch.setattr(ownership, "_fcntl", None)
     monkeypatch.setattr(ownership, "_msvcrt", FakeWindows())
     with locked(tmp_path):
-        with pytest.raises(gloam.LockedError, match=f"process {os.getpid()}"), locked(tmp_path):
+        with (
+            pytest.raises(LockedError, match=f"process {os.getpid()}"),
+            locked(tmp_path),
+        ):
             pass
         assert (tmp_path / NAME).is_file()
 

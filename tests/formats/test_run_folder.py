@@ -103,13 +103,13 @@ def test_a_run_in_the_folder_is_not_started_over(tmp_path):
     def fails(solutions):
         raise RuntimeError("simulator crashed")
 
-    with pytest.raises(gloam.EvaluationError, match="simulator crashed"):
+    with pytest.raises(gloam.errors.EvaluationError, match="simulator crashed"):
         quick_search(run, fails, 4)
-    with pytest.raises(gloam.RunExistsError, match=r"already holds a run.*resume=True"):
+    with pytest.raises(gloam.errors.RunExistsError, match=r"already holds a run.*resume=True"):
         quick_search(run, parabola, 4)
     for file in (run / "checkpoint").iterdir():
         file.unlink()  # as after a kill before the first checkpoint
-    with pytest.raises(gloam.RunExistsError):
+    with pytest.raises(gloam.errors.RunExistsError):
         quick_search(run, parabola, 4)
     resumed = quick_search(run, parabola, 4, resume=True)
     assert_same_bits(resumed.elites, quick_search(None, parabola, 4).elites)
@@ -120,7 +120,7 @@ def test_a_finished_run_without_its_checkpoints_is_not_started_over(finished_run
     shutil.copytree(finished_run, run)
     shutil.rmtree(run / "checkpoint")
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    with pytest.raises(gloam.DamagedFileError, match="start_from") as raised:
+    with pytest.raises(gloam.errors.DamagedFileError, match="start_from") as raised:
         gloam.resume(run, iterations=6, progress=False)
     assert raised.value.path == run / "checkpoint"
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
@@ -147,7 +147,7 @@ def test_links_in_a_strangers_folder_are_not_followed(finished_run, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(finished_run, run)
     (run / NAME).symlink_to(mine)
-    with pytest.raises(gloam.DamagedFileError, match="link instead of a lock file"):
+    with pytest.raises(gloam.errors.DamagedFileError, match="link instead of a lock file"):
         gloam.resume(run, iterations=6, progress=False)
     (run / NAME).unlink()
     (run / f".config.json.{os.getpid()}.gloam-partial").symlink_to(mine)

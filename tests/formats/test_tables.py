@@ -117,7 +117,7 @@ def test_lines_that_are_not_numbers_are_counted_and_left_out(tmp_path, line):
     table, error = MetricsFile(tmp_path).read()
     assert table["iteration"].tolist() == [1, 2]
     assert "of its lines cannot be read or do not fit the run. Resume" in str(error)
-    with pytest.raises(gloam.DamagedFileError, match=r"metrics\.csv' cannot be used"):
+    with pytest.raises(gloam.errors.DamagedFileError, match=r"metrics\.csv' cannot be used"):
         gloam.RunFolder(tmp_path).read_metrics()
     num_rows, again = MetricsFile(tmp_path).drop_after(2)
     assert (num_rows, str(again)) == (len(table), str(error))
@@ -136,7 +136,7 @@ def test_a_file_with_another_header_is_refused(tmp_path, header):
         assert table.empty
         assert "does not begin with the names of its columns" in str(error)
         path.write_bytes(path.read_bytes() + HEADER)
-    with pytest.raises(gloam.DamagedFileError, match="names of its columns"):
+    with pytest.raises(gloam.errors.DamagedFileError, match="names of its columns"):
         metrics.append(ROWS, sync=False)
 
 
@@ -290,7 +290,7 @@ def test_failures_round_trip(tmp_path):
         for name in table.columns:
             for one, other in zip(found[name], table[name], strict=True):
                 np.testing.assert_array_equal(one, other)
-    with pytest.raises(gloam.DamagedFileError, match="it belongs to another run"):
+    with pytest.raises(gloam.errors.DamagedFileError, match="it belongs to another run"):
         read_failures(tmp_path, run="b")
 
 
@@ -302,7 +302,7 @@ def test_damaged_failures_are_refused_or_read_as_they_were(tmp_path):
         path.write_bytes(damaged(whole, rng))
         try:
             found = read_failures(tmp_path, run="a")
-        except gloam.DamagedFileError:
+        except gloam.errors.DamagedFileError:
             refused += 1
         else:
             assert found.astype(str).equals(FAILURES.astype(str))
@@ -332,5 +332,5 @@ CRAFTED = {
 def test_crafted_failures_are_refused_before_they_are_read(tmp_path, monkeypatch, changes, problem):
     pq.write_table(crafted_failures(**changes), tmp_path / "failures.parquet")
     monkeypatch.setattr(pq.ParquetFile, "read", lambda file: pytest.fail("it was read"))
-    with pytest.raises(gloam.DamagedFileError, match=problem):
+    with pytest.raises(gloam.errors.DamagedFileError, match=problem):
         read_failures(tmp_path, run="a")

@@ -24,7 +24,7 @@ import matplotlib.font_manager  # it starts a program when it is first imported
 import numpy as np
 
 import gloam
-from gloam.files import cache_folder
+from gloam._tools.files import cache_folder
 
 MARK = "GLOAM_TEST_MARK"
 """Variable of the environment with the path of a file that payloads create."""
@@ -124,14 +124,14 @@ def check_refusal(error: BaseException, *, naming: Path | None = None) -> None:
         naming: Folder or file that the message must contain, but for an error about the user's own
             objects.
     """
-    if not isinstance(error, (ValueError, gloam.EvaluationError, gloam.EvaluatorError)):
+    if not isinstance(error, (ValueError, gloam.errors.EvaluationError, gloam.errors.WorkerError)):
         raise error
     if not is_raised_by_gloam(error):
         raise error
     text = str(error)
     assert len(text) < 3000, f"a message of {len(text)} characters: {text[:200]}"
     assert SECRET not in text, "the message has the content of a foreign file"
-    if naming is not None and not isinstance(error, gloam.ForeignError):
+    if naming is not None and not isinstance(error, gloam.errors.ForeignError):
         assert str(naming) in text, f"the message does not name the file: {text}"
 
 

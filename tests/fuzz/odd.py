@@ -5,7 +5,7 @@ import datetime
 import numpy as np
 from hypothesis import strategies as st
 
-from gloam import EvaluationError
+from gloam.errors import EvaluationError
 
 # What gloam documents. TypeError only for calls that do not fit a signature.
 DOCUMENTED = (ValueError, EvaluationError)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gloam.generators import convert
-from gloam.generators.models import read_tensors
-from tests.generators.test_official_pickle import (
+from gloam.domains.generator import read_tensors
+from gloam_lab.latent_illumination import convert
+from tests.lab.latent_illumination.test_official_pickle import (
     Reduced,
     dumped,
     network,

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gloam
-from gloam import discounts, domains, emitters, generators
+from gloam import discounts, domains, emitters
 from gloam.runs.options import RunOptions
 from gloam.runs.run import seed_list
 from tests.helpers import small_decoder
@@ -47,7 +47,7 @@ ALGORITHMS = {
     "DMS": (gloam.DMS, {"archive": ARCHIVE, "x0": X0, "sigma0": 0.5, **CMA, **DMS}),
     "CMAMAE": (gloam.CMAMAE, {"archive": ARCHIVE, "x0": X0, "sigma0": 0.5, "alpha": 0.1, **CMA}),
     "CMAMEGA": (
-        gloam.CMAMEGA,
+        gloam.algorithms.CMAMEGA,
         {
             "archive": ARCHIVE,
             "x0": X0,
@@ -105,7 +105,7 @@ ARCHIVES = {
         {"centroids": np.eye(4)[:, :2] + 1.0, "lower": None, "upper": None, "metric": "cosine"},
     ),
     "kmeans": (
-        gloam.kmeans_centroids,
+        gloam.archives.kmeans_centroids,
         {
             "num_cells": 3,
             "lower": 0,
@@ -179,7 +179,7 @@ OTHERS = {
             "name": "t",
         },
     ),
-    "Decoder": (generators.Decoder, {"tensors": small_decoder().tensors}),
+    "Decoder": (domains.Decoder, {"tensors": small_decoder().tensors}),
     "LatentDigits": (
         domains.LatentDigits,
         {

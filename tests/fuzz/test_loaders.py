@@ -24,7 +24,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from gloam import CVTArchive, GridArchive, datasets, files, kmeans_centroids
+from gloam import CVTArchive, GridArchive, datasets, kmeans_centroids
+from gloam._tools import files
 from gloam.cli.fill import _start
 from gloam.domains import LinearProjection, Triangles
 from gloam.interop import elites_from_parquet

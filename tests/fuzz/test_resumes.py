@@ -206,7 +206,7 @@ def test_a_checkpoint_that_does_not_fit_says_what_has_changed(begun, tmp_path, w
     if isinstance(written_by, dict):
         written_by = checkpoints._versions() | written_by
     write_arrays(file, arrays, kind="checkpoint", about=about | {"written_by": written_by})
-    with pytest.raises(gloam.formats.DamagedFileError) as raised:
+    with pytest.raises(gloam.errors.DamagedFileError) as raised:
         gloam.resume(tmp_path / "run", iterations=3, progress=False)
     message = str(raised.value)
     assert "its array '.store.objectives' is float64[1, 50] instead of float32[1, 50]" in message

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import gloam
+from gloam.errors import WorkerError
 from gloam.explorer import write_html
 from gloam.explorer.archive_view import packed_discount
 from gloam.explorer.cell_view import discount_at
@@ -165,7 +166,7 @@ class Breaking(ThreadPoolExecutor):
 def test_each_failure_is_logged_once_also_after_a_resume(tmp_path):
     whole, part = tmp_path / "whole", tmp_path / "part"
     optimize(6, breaks, run_dir=whole)
-    with Breaking(1, left=2 * BATCH + 7) as pool, pytest.raises(gloam.EvaluatorError):
+    with Breaking(1, left=2 * BATCH + 7) as pool, pytest.raises(WorkerError):
         optimize(6, breaks, run_dir=part, evaluator=pool)
     log = gloam.RunFolder(part).read_failures()
     assert log["iteration"].max() == 3
@@ -193,7 +194,7 @@ def test_a_run_in_which_everything_fails_is_saved_and_stops(tmp_path, seeds):
             raise RuntimeError("the licence has expired")
         return evaluate(x)
 
-    with pytest.raises(gloam.EvaluationError, match="RuntimeError: the licence has expired"):
+    with pytest.raises(gloam.errors.EvaluationError, match="RuntimeError: the licence has expired"):
         optimize(9, expires, run_dir=tmp_path, seeds=seeds)
     folder = gloam.RunFolder(tmp_path)
     assert folder.read_checkpoint_iteration() == 5
@@ -220,12 +221,12 @@ def test_a_share_of_failures_may_be_too_large():
     share = optimize(6, breaks, log_every=1).metrics["failed"][:3].sum() / (3 * BATCH)
     assert 0 < share < 1
     optimize(3, breaks, max_failure_rate=share)
-    with pytest.raises(gloam.EvaluationError, match=r"up to iteration 3 \(at most"):
+    with pytest.raises(gloam.errors.EvaluationError, match=r"up to iteration 3 \(at most"):
         optimize(6, breaks, max_failure_rate=share - 0.01)
 
 
 def test_seeds_that_an_error_stopped_apart_go_on_where_they_were(tmp_path):
-    stops = pytest.raises(gloam.EvaluatorError, match="the workers crashed")
+    stops = pytest.raises(WorkerError, match="the workers crashed")
     with Breaking(2, left=3 * 2 * BATCH + 5) as pool, stops:
         optimize(9, evaluator=pool, seeds=[7, 3], run_dir=tmp_path)
     before = [gloam.RunFolder(tmp_path).read_archive(seed) for seed in (7, 3)]
@@ -287,7 +288,7 @@ def test_ctrl_c_saves_the_run(tmp_path):
             signal.raise_signal(signal.SIGINT)
         return evaluate(x)
 
-    with ThreadPoolExecutor(1) as pool, pytest.raises(gloam.Interrupted):
+    with ThreadPoolExecutor(1) as pool, pytest.raises(gloam.errors.Interrupted):
         optimize(9, interrupts, run_dir=tmp_path, evaluator=pool)
     assert 1 <= gloam.RunFolder(tmp_path).read_checkpoint_iteration() < 9
     assert_same_bits(optimize(9, run_dir=tmp_path, resume=True).elites, optimize(9).elites)
@@ -308,7 +309,7 @@ class Pickling(ThreadPoolExecutor):
 def test_jobs_can_be_sent_to_other_processes(tmp_path):
     with Pickling(1) as pool:
         found = optimize(4, breaks, evaluator=pool, run_dir=tmp_path)
-        with pytest.raises(gloam.EvaluatorError, match="if the function cannot be sent, define it"):
+        with pytest.raises(WorkerError, match="if the function cannot be sent, define it"):
             optimize(1, lambda x: evaluate(x), evaluator=pool)
     assert_same_bits(found.elites, optimize(4, breaks).elites)
     table = gloam.RunFolder(tmp_path).read_failures()
@@ -326,7 +327,7 @@ def test_low_objectives_are_warned_of():
 def test_settings_are_checked():
     with refused("evaluator: expected"):
         optimize(1, evaluator=4)
-    with gloam.Processes(1) as pool, refused("evaluator: expected Executor"):
+    with gloam.evaluators.Processes(1) as pool, refused("evaluator: expected Executor"):
         optimize(1, evaluator=pool)
     for wrong in ({"close_at": 0.0}, {"timeout": 0.0}, {"in_flight": 0}):
         with refused(f"{next(iter(wrong))}: expected"):

@@ -56,7 +56,7 @@ every = FusedDriver(cliff, algorithm, [0, 1, 2, 3])
 every.start()
 try:
     every.advance(5)
-except gloam.EvaluationError as error:
+except gloam.errors.EvaluationError as error:
     message = str(error)
 cliff.bad, settings = [], {"seeds": 4, "progress": False}
 folder = tempfile.mkdtemp()

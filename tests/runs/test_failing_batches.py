@@ -98,7 +98,7 @@ def outcome(domain, algorithm, seeds, lengths):
         for length in lengths:
             try:
                 driver.advance(length)
-            except gloam.EvaluationError as raised:
+            except gloam.errors.EvaluationError as raised:
                 error = str(raised)
                 break
     store = driver.checkpoint().store
@@ -124,7 +124,7 @@ def test_the_state_of_the_failing_iteration_can_go_on():
     domain = Cliff(jnp.float32(FAR), tuple(SEEDS))
     driver = started(domain, algorithm, SEEDS)
     for expected in (1, 2):
-        with pytest.raises(gloam.EvaluationError, match=f"iteration {expected}, got none"):
+        with pytest.raises(gloam.errors.EvaluationError, match=f"iteration {expected}, got none"):
             driver.advance(10)
         assert driver.iteration == expected
         assert driver.checkpoint().failed.tolist() == [BATCH * expected] * 3
@@ -135,7 +135,7 @@ def test_a_run_ends_alike_however_often_it_logs(log_every, tmp_path):
     algorithm, domain = two_at_a_time(), Fails(0.3)
     expected, iteration, *_ = outcome(domain, algorithm, [4], [40])
     options = {"log_every": log_every, "run_dir": tmp_path / "run", "progress": False}
-    with pytest.raises(gloam.EvaluationError) as raised:
+    with pytest.raises(gloam.errors.EvaluationError) as raised:
         gloam.run(domain, algorithm, seeds=[4], iterations=40, **options)
     assert str(raised.value) == expected
     # What was logged before it is kept.

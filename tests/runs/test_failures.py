@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import gloam
+from gloam.errors import EvaluationError
 from gloam.evaluators import Failure
 from gloam.runs import failures
 from tests.helpers import assert_same_bits, refused
@@ -79,7 +80,7 @@ def test_a_bad_solution_masks_its_row_only(tmp_path, function, kind, error):
         assert "gloam/evaluators" not in table["traceback"][0]
 
 
-class StopsAfter(gloam.InProcess):
+class StopsAfter(gloam.evaluators.InProcess):
     """Is lost after some batches."""
 
     def __init__(self, batches):
@@ -89,7 +90,7 @@ class StopsAfter(gloam.InProcess):
     def evaluate(self, function, solutions, spec=None):
         self.left -= 1
         if self.left < 0:
-            raise gloam.EvaluatorError("lost")
+            raise gloam.errors.WorkerError("lost")
         return super().evaluate(function, solutions, spec)
 
 
@@ -98,12 +99,12 @@ def test_each_failure_is_logged_once_also_after_a_resume(tmp_path, monkeypatch):
     optimize(nan_for_bad, run_dir=whole, seeds=[3, 4])
     write = gloam.RunFolder.write_checkpoint
     monkeypatch.setattr(gloam.RunFolder, "write_checkpoint", lambda *args, **options: None)
-    with pytest.raises(gloam.EvaluatorError):  # failures are written, but no state
+    with pytest.raises(gloam.errors.WorkerError):  # failures are written, but no state
         optimize(nan_for_bad, run_dir=part, seeds=[3, 4], evaluator=StopsAfter(4))
     assert set(gloam.RunFolder(part).read_failures()["iteration"]) == {1, 2}
     monkeypatch.setattr(gloam.RunFolder, "write_checkpoint", write)
     for batches in (2, 6):
-        with pytest.raises(gloam.EvaluatorError):
+        with pytest.raises(gloam.errors.WorkerError):
             optimize(
                 nan_for_bad, run_dir=part, seeds=[3, 4], resume=True, evaluator=StopsAfter(batches)
             )
@@ -118,7 +119,7 @@ def test_a_damaged_log_does_not_block_a_resume(tmp_path):
     optimize(nan_for_bad, 3, run_dir=tmp_path)
     path = tmp_path / "failures.parquet"
     path.write_bytes(path.read_bytes()[:-50])
-    with pytest.raises(gloam.DamagedFileError, match=r"failures\.parquet"):
+    with pytest.raises(gloam.errors.DamagedFileError, match=r"failures\.parquet"):
         gloam.RunFolder(tmp_path).read_failures()
     with pytest.warns(UserWarning, match="The run continues with a new one"):
         found = optimize(nan_for_bad, 6, run_dir=tmp_path, resume=True)
@@ -239,7 +240,7 @@ def test_a_mistake_in_the_function_is_told_after_the_first_batch(tmp_path):
         calls.append(len(x))
         return evaluate(x[:, :, 5])
 
-    with pytest.raises(gloam.EvaluationError, match="for all 8 solutions of the first") as raised:
+    with pytest.raises(EvaluationError, match="for all 8 solutions of the first") as raised:
         optimize(mistaken, run_dir=tmp_path)
     assert "The first was IndexError: too many indices" in str(raised.value)
     assert isinstance(raised.value.__cause__, IndexError)
@@ -252,7 +253,7 @@ def test_a_mistake_in_the_function_is_told_after_the_first_batch(tmp_path):
 def test_a_mistake_in_another_process_has_its_traceback():
     lost = Failure(0, "exception", "RuntimeError: no licence.", "Traceback of the worker")
     outcome = failures.Outcome(3, 2, [lost, dataclasses.replace(lost, row=1)])
-    with pytest.raises(gloam.EvaluationError, match="no licence") as raised:
+    with pytest.raises(EvaluationError, match="no licence") as raised:
         failures.refuse_first_batches([outcome])
     assert raised.value.__notes__ == ["Traceback of the worker"]
     failures.refuse_first_batches([outcome, failures.Outcome(4, 2, [])])  # another seed works
@@ -267,7 +268,7 @@ def test_three_batches_that_fail_entirely_end_the_run_after_saving(tmp_path):
 
     with (
         pytest.warns(UserWarning, match="was exception: RuntimeError: no licence. Its emitters"),
-        pytest.raises(gloam.EvaluationError, match="RuntimeError: no licence") as raised,
+        pytest.raises(EvaluationError, match="RuntimeError: no licence") as raised,
     ):
         optimize(expires, run_dir=tmp_path)
     assert str(raised.value).startswith(
@@ -286,7 +287,7 @@ def test_a_share_of_failures_may_be_too_large():
     share = optimize(nan_for_bad).metrics["failed"][:3].sum() / 24
     assert 0 < share < 1
     optimize(nan_for_bad, 3, max_failure_rate=share)
-    with pytest.raises(gloam.EvaluationError, match=r"up to iteration 3 \(at most"):
+    with pytest.raises(EvaluationError, match=r"up to iteration 3 \(at most"):
         optimize(nan_for_bad, max_failure_rate=share - 0.01)
     with refused("max_failure_rate: expected a share from 0 to 1, got 1.5"):
         optimize(evaluate, max_failure_rate=1.5)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import gloam
-from gloam import files
+from gloam._tools import files
+from gloam._tools.progress import Silent
 from gloam.formats.config import describe
-from gloam.progress import Silent
 from gloam.runs import loop
 from gloam.runs.loop import MetricRows
 from tests.helpers import assert_same_bits

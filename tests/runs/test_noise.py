@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gloam
-from gloam.draws import evaluation_seeds, root_key
+from gloam._tools.draws import evaluation_seeds, root_key
 from tests.problems import BATCH, evaluate, small
 
 NOISE, SHAKE = 0.1, 0.05
@@ -126,7 +126,7 @@ def test_batches_rows_and_executors_give_the_same_seeds(tmp_path):
 @pytest.mark.slow
 def test_processes_give_the_same_seeds():
     whole = optimize(noisy_rows, small(FEW), 3)
-    workers = gloam.Processes(2)
+    workers = gloam.evaluators.Processes(2)
     assert_same(whole, optimize(noisy_rows, small(FEW), 3, evaluator=workers))
     assert_same(whole, optimize(noisy_row, small(FEW), 3, evaluator=workers, per_solution=True))
 

@@ -54,7 +54,7 @@ def test_resumed_seeds_are_those_of_an_uninterrupted_run(tmp_path):
         assert_same(gloam.RunFolder(tmp_path).read_archive(seed), whole.elites_by_seed[seed])
 
 
-class BreaksDown(gloam.InProcess):
+class BreaksDown(gloam.evaluators.InProcess):
     """An evaluator that is lost in its sixth call: the second seed in the third iteration."""
 
     calls = 0
@@ -62,12 +62,12 @@ class BreaksDown(gloam.InProcess):
     def evaluate(self, function, solutions, spec=None):
         self.calls += 1
         if self.calls == 6:
-            raise gloam.EvaluatorError("the cluster is gone")
+            raise gloam.errors.WorkerError("the cluster is gone")
         return super().evaluate(function, solutions, spec)
 
 
 def test_a_lost_evaluator_leaves_all_seeds_at_the_iteration_before(tmp_path):
-    with pytest.raises(gloam.EvaluatorError, match="cluster is gone") as raised:
+    with pytest.raises(gloam.errors.WorkerError, match="cluster is gone") as raised:
         optimize(5, [7, 3], run_dir=tmp_path, evaluator=BreaksDown())
     assert "saved after iteration 2" in raised.value.__notes__[0]
     assert gloam.RunFolder(tmp_path).read_checkpoint_iteration() == 2

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import gloam
-from gloam.files import write_bytes
+from gloam._tools.files import write_bytes
+from gloam.errors import Interrupted
 from gloam.plots.run_figures import domain_name
 from tests.helpers import assert_same_bits
 from tests.problems import ARM, BATCH, evaluate, small
@@ -122,7 +123,7 @@ class Interrupts(gloam.callbacks.Callback):
 
 
 def test_ctrl_c_leaves_a_folder_that_resumes(tmp_path):
-    with pytest.raises(gloam.Interrupted, match="continue with the same call and resume=True"):
+    with pytest.raises(Interrupted, match="continue with the same call and resume=True"):
         gloam.run(ARM, ALGORITHM, 9, log_every=2, run_dir=tmp_path, callbacks=[Interrupts()], **RUN)
     assert gloam.RunFolder(tmp_path).read_checkpoint_iteration() == 4
     resumed = gloam.resume(tmp_path, iterations=9, progress=False)

@@ -78,9 +78,9 @@ def test_an_answered_signal_acts_once():
     def block():
         with stop_signals() as stop:
             signal.raise_signal(signal.SIGTERM)
-            raise gloam.Interrupted(None, 3, signal=stop.signal)
+            raise gloam.errors.Interrupted(None, 3, signal=stop.signal)
 
-    with pytest.raises(gloam.Interrupted):
+    with pytest.raises(gloam.errors.Interrupted):
         block()
 
 
@@ -101,7 +101,7 @@ def search(at: int, kind, **options):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_says_which_signal_stopped_it(kind, tmp_path):
-    with pytest.raises(gloam.Interrupted) as stopped:
+    with pytest.raises(gloam.errors.Interrupted) as stopped:
         search(1, kind, run_dir=tmp_path / "r")
     assert (stopped.value.signal, stopped.value.iteration) == (kind, 1)
     assert gloam.RunFolder(tmp_path / "r").read_checkpoint_iteration() == 1
@@ -110,7 +110,7 @@ def test_a_run_says_which_signal_stopped_it(kind, tmp_path):
 @pytest.mark.parametrize("kind", ENDS_OF_JOBS)
 def test_the_end_of_a_job_stops_a_run_that_was_saved(kind, tmp_path):
     assert signal.getsignal(kind) is signal.SIG_DFL
-    with pytest.raises(gloam.Interrupted, match="resume=True") as stopped:
+    with pytest.raises(gloam.errors.Interrupted, match="resume=True") as stopped:
         search(1, kind, run_dir=tmp_path / "r")
     assert (stopped.value.signal, stopped.value.iteration) == (kind, 1)
     assert gloam.RunFolder(tmp_path / "r").read_checkpoint_iteration() == 1
@@ -162,12 +162,12 @@ class Waits(gloam.evaluators.Evaluator):
         assert not self.stop_requested()
         signal.raise_signal(signal.SIGTERM)
         assert self.stop_requested()
-        raise gloam.EvaluatorError("no workers")
+        raise gloam.errors.WorkerError("no workers")
 
 
 def test_an_evaluator_that_waits_ends_at_the_first_signal(tmp_path):
     evaluator = Waits()
-    with pytest.raises(gloam.Interrupted) as stopped:
+    with pytest.raises(gloam.errors.Interrupted) as stopped:
         search(0, signal.SIGTERM, run_dir=tmp_path / "r", evaluator=evaluator)
     assert (stopped.value.signal, stopped.value.iteration) == (signal.SIGTERM, 0)
     assert gloam.RunFolder(tmp_path / "r").read_checkpoint_iteration() == 0

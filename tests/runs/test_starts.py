@@ -6,9 +6,9 @@ import pytest
 
 import gloam
 from gloam.domains import LinearProjection, Triangles
-from gloam.experiments.presets import paper_algorithm
 from gloam.runs.fused_driver import FusedDriver
 from gloam.runs.options import start_of
+from gloam_lab.presets import paper_algorithm
 from tests.helpers import assert_same_bits
 
 IMAGES = np.random.default_rng(0).random((12, 16), dtype=np.float32)

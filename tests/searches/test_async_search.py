@@ -109,7 +109,7 @@ def test_every_ticket_is_told_once(dms):
     search = gloam.AsyncSearch(dms, 3)
     one, two = search.ask(2)
     tell(search, [one])
-    unknown = gloam.Ticket(77, two.solution)
+    unknown = gloam.searches.Ticket(77, two.solution)
     objectives, measures = evaluate(np.stack([two.solution, two.solution]))
     for wrong in ([one, two], [two, unknown], [two, two]):
         with refused("tickets: expected tickets of ask() that have no result yet, each once"):

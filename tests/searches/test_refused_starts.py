@@ -5,6 +5,7 @@ import pytest
 
 import gloam
 from gloam import Categorical, Integer, Real, Space
+from gloam.algorithms import CMAMEGA
 from tests.problems import evaluate, small
 
 GRID = gloam.GridArchive((4, 4), 0.0, 1.0)
@@ -65,7 +66,10 @@ SPACES = [
     (lambda: gloam.DMS(GRID, SPACE, sigma0=3.0), "sigma0: expected a finite number > 0 and <= 1"),
     (lambda: gloam.DMS(GRID, SPACE, outside="again"), "outside: expected 'clip' or 'reflect', got"),
     (lambda: gloam.DMS(GRID, WHOLE, gradients=True), "x0: expected a real variable, because it"),
-    (lambda: gloam.CMAMEGA(GRID, SPACE, 1.0), "x0: expected a flat vector, got Space. Use gloam"),
+    (
+        lambda: CMAMEGA(GRID, SPACE, 1.0),
+        "x0: expected a flat vector, got Space. Use gloam",
+    ),
     (lambda: gloam.DMS(GRID, {}, 0.1), "x0: expected a pytree with arrays, got {}. Split other"),
     (
         lambda: gloam.DMS(GRID, {"n": np.arange(3)}, 0.1),

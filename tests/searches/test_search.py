@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import gloam
+from gloam.errors import EvaluationError
 from tests.helpers import assert_same_bits
 from tests.problems import BATCH, advanced, evaluate
 
@@ -77,7 +78,7 @@ def test_failed_rows_are_counted_and_never_elites(dms):
 def test_a_batch_of_failures_is_an_error_and_loses_nothing(dms):
     search = gloam.Search(dms, 0)
     solutions = search.ask()
-    with pytest.raises(gloam.EvaluationError, match="expected at least one finite result among 30"):
+    with pytest.raises(EvaluationError, match="expected at least one finite result among 30"):
         search.tell(np.full(BATCH, np.nan), np.zeros((BATCH, 2)))
     np.testing.assert_array_equal(search.ask(), solutions)
     search.tell(*evaluate(solutions))

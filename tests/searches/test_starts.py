@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import gloam
+from gloam.errors import EvaluationError
 from gloam.searches.starts import start_of_run
 from tests.helpers import assert_same_bits
 from tests.problems import ARM, evaluate, small
@@ -117,7 +118,7 @@ def test_failures_among_them_are_kept_and_a_function_that_always_fails_is_named(
         return np.where(solutions[:, 0] > 0, np.nan, objectives), measures
 
     options = {"start_from": earlier, "reevaluate": True, "asynchronous": asynchronous, **QUIET}
-    with pytest.raises(gloam.EvaluationError, match="The first was RuntimeError: no licence"):
+    with pytest.raises(EvaluationError, match="The first was RuntimeError: no licence"):
         gloam.optimize(fails, small("map-elites-line"), 2, **options)
     algorithm = small("map-elites-line")
     result = gloam.optimize(fails_at_times, algorithm, 1, run_dir=tmp_path, **options)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.archives import Archive
 from gloam.discounts import Discount
 from gloam.emitters import Emitter
@@ -59,6 +59,11 @@ class Algorithm(eqx.Module):
         fix = "Use smaller batches."
         expected = f"at most {most:,} numbers in a batch"
         checks.expect(numbers <= most, "emitter", expected, f"{numbers:,}", fix)
+
+    def for_programs(self, *, cells_given: bool = False) -> "Algorithm":
+        """Return the algorithm with an archive that has the arrays that compiled programs need."""
+        archive = self.archive.for_programs(cells_given=cells_given)
+        return eqx.tree_at(lambda a: a.archive, self, archive)
 
     @property
     def size_of_elites(self) -> int:

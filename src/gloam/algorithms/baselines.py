@@ -4,7 +4,7 @@ from typing import Any
 
 from jaxtyping import ArrayLike
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.algorithms.algorithm import Algorithm, Piece, checked_archive, composed_of, split_options
 from gloam.archives import Archive
 from gloam.discounts import KernelDensity, NoDiscount, Thresholds
@@ -75,7 +75,7 @@ class CMAMEGA(Algorithm):
     Example:
         >>> import gloam
         >>> domain = gloam.domains.LinearProjection(measure_dim=2)
-        >>> algorithm = gloam.CMAMEGA(domain.archive(), domain.x0, sigma0=10.0)
+        >>> algorithm = gloam.algorithms.CMAMEGA(domain.archive(), domain.x0, sigma0=10.0)
         >>> result = gloam.run(domain, algorithm, iterations=3, progress=False)
         >>> result.metrics["evaluations"].tolist()
         [1620]
@@ -112,7 +112,7 @@ class CMAMAEGA(Algorithm):
     Example:
         >>> import gloam, numpy as np
         >>> archive = gloam.GridArchive(shape=(20, 20), lower=-1, upper=1)
-        >>> gloam.CMAMAEGA(archive, x0=np.zeros(4), sigma0=0.2).discount.alpha
+        >>> gloam.algorithms.CMAMAEGA(archive, x0=np.zeros(4), sigma0=0.2).discount.alpha
         0.01
     """
 

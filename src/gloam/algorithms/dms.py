@@ -4,7 +4,7 @@ from typing import Any
 
 from jaxtyping import ArrayLike
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.algorithms.algorithm import Algorithm, Piece, checked_archive, composed_of, split_options
 from gloam.archives import Archive
 from gloam.discounts import DiscountModel

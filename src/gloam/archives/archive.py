@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.records import MeasureSpace
 
 FieldSpecs = Mapping[str, Any]

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from gloam import checks, files
+from gloam._tools import checks, files
 from gloam.archives.archive import Archive, FieldSpecs, checked_measure_names, field_specs
 from gloam.archives.faiss_index import LARGE, Faiss, FaissIndex, IndexName, chosen_index
 from gloam.archives.nearest_centroids import Lanes, lanes, most_similar, scores_collide

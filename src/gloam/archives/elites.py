@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike, Bool, Float, Int, Shaped, UInt8
 
-from gloam import checks, drawing
+from gloam._tools import checks, drawing
 from gloam.archives.archive import Archive
 from gloam.archives.cvt_archive import CVTArchive
 from gloam.archives.grid_archive import GridArchive

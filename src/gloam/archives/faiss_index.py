@@ -18,9 +18,9 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from gloam import checks
+from gloam._tools import checks
+from gloam._tools.devices import runs_on_cpu
 from gloam.archives.nearest_centroids import squared_gaps
-from gloam.devices import runs_on_cpu
 
 IndexName = Literal["auto", "exact", "flat", "ivf", "hnsw"]
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.archives.archive import Archive, FieldSpecs, checked_measure_names, field_specs
 
 

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from gloam import checks, files, kernels
+from gloam._tools import checks, files, kernels
+from gloam._tools.devices import sums_by_group
 from gloam.archives.nearest_centroids import lanes, most_similar
-from gloam.devices import sums_by_group
 
 _BLOCK = 2048
 

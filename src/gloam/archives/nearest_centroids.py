@@ -23,9 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from gloam import kernels
-from gloam.devices import runs_on_cpu
-from gloam.kernels.products import similarities
+from gloam._tools import kernels
+from gloam._tools.devices import runs_on_cpu
+from gloam._tools.kernels.products import similarities
 
 _CACHED = 1024  # rows of a product that stay in a CPU's cache, for some hundred points
 _FEW = 16  # numbers in a row, up to which a matrix product is slower than sums written out

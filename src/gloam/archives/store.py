@@ -5,8 +5,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gloam.devices import place_of_ranks
-from gloam.draws import uniforms
+from gloam._tools.devices import place_of_ranks
+from gloam._tools.draws import uniforms
 from gloam.records import Added, Batch
 
 

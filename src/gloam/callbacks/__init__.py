@@ -1,5 +1,6 @@
 """Callbacks receive the metrics that a run logs, and can stop it."""
 
+from gloam._tools.progress import Display as Display
 from gloam.callbacks.callback import Callback as Callback
 from gloam.callbacks.callback import CallbackFailure as CallbackFailure
 from gloam.callbacks.callback import CallbackWarning as CallbackWarning

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.archives import Elites
 
 Row = Mapping[str, Any]

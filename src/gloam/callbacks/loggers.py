@@ -14,10 +14,10 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from gloam import checks
+from gloam._tools import checks
+from gloam._tools.files import append, write_bytes
 from gloam.archives.qd_score import reference_note, with_one_reference
 from gloam.callbacks.callback import Callback, Row, RunEnd, RunStart
-from gloam.files import append, write_bytes
 
 # The first columns of all metrics, by which files of a CsvLogger are recognized.
 _CSV_HEADER = "seed,iteration,evaluations,"

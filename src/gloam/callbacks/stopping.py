@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.callbacks.callback import Callback, Row, RunStart
 
 _GROWING = ("coverage", "qd_score", "best_objective")

@@ -2,42 +2,39 @@
 
 import atexit
 import dataclasses
+import functools
 import gc
 import inspect
+import operator
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from gloam import checks
+from gloam._tools import checks
 from gloam._version import __version__
-from gloam.cli.experiments import Bench, Paper
+from gloam.cli.demo import Demo, Resume
 from gloam.cli.fill import Datasets, Fill, New
 from gloam.cli.look import Compare, Explore, Gallery, Plot, Report
-from gloam.cli.lsi import Lsi
-from gloam.cli.run import Demo, Resume, Run
 
-_Command = (
-    Annotated[Demo, tyro.conf.subcommand("demo")]
-    | Annotated[New, tyro.conf.subcommand("new")]
-    | Annotated[Fill, tyro.conf.subcommand("fill")]
-    | Annotated[Gallery, tyro.conf.subcommand("gallery")]
-    | Annotated[Datasets, tyro.conf.subcommand("datasets")]
-    | Annotated[Run, tyro.conf.subcommand("run")]
-    | Annotated[Resume, tyro.conf.subcommand("resume")]
-    | Annotated[Plot, tyro.conf.subcommand("plot")]
-    | Annotated[Compare, tyro.conf.subcommand("compare")]
-    | Annotated[Explore, tyro.conf.subcommand("explore")]
-    | Annotated[Lsi, tyro.conf.subcommand("lsi")]
-    | Annotated[Paper, tyro.conf.subcommand("paper")]
-    | Annotated[Report, tyro.conf.subcommand("report")]
-    | Annotated[Bench, tyro.conf.subcommand("bench")]
-)
+_COMMANDS: dict[str, Any] = {
+    "demo": Demo,
+    "new": New,
+    "fill": Fill,
+    "gallery": Gallery,
+    "datasets": Datasets,
+    "resume": Resume,
+    "plot": Plot,
+    "compare": Compare,
+    "explore": Explore,
+    "report": Report,
+}
 
 # Options that count from 0; the others count from 1.
 _FROM_ZERO = {"seed", "workers", "port", "moves", "empty_points"}
@@ -54,13 +51,11 @@ def main(args: list[str] | None = None) -> None:
     if args == ["--version"]:
         print(f"gloam {__version__}")
         return
-    if args[:2] == ["paper", "report"]:
-        args = args[1:]
     command = _parsed(args)
     with _frozen_modules() if is_program else nullcontext():
         # After parsing: help and mistakes in the arguments need neither JAX nor pandas.
+        from gloam._tools.compiler import keep_compiled_programs
         from gloam.cli import errors
-        from gloam.compiler import keep_compiled_programs
         from gloam.runs.signals import remembered_interrupt
     try:
         keep_compiled_programs()
@@ -113,12 +108,30 @@ def _frozen_modules() -> Iterator[None]:
         atexit.register(gc.freeze)
 
 
+def _command_type() -> Any:
+    """Return the union of all commands: gloam's, and those of the entry points ``gloam.commands``.
+
+    An entry point is a dataclass whose fields are options and whose call runs the command. gloam's
+    laboratory has some, and so may any installed package.
+    """
+    commands = dict(_COMMANDS)
+    for entry in sorted(metadata.entry_points(group="gloam.commands"), key=lambda e: e.name):
+        try:
+            commands.setdefault(entry.name, entry.load())
+        except Exception as error:  # a broken package must not take the other commands with it
+            problem = f"{type(error).__name__}: {error}"
+            text = f"The command '{entry.name}' cannot be loaded ({problem})."
+            print(checks.printable(text), file=sys.stderr)
+    named = [Annotated[cls, tyro.conf.subcommand(name)] for name, cls in commands.items()]
+    return functools.reduce(operator.or_, named)
+
+
 def _parsed(args: list[str]) -> Any:
     """Return the command with its options. Prints the help if it is asked for, and exits."""
     try:
         try:
             return tyro.cli(
-                _Command,  # pyright: ignore[reportArgumentType]
+                _command_type(),
                 prog="gloam",
                 description=inspect.getdoc(main),
                 args=args,

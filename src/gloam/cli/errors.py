@@ -10,17 +10,15 @@ from typing import Any, TextIO
 
 from rich.text import Text
 
-from gloam.checks import EvaluationError, printable
+from gloam._tools.checks import printable
+from gloam._tools.progress import error_console
 from gloam.cli import user_code
-from gloam.datasets import FetchError
-from gloam.evaluators import EvaluatorError
-from gloam.formats import RunExistsError, RunFolder
-from gloam.progress import error_console
-from gloam.runs import Interrupted
+from gloam.errors import EvaluationError, FetchError, Interrupted, RunExistsError, WorkerError
+from gloam.formats import RunFolder
 
 # An ImportError without a module's name is gloam's own, and says which extra to install.
 _EXPECTED = (ValueError, OSError, ImportError, MemoryError)
-_EXPECTED += (EvaluationError, EvaluatorError, FetchError)
+_EXPECTED += (EvaluationError, WorkerError, FetchError)
 _USER_CODE_FAILED, _FAILED, _BY_SIGNAL = 1, 2, 128
 
 

@@ -9,12 +9,11 @@ import numpy as np
 import tyro
 
 import gloam
-from gloam import checks
+from gloam._tools import checks
+from gloam._tools.files import read_array
+from gloam._tools.progress import print_line
 from gloam.cli import user_code
-from gloam.cli.choices import restart_rule
-from gloam.cli.run import FollowOptions, SavingOptions, show_matches
-from gloam.files import read_array
-from gloam.progress import print_line
+from gloam.cli.options import FollowOptions, SavingOptions, restart_rule, show_matches
 
 if TYPE_CHECKING:
     from gloam.datasets import Dataset
@@ -174,10 +173,10 @@ class Fill:
             gloam.datasets.Matches(gloam.RunFolder(self.out).read_archive(), data), self.out
         )
 
-    def _evaluator(self) -> "gloam.Processes | None":
+    def _evaluator(self) -> "gloam.evaluators.Processes | None":
         checks.integer("workers", self.workers, minimum=0)
         if self.workers > 0:
-            return gloam.Processes(self.workers, timeout=self.timeout)
+            return gloam.evaluators.Processes(self.workers, timeout=self.timeout)
         fix = "Give --workers as well: only a process can be terminated."
         checks.expect(self.timeout is None, "timeout", "workers", "none", fix)
         return None

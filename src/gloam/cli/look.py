@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from gloam.checks import printable
-from gloam.progress import print_line, print_lines
+from gloam._tools.checks import printable
+from gloam._tools.progress import print_line, print_lines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,8 +54,8 @@ class Compare:
 
     def __call__(self) -> None:
         """Print the comparison and draw the figure."""
-        from gloam.experiments import compare  # with pandas and matplotlib
         from gloam.plots.style import figure_file, save
+        from gloam.runs.comparison import compare  # with pandas and matplotlib
 
         out = None if self.out is None else figure_file(self.out, "out")
         named: dict[str, list[Path]] = {}
@@ -97,32 +97,21 @@ class Report:
     """Write a report of a run or of a study.
 
     The report is one self-contained HTML file of at most 10 MB, with the views of `gloam explore`.
-    For a study, the folder report/ also gets the comparison with the paper, statistics (Markdown,
-    CSV, LaTeX) and figures.
+    Tables and figures of a study are written by `gloam paper-report`.
 
-    Example: gloam report runs/paper --no-pdf
+    Example: gloam report runs/x
     """
 
     run_or_study: Annotated[Path, tyro.conf.Positional]
     """Run folder or study folder."""
-    figures: bool = True
-    """Draw the figures of a study."""
-    pdf: bool = True
-    """Also write the figures of a study as PDF files."""
     out: Path | None = None
     """HTML file. Default: report.html in a run folder, report/report.html in a study folder."""
 
     def __call__(self) -> None:
-        """Write the report and print the paths of its files."""
-        from gloam.experiments.report import write_report
+        """Write the report and print its path."""
         from gloam.explorer.html_report import write_html
 
-        written = []
-        if (self.run_or_study / "study.json").is_file():
-            written = write_report(self.run_or_study, figures=self.figures, pdf=self.pdf)
-            print_lines(written[0].read_text(encoding="utf-8"))
-        for path in [*written, write_html(self.run_or_study, self.out)]:
-            print_line(path)
+        print_line(write_html(self.run_or_study, self.out))
 
 
 @dataclasses.dataclass(frozen=True)

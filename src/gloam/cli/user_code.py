@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gloam import checks
+from gloam._tools import checks
 
 # Files of the user's code. An error with a frame in one of them is reported with its traceback.
 _user_files: set[str] = set()

@@ -2,7 +2,6 @@
 
 from gloam.datasets.dataset import Dataset as Dataset
 from gloam.datasets.dataset import Skipped as Skipped
-from gloam.datasets.fetch import FetchError as FetchError
 from gloam.datasets.fetch import digits as digits
 from gloam.datasets.fetch import fetch as fetch
 from gloam.datasets.fetch import handwritten_digits as handwritten_digits

@@ -13,11 +13,11 @@ import numpy as np
 from jaxtyping import Float, Float32, Int, Shaped, UInt8
 from PIL import Image
 
-from gloam import checks, drawing
+from gloam._tools import checks, drawing
+from gloam._tools.parquet import ROW_BYTES
 from gloam.archives import CVTArchive
 from gloam.datasets import rows
 from gloam.datasets.embedding import embed_all
-from gloam.parquet import ROW_BYTES
 
 _FILLED_IN: Any = None  # default of fields that __post_init__ fills in
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Shaped
 
-from gloam import checks, files
+from gloam._tools import checks, files
+from gloam._tools.progress import work_bar
 from gloam.datasets.rows import blocks, evenly_spaced
-from gloam.progress import work_bar
 
 # Number of cached vectors that are computed again, and the difference allowed, relative to the
 # largest: rounding depends on the size of a batch.

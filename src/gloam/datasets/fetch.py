@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from gloam import checks, files
+from gloam._tools import checks, files
+from gloam._tools.progress import work_bar
 from gloam.datasets.dataset import Dataset
 from gloam.datasets.readers import from_array
-from gloam.progress import work_bar
+from gloam.errors import FetchError
 
 HANDWRITTEN_FILE = Path(__file__).with_name("handwritten_digits.npz")
 """Arrays of `handwritten_digits`; the text file beside it documents their origin."""
@@ -68,10 +69,6 @@ SOURCES: Mapping[str, Source] = {
 }
 
 
-class FetchError(RuntimeError):
-    """A file could not be downloaded, or another file is in its place."""
-
-
 def digits() -> Dataset:
     """Return scikit-learn's 1,797 handwritten digits of 8 x 8 pixels, with their labels.
 
@@ -93,7 +90,7 @@ def digits() -> Dataset:
 def handwritten_digits() -> Dataset:
     """Return 1,000 handwritten digits of MNIST, 28 x 28 pixels, with their labels.
 
-    They are included in gloam and were not used to train `gloam.generators.Decoder.digits`. The
+    They are included in gloam and were not used to train `gloam.domains.Decoder.digits`. The
     name of a digit is its index among the training images of MNIST.
 
     Example:

@@ -15,12 +15,12 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image, ImageOps
 
-from gloam import checks, files
+from gloam._tools import checks, files
+from gloam._tools.progress import work_bar
 from gloam.datasets import rows
 from gloam.datasets.dataset import Dataset, Skipped
 from gloam.datasets.embedding import embed_all
 from gloam.datasets.readers import naming
-from gloam.progress import work_bar
 
 _KINDS = "avif bmp dib gif ico jfif jp2 jpeg jpg pbm pgm png pnm ppm tga tif tiff webp"
 SUFFIXES = frozenset(f".{kind}" for kind in _KINDS.split())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.archives import CVTArchive, Elites
 from gloam.datasets import rows
 from gloam.datasets.dataset import Dataset

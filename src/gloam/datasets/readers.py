@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from gloam import checks, files, parquet
+from gloam._tools import checks, files, parquet
 from gloam.datasets.dataset import Dataset
 
 if TYPE_CHECKING:  # imported where they are used: they take half a second

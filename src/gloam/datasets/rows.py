@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Float32, Int, Shaped
 
-from gloam import checks
+from gloam._tools import checks
 
 _BLOCK_BYTES = 1 << 24
 

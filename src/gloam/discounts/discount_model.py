@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.discounts.discount import Discount
 from gloam.discounts.networks import (
     MLP,

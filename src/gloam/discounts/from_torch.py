@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from gloam import checks
+from gloam._tools import checks
 
 _FIX = (
     "Supported are Sequential, Linear, Conv2d, ReLU, LeakyReLU, Tanh, GELU, Flatten and Unflatten. "

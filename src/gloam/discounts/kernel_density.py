@@ -7,9 +7,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gloam import checks
+from gloam._tools import checks
+from gloam._tools.draws import uniforms
 from gloam.discounts.discount import Discount, untrained
-from gloam.draws import uniforms
 from gloam.records import Batch, Fit, Scored
 
 _LARGEST_LOG = 80.0  # of a density; the largest float32 is exp(88.7)

@@ -21,8 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from gloam import checks
-from gloam.devices import runs_on_cpu
+from gloam._tools import checks
+from gloam._tools.devices import runs_on_cpu
 
 Shapes = tuple[tuple[int, ...], ...]
 Layers = tuple[list[Float[Array, "..."]], list[Float[Array, "..."]]]

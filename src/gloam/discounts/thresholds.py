@@ -7,8 +7,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gloam import checks
-from gloam.devices import sums_by_group
+from gloam._tools import checks
+from gloam._tools.devices import sums_by_group
 from gloam.discounts.discount import Discount, untrained
 from gloam.records import Batch, Cells, Fit, Scored
 

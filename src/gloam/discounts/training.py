@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gloam import kernels
-from gloam.devices import loop
+from gloam._tools import kernels
+from gloam._tools.devices import loop
+from gloam._tools.draws import uniforms
 from gloam.discounts.networks import MLP
 from gloam.discounts.units import Units
-from gloam.draws import uniforms
 
 Forward = Callable[[Any, Float[Array, "n meas"]], Float[Array, " n"]]
 # Trains on all minibatches of an epoch; returns the sum of the losses of its rows, and the result.
@@ -159,8 +159,8 @@ def by_kernel(
     *,
     interpret: bool = False,
 ) -> tuple[Float[Array, ""], Trained]:
-    """Train an MLP for one epoch by `gloam.kernels.minibatch`."""
-    from gloam.kernels.minibatch import sweep
+    """Train an MLP for one epoch by `gloam._tools.kernels.minibatch`."""
+    from gloam._tools.kernels.minibatch import sweep
 
     optimizer: Any = trained.optimizer  # of Optax's Adam
     moments, *rest = optimizer
@@ -175,7 +175,7 @@ def by_kernel(
 
 def _layers(network: MLP) -> Any:
     """Return the weights by layer, the last ones without their axis of one output."""
-    from gloam.kernels.minibatch import Layers
+    from gloam._tools.kernels.minibatch import Layers
 
     (w1, w2, w3), (b1, b2, b3) = network.weights, network.biases
     return Layers(w1, b1, w2, b2, w3[:, 0], b3[0])

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.archives import Archive, GridArchive
 from gloam.domains.domain import Domain
 

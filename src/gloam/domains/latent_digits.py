@@ -9,11 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.archives import Archive, CVTArchive
 from gloam.datasets import handwritten_digits
+from gloam.domains.decoder import Decoder
 from gloam.domains.domain import Domain, check_pixels, starting_solution
-from gloam.generators import Decoder, Generator
+from gloam.domains.generator import Generator
 
 _PENALTY = 0.05
 
@@ -36,7 +37,7 @@ class LatentDigits(Domain):
             digits of `gloam.datasets.handwritten_digits`, which are not in the training data of
             the default generator.
         generator: Generator of greyscale images of the same size. By default
-            `gloam.generators.Decoder.digits`.
+            `gloam.domains.Decoder.digits`.
         x0: Starting solution. By default zeros, the mean of the prior.
         name: Short name of the problem, used in tables and file names.
 

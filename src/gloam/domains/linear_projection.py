@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from gloam import checks, files
+from gloam._tools import checks, files
 from gloam.archives import Archive, CVTArchive, GridArchive, kmeans_centroids
 from gloam.domains.domain import Domain
 

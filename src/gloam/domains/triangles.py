@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from gloam import checks, files
+from gloam._tools import checks, files
 from gloam.archives import Archive, CVTArchive
 from gloam.domains.domain import Domain, check_pixels, starting_solution
 

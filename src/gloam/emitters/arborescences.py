@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gloam import checks
-from gloam.draws import normals
+from gloam._tools import checks
+from gloam._tools.draws import normals
 from gloam.emitters.cma_es import CMAES, Strategy, constants
 from gloam.emitters.emitter import ElitesWanted, Emitter, checked_start
 from gloam.emitters.rules import (

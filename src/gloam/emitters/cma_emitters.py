@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
-from gloam import checks
-from gloam.draws import normals
+from gloam._tools import checks
+from gloam._tools.draws import normals
 from gloam.emitters.cma_es import CMAES, Strategy, constants
 from gloam.emitters.discrete import Categories, least, with_margin
 from gloam.emitters.emitter import (

@@ -19,7 +19,7 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
-from gloam import checks, kernels
+from gloam._tools import checks, kernels
 
 
 class Strategy(eqx.Module):

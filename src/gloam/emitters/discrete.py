@@ -16,7 +16,7 @@ import numpy as np
 from jax.scipy.special import ndtr, ndtri
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from gloam.draws import uniforms
+from gloam._tools.draws import uniforms
 from gloam.spaces import Discrete
 
 # Share of solutions that the margin leaves unchanged, by CatCMA.

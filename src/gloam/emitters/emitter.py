@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
-from gloam import checks
-from gloam.draws import uniforms
+from gloam._tools import checks
+from gloam._tools.draws import uniforms
 from gloam.emitters.discrete import changed
 from gloam.records import Feedback, Proposal
 from gloam.spaces import Discrete, Form, Space, form_of

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
-from gloam import checks
-from gloam.draws import normals, uniforms
+from gloam._tools import checks
+from gloam._tools.draws import normals, uniforms
 from gloam.emitters.emitter import (
     Bounds,
     ElitesWanted,

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.emitters.cma_es import Strategy, constants, sound_extent, unless_idle
 
 

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gloam import checks
-from gloam.draws import uniforms
+from gloam._tools import checks
+from gloam._tools.draws import uniforms
 from gloam.emitters.cma_emitters import CmaEmitters
 from gloam.emitters.emitter import Bounds, Divisible, EliteEmitter, ElitesWanted, Emitter
 from gloam.emitters.recombination import Swaps

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
-from gloam import checks
-from gloam.draws import normals, uniforms
+from gloam._tools import checks
+from gloam._tools.draws import normals, uniforms
 from gloam.emitters.emitter import (
     Bounds,
     EliteEmitter,

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from gloam import checks
+from gloam._tools import checks
 
 # Shortest wait of `RestartWhenIdle` in iterations, because CMA-ES needs a few to adapt.
 _SHORTEST_WAIT = 5.0

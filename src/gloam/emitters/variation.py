@@ -5,8 +5,8 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from gloam import checks
-from gloam.draws import normals
+from gloam._tools import checks
+from gloam._tools.draws import normals
 from gloam.emitters.emitter import (
     Bounds,
     EliteEmitter,

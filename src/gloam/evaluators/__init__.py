@@ -2,7 +2,6 @@
 
 from gloam.evaluators.dask_cluster import Dask as Dask
 from gloam.evaluators.evaluator import Evaluator as Evaluator
-from gloam.evaluators.evaluator import EvaluatorError as EvaluatorError
 from gloam.evaluators.evaluator import Executors as Executors
 from gloam.evaluators.evaluator import InProcess as InProcess
 from gloam.evaluators.evaluator import as_evaluator as as_evaluator

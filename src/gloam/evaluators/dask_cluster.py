@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gloam import checks
-from gloam.evaluators.evaluator import Evaluator, EvaluatorError
+from gloam._tools import checks
+from gloam.errors import WorkerError
+from gloam.evaluators.evaluator import Evaluator
 from gloam.evaluators.results import (
     Block,
     Evaluated,
@@ -35,7 +36,7 @@ class Dask(Evaluator):
 
     Chunks of lost workers are evaluated again on others. gloam and the modules that the
     function imports must be installed on the workers. The results do not depend on the chunks,
-    under the conditions that `gloam.Processes` describes.
+    under the conditions that `gloam.evaluators.Processes` describes.
 
     Args:
         cluster: Address of a scheduler such as ``"tcp://10.0.0.1:8786"``, a ``distributed.Client``,
@@ -49,10 +50,10 @@ class Dask(Evaluator):
             one by one.
         retries: Number of times that a solution is sent again after Dask has given it up. Dask
             itself moves it to another worker three times.
-        retry_rows: As in `gloam.Processes`.
+        retry_rows: As in `gloam.evaluators.Processes`.
         patience: Number of seconds to wait while the cluster has no workers; then
-            `gloam.EvaluatorError` is raised. By default an hour, because jobs may wait in a queue,
-            and two minutes for a cluster on this machine. Ctrl-C ends the wait at once.
+            `gloam.errors.WorkerError` is raised. By default an hour, because jobs may wait in a
+            queue, and two minutes for a cluster on this machine. Ctrl-C ends the wait at once.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class Dask(Evaluator):
         """Return the number of threads of all workers, at least 1.
 
         Raises:
-            EvaluatorError: There have been no workers for too long, or a signal came while workers
+            WorkerError: There have been no workers for too long, or a signal came while workers
                 are lost, so that nothing may be left to wait for.
         """
         now = time.monotonic()
@@ -140,7 +141,7 @@ class Dask(Evaluator):
             is_lost = not found or bool(self._workers - set(found))
             self._workers |= set(found)
             if is_lost and self.stop_requested():
-                raise EvaluatorError("Dask: stopped by a signal while workers were lost.")
+                raise WorkerError("Dask: stopped by a signal while workers were lost.")
             if found:
                 self._seen, self._warned = now, False
             self._wait_longer(now - self._seen)
@@ -149,11 +150,11 @@ class Dask(Evaluator):
     def _wait_longer(self, seconds: float) -> None:
         """Warn of a cluster without workers for some time, and raise an error after `patience`."""
         if seconds > self.patience:
-            raise EvaluatorError(
+            raise WorkerError(
                 f"Dask: expected workers, got none for {seconds:.0f} s. If they ended during "
                 "evaluations, their logs say why. Start a cluster again and resume the run: "
-                "gloam.optimize(..., resume=True, evaluator=gloam.Dask(...)). To wait longer for "
-                "jobs in a queue: gloam.Dask(..., patience=86_400)."
+                "gloam.optimize(..., resume=True, evaluator=...). To wait longer for jobs in "
+                "a queue: gloam.evaluators.Dask(..., patience=86_400)."
             )
         if seconds > _WARNING_SECONDS and not self._warned:
             self._warned = True
@@ -189,7 +190,7 @@ class Dask(Evaluator):
         except Exception as error:
             if future.status != "error":  # cancelled or lost, with its scheduler
                 raise self._lost(error) from error
-            raise EvaluatorError(
+            raise WorkerError(
                 "Dask: expected workers that can evaluate the function, got "
                 f"{type(error).__name__}: {error}. Install gloam and the modules that the function "
                 "imports on the workers, in the versions that are here."
@@ -228,13 +229,13 @@ class Dask(Evaluator):
         except Exception as error:
             raise self._lost(error) from error
 
-    def _lost(self, reason: Any) -> EvaluatorError:
+    def _lost(self, reason: Any) -> WorkerError:
         told = reason
         if isinstance(reason, Exception):  # its later lines list every chunk
             told = f"{type(reason).__name__}: {reason}".split("\n")[0].rstrip(":")
-        return EvaluatorError(
+        return WorkerError(
             f"Dask: expected a scheduler that answers, got none ({told}). Start a cluster again "
-            "and resume the run: gloam.optimize(..., resume=True, evaluator=gloam.Dask(...))."
+            "and resume the run: gloam.optimize(..., resume=True, evaluator=...)."
         )
 
     def _pickled(self, function: Callable) -> bytes:
@@ -350,6 +351,6 @@ def _distributed() -> Any:
         import distributed  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise ImportError(
-            "gloam.Dask needs the package distributed. Install it: pip install 'gloam[dask]'."
+            "Dask needs the package distributed. Install it: pip install 'gloam[dask]'."
         ) from None
     return distributed

@@ -9,7 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from gloam import checks
+from gloam._tools import checks
+from gloam.errors import WorkerError
 from gloam.evaluators.results import (
     Evaluated,
     ResultSpec,
@@ -18,10 +19,6 @@ from gloam.evaluators.results import (
     portable_blocks,
 )
 from gloam.evaluators.row_queue import Pace, RowQueue
-
-
-class EvaluatorError(RuntimeError):
-    """The evaluator itself does not work: workers do not start, or a cluster is lost."""
 
 
 class Evaluator(ABC):
@@ -39,7 +36,7 @@ class Evaluator(ABC):
         """Whether a signal has asked the run to stop. Runs replace it while they last.
 
         A run stops after the current iteration. An evaluator that can do nothing but wait, such as
-        one whose workers are lost, looks at it and raises `EvaluatorError`.
+        one whose workers are lost, looks at it and raises `WorkerError`.
         """
         return False
 
@@ -50,7 +47,7 @@ class Evaluator(ABC):
         """Evaluate a batch.
 
         Args:
-            function: As in `gloam.optimize`, or `gloam.PerSolution`.
+            function: As in `gloam.optimize`, or `gloam.evaluators.PerSolution`.
             solutions: ``(batch, sol)`` solutions.
             spec: Specification of the results, such as `gloam.Search.result_spec`. By default the
                 form of most rows.
@@ -60,7 +57,7 @@ class Evaluator(ABC):
 
         Raises:
             EvaluationError: Every row failed, and ``spec`` does not give the shape of measures.
-            EvaluatorError: Workers do not start, or a cluster is lost.
+            WorkerError: Workers do not start, or a cluster is lost.
         """
 
     def check(self, function: Callable) -> None:
@@ -126,7 +123,8 @@ class Executors(Evaluator):
     """Evaluates by an executor of `concurrent.futures`: threads, processes, MPI, ...
 
     The executor stays open; its owner shuts it down. An executor cannot end an evaluation that
-    hangs, nor replace a worker that crashed; use `gloam.Processes` or `gloam.Dask` for that.
+    hangs, nor replace a worker that crashed; use `gloam.evaluators.Processes` or
+    `gloam.evaluators.Dask` for that.
 
     Args:
         executor: For instance `concurrent.futures.ThreadPoolExecutor`, or those of mpi4py and Dask
@@ -135,7 +133,7 @@ class Executors(Evaluator):
             by the measured time.
         workers: Number of workers, which determines the size of chunks; by default that of the
             executor, or the number of processors of this machine if the executor does not tell.
-        retry_rows: As in `gloam.Processes`.
+        retry_rows: As in `gloam.evaluators.Processes`.
     """
 
     def __init__(
@@ -186,12 +184,13 @@ def num_workers(executor: futures.Executor) -> int:
     return getattr(executor, "_max_workers", None) or os.cpu_count() or 1
 
 
-def executor_error(executor: futures.Executor, error: Exception) -> EvaluatorError:
+def executor_error(executor: futures.Executor, error: Exception) -> WorkerError:
     """Return the error for an executor that fails itself, not in the user's function."""
-    return EvaluatorError(
+    return WorkerError(
         f"executor: expected {type(executor).__name__} to run the evaluation, got "
-        f"{type(error).__name__}: {error}. If a worker crashed, gloam.Processes replaces "
-        "workers; if the function cannot be sent, define it in a module."
+        f"{type(error).__name__}: {error}. If a worker crashed, "
+        "gloam.evaluators.Processes replaces workers; if the function cannot be sent, "
+        "define it in a module."
     )
 
 
@@ -205,6 +204,6 @@ def as_evaluator(evaluator: Any) -> Evaluator:
         return InProcess()
     if isinstance(evaluator, futures.Executor):
         return Executors(evaluator)
-    fix = "Give gloam.Processes(...), gloam.Dask(...) or an executor of concurrent.futures."
+    fix = "Give Processes(...) or Dask(...) of gloam.evaluators, or an executor."
     checks.instance("evaluator", evaluator, Evaluator, fix)
     return evaluator

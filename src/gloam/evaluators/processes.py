@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from gloam import checks
-from gloam.evaluators.evaluator import Evaluator, EvaluatorError
+from gloam._tools import checks
+from gloam.errors import WorkerError
+from gloam.evaluators.evaluator import Evaluator
 from gloam.evaluators.results import (
     Block,
     Evaluated,
@@ -45,7 +46,7 @@ class Processes(Evaluator):
     that starts its work under ``if __name__ == "__main__":``. A function of a batch gets chunks of
     the batch. The results do not depend on the chunks if each row depends on its own solution only.
     Matrix products may round differently in chunks of another size, so give ``chunk`` or use
-    `gloam.PerSolution` if runs have to be reproducible to the bit.
+    `gloam.evaluators.PerSolution` if runs have to be reproducible to the bit.
 
     Args:
         workers: Number of processes; by default the number of processors, and at most 8 for each
@@ -63,7 +64,7 @@ class Processes(Evaluator):
 
     Example:
         >>> import gloam
-        >>> workers = gloam.Processes(8, timeout=60.0)
+        >>> workers = gloam.evaluators.Processes(8, timeout=60.0)
         >>> # gloam.optimize(simulate, algorithm, 1000, evaluator=workers, per_solution=True)
     """
 
@@ -80,7 +81,7 @@ class Processes(Evaluator):
     ):
         processors = os.cpu_count() or 1
         most = max(_MOST_WORKERS, _MOST_PER_PROCESSOR * processors)
-        fix = f"This machine has {processors} processors. For more, use gloam.Dask."
+        fix = f"This machine has {processors} processors. For more, use gloam.evaluators.Dask."
         number = processors if workers is None else workers
         self.num_workers = checks.integer("workers", number, minimum=1, maximum=most, fix=fix)
         if timeout is not None:
@@ -166,7 +167,7 @@ class Processes(Evaluator):
         code = worker.exit_code
         self._failed_starts += not worker.is_ready
         if self._failed_starts > (_FAILED_STARTS if self._were_ready else 0):
-            raise EvaluatorError(
+            raise WorkerError(
                 f"workers: expected processes that start, got exit code {code} from one. "
                 "Its output is above. A script must start its work under "
                 "`if __name__ == '__main__':`, because worker processes import it."
@@ -293,7 +294,7 @@ class Worker:
 
         Raises:
             EOFError, OSError: The process has ended.
-            EvaluatorError: The initializer raised, or the function could not be imported.
+            WorkerError: The initializer raised, or the function could not be imported.
         """
         message = self.connection.recv()
         self._began = time.monotonic()
@@ -303,7 +304,7 @@ class Worker:
             return self._chunk, message
         kind, text = message
         if kind == _BROKEN:
-            raise EvaluatorError(f"workers: expected {text}")
+            raise WorkerError(f"workers: expected {text}")
         self.is_ready = True
         return None
 

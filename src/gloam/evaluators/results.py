@@ -14,9 +14,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.archives import Archive
 from gloam.archives.archive import field_rows
+from gloam.errors import EvaluationError
 from gloam.spaces import Form
 
 Results = tuple[np.ndarray | None, np.ndarray, dict[str, np.ndarray]]
@@ -177,7 +178,8 @@ class PerSolution:
         >>> import gloam
         >>> def simulate(solution):
         ...     return 1 - np.square(solution).sum(), solution[:2]
-        >>> result = gloam.InProcess().evaluate(gloam.PerSolution(simulate), np.eye(3))
+        >>> from gloam.evaluators import InProcess, PerSolution
+        >>> result = InProcess().evaluate(PerSolution(simulate), np.eye(3))
         >>> result.objectives.tolist(), result.measures.shape
         ([0.0, 0.0, 0.0], (3, 2))
     """
@@ -377,7 +379,7 @@ def assembled(
     failures = sorted(failures + odd, key=lambda failure: failure.row)
     if not kept and spec.measure_shape is None:
         first = failures[0]
-        raise checks.EvaluationError(
+        raise EvaluationError(
             f"evaluation: expected at least one result among {batch} solutions, got none. The "
             f"first failed by {first.error}."
         ) from first.exception
@@ -429,3 +431,17 @@ def _filled(kept: list[tuple[list[int], Results]], batch: int, spec: ResultSpec)
         for name, values in extras.items():
             fields[name][rows] = values
     return objectives, measures, fields
+
+
+def check_some_valid(number_valid: int, total: int) -> None:
+    """Raise if no row of a batch is valid.
+
+    >>> check_some_valid(1, 36)
+    """
+    if number_valid == 0:
+        raise EvaluationError(
+            f"evaluation: expected at least one finite result among {total} solutions, got none. "
+            "Every row had an objective or a measure that was NaN or infinite, a violation that "
+            "was NaN, or measures of zero in a cosine archive: check the evaluation function on "
+            "x0, and that x0 and sigma0 keep solutions in its domain."
+        )

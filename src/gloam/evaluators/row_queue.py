@@ -4,7 +4,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.evaluators.results import (
     Block,
     Evaluated,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from gloam import checks, files
+from gloam._tools import checks, files
 from gloam._version import __version__
 from gloam.archives import GridArchive
 from gloam.datasets.rows import evenly_spaced

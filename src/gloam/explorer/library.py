@@ -16,21 +16,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from jaxtyping import Float, Int
 
+from gloam._tools.files import stamp
 from gloam.archives import Archive, CVTArchive, Elites, GridArchive
 from gloam.archives.qd_score import tables_with_one_reference
 from gloam.datasets import Dataset
 from gloam.datasets.matches import Metric
-from gloam.experiments import compare
-from gloam.experiments.published import title
+from gloam.errors import DamagedFileError, ForeignError
 from gloam.explorer.page import packed
 from gloam.explorer.summaries import RunSummary, elites_version, newest_checkpoint
-from gloam.files import stamp
-from gloam.formats import DamagedFileError, ForeignError, RunFolder, objects
+from gloam.formats import RunFolder, objects
 from gloam.formats.arrays import read_arrays
 from gloam.formats.config import RunConfig
 from gloam.formats.documents import is_document, read_document
 from gloam.gallery.pairs import Pictures, elite_pictures, has_pictures
 from gloam.plots.plane import Plane
+from gloam.runs.comparison import compare
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -187,8 +187,7 @@ class Library:
                 own = [run["id"] for run in runs if _is_part(run["name"], place)]
                 if own:
                     cells.append({"domain": domain, "algorithm": algorithm, "runs": own})
-        titles = {name: title(name) for name in (*study["domains"], *study["algorithms"])}
-        return about | study | {"cells": cells, "titles": titles}
+        return about | study | {"cells": cells}
 
 
 def _records(table: "pd.DataFrame") -> list[dict[str, Any]]:
@@ -202,13 +201,18 @@ def _is_part(name: str, place: str) -> bool:
 
 
 def _read_study(path: Path) -> dict[str, Any]:
-    """Return the domains, algorithms, seeds and iterations of a study."""
+    """Return the domains, algorithms, titles, seeds and iterations of a study."""
     content = read_document(path, kind="study", fix=_FIX)
     for name in ("domains", "algorithms"):
         part = content.get(name)
         if not (isinstance(part, list) and all(isinstance(one, str) for one in part)):
             raise DamagedFileError(path, f"it has no list of {name}", _FIX)
-    return {n: content.get(n) for n in ("domains", "algorithms", "num_seeds", "iterations")}
+    titles = content.get("titles")
+    titles = titles if isinstance(titles, dict) else {}
+    names = (*content["domains"], *content["algorithms"])
+    shown = {name: str(titles.get(name, name)) for name in names}
+    about = {n: content.get(n) for n in ("domains", "algorithms", "num_seeds", "iterations")}
+    return about | {"titles": shown}
 
 
 def _contents(root: Path) -> Contents:

@@ -12,7 +12,7 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.explorer.library import Library
 
 _FIRST_PORT = 8400

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from gloam._tools.files import stamp
 from gloam.archives.qd_score import tables_with_one_reference
 from gloam.datasets.rows import evenly_spaced
-from gloam.files import stamp
-from gloam.formats import DamagedFileError, RunFolder
+from gloam.errors import DamagedFileError
+from gloam.formats import RunFolder
 from gloam.formats.arrays import read_arrays
 from gloam.formats.checkpoints import Checkpoints
 from gloam.formats.config import RunConfig

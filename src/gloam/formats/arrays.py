@@ -18,8 +18,9 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
-from gloam import files
-from gloam.formats.documents import FORMAT, DamagedFileError, check_format, refuse_outer_link
+from gloam._tools import files
+from gloam.errors import DamagedFileError
+from gloam.formats.documents import FORMAT, check_format, refuse_outer_link
 
 Prefix = str | tuple[str, ...]
 """What names begin with: one text, one of several, or none of them for an empty tuple."""

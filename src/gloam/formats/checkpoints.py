@@ -15,13 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gloam import checks
+from gloam._tools import checks
+from gloam._tools.draws import GENERATOR
 from gloam._version import __version__
 from gloam.archives import Archive, Elites
 from gloam.archives.store import empty_store
-from gloam.draws import GENERATOR
+from gloam.errors import DamagedFileError
 from gloam.formats.arrays import Prefix, raw_array, read_arrays, write_arrays
-from gloam.formats.documents import DamagedFileError, check_is_no_folder, content_of
+from gloam.formats.documents import check_is_no_folder, content_of
 from gloam.formats.ownership import CHECKPOINT
 from gloam.spaces import Form
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from gloam import checks
+from gloam._tools import checks
 from gloam._version import __version__
 from gloam.formats import objects
 from gloam.formats.documents import content_digest

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gloam import files
+from gloam._tools import files
 from gloam._version import __version__
-from gloam.checks import printable
+from gloam.errors import DamagedFileError, ForeignError
 
 FORMAT = 8
 """Format of all files that gloam writes and reads."""
@@ -22,59 +22,6 @@ MOVE_FOLDER = "Move it away, or restore the file from a copy."
 _MAX_BYTES = 1 << 26
 # Folders inside of a run folder that gloam reads from.
 _INNER_FOLDERS = ("checkpoint", "snapshots")
-
-
-class DamagedFileError(ValueError):
-    """A file is damaged, or gloam did not write it for this place.
-
-    Args:
-        path: The file.
-        problem: What is wrong with it, as a part of a sentence.
-        fix: What the user can do.
-    """
-
-    def __init__(self, path: str | os.PathLike, problem: str, fix: str):
-        self.path = Path(path)
-        self.problem = problem
-        super().__init__(printable(f"'{path}' cannot be used: {problem}. {fix}"))
-
-
-class ForeignError(ValueError):
-    """A file refers to an object that only the user's own program can build.
-
-    Args:
-        name: Module and name of the user's object, as the file has it.
-    """
-
-    def __init__(self, name: str):
-        self.name = name
-        super().__init__(
-            f"The file refers to {printable(name)}, which is not part of gloam and is never loaded "
-            "from a file. Pass the object itself: call gloam.run or gloam.optimize again with the "
-            "same settings and resume=True, or Search.load(path, algorithm)."
-        )
-
-
-class RunExistsError(ValueError):
-    """A new run was started in a folder that already holds one."""
-
-    def __init__(self, run_dir: Path):
-        self.run_dir = run_dir
-        super().__init__(
-            f"'{printable(run_dir)}' already holds a run. Pass resume=True to continue it, or "
-            "choose another folder."
-        )
-
-
-class LockedError(ValueError):
-    """Another process is writing to a run folder."""
-
-    def __init__(self, run_dir: Path, holder: str):
-        self.run_dir = run_dir
-        super().__init__(
-            f"'{printable(run_dir)}' is in use by {printable(holder)}. Wait until it has finished, "
-            "stop it, or choose another folder."
-        )
 
 
 def check_is_no_folder(path: Path) -> None:

@@ -21,10 +21,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gloam import checks
+from gloam._tools import checks
+from gloam.errors import ForeignError
 from gloam.formats import registry
 from gloam.formats.arrays import digest, raw_array
-from gloam.formats.documents import ForeignError
 
 # Arrays up to this size stay readable in the JSON.
 _INLINE = 16
@@ -89,7 +89,7 @@ def _source_digest(named: Any) -> str | None:
 
     Comments and line breaks do not count, and classes of gloam may change with its version.
     """
-    if named.__module__.partition(".")[0] == "gloam":
+    if named.__module__.partition(".")[0] in ("gloam", "gloam_lab"):
         return None
     try:
         source = textwrap.dedent(inspect.getsource(named))

@@ -12,8 +12,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
-from gloam import files
-from gloam.formats.documents import DamagedFileError, LockedError, check_is_no_folder
+from gloam._tools import files
+from gloam.errors import DamagedFileError, LockedError
+from gloam.formats.documents import check_is_no_folder
 
 CHECKPOINT = SNAPSHOT = re.compile(r"\d{7,10}\.npz")
 ARCHIVE = re.compile(r"archive(-\d+)?\.npz")

@@ -10,7 +10,8 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
-from gloam import algorithms, archives, discounts, domains, emitters, generators, spaces, trees
+from gloam import algorithms, archives, discounts, domains, emitters, spaces
+from gloam._tools import trees
 from gloam.discounts.from_torch import (
     Convolution,
     Flatten,
@@ -126,7 +127,7 @@ _CONSTRUCTED = (
     Unflatten,
     Stack,
     domains.Arm,
-    generators.Decoder,
+    domains.Decoder,
 )
 _ASSEMBLED = (discounts.MLP, discounts.CNN, discounts.Frozen, *_ALGORITHMS)
 

@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import Archive, Elites
 from gloam.archives.qd_score import recounted
 from gloam.datasets import Dataset
+from gloam.errors import DamagedFileError, RunExistsError
 from gloam.formats import objects
 from gloam.formats.arrays import Prefix, digest, read_arrays, write_arrays
 from gloam.formats.checkpoints import (
@@ -39,8 +40,6 @@ from gloam.formats.checkpoints import (
 )
 from gloam.formats.config import RunConfig
 from gloam.formats.documents import (
-    DamagedFileError,
-    RunExistsError,
     check_is_no_folder,
     content_of,
     is_document,

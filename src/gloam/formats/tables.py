@@ -20,13 +20,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from gloam import checks, files, parquet
+from gloam._tools import checks, files, parquet
+from gloam.errors import DamagedFileError
 from gloam.formats.checkpoints import Checkpoints
 from gloam.formats.config import RunConfig
 from gloam.formats.documents import (
     FORMAT,
     MOVE_FOLDER,
-    DamagedFileError,
     check_format,
     check_is_no_folder,
     content_of,

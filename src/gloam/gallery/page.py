@@ -18,7 +18,7 @@ import pandas as pd
 from jaxtyping import Float, Int, UInt8
 from PIL import Image
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.archives.qd_score import reference_note
 from gloam.datasets import Matches
 from gloam.datasets.matches import Order

@@ -12,7 +12,7 @@ from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.archives import Elites
 from gloam.datasets import Dataset, Matches
 from gloam.datasets.dataset import checked_images, is_image

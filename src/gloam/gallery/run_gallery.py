@@ -5,10 +5,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gloam import files
+from gloam._tools import files
 from gloam.datasets import Dataset, Matches
 from gloam.datasets.matches import Order
-from gloam.formats import ForeignError, RunFolder
+from gloam.errors import ForeignError
+from gloam.formats import RunFolder
 from gloam.gallery.page import page
 from gloam.gallery.pairs import elite_pictures, gallery, has_pictures, ordered
 from gloam.plots import style

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from gloam import checks
+from gloam._tools import checks
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Rollouts:
 
     The objective is the mean return. All solutions are evaluated on the same episodes (seeds
     ``seed``, ``seed + 1``, ...), so evaluations are deterministic. Can be pickled for
-    `gloam.Processes`; each process builds its own environment.
+    `gloam.evaluators.Processes`; each process builds its own environment.
 
     Args:
         make: Builds an environment: a function, or an id for ``gymnasium.make``.

@@ -14,12 +14,12 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from gloam import checks
+from gloam._tools import checks
+from gloam._tools.draws import root_key
 from gloam.archives import Archive, CVTArchive, Elites, GridArchive
 from gloam.discounts import from_torch
 from gloam.discounts.networks import outputs
 from gloam.discounts.training import Trained, fit
-from gloam.draws import root_key
 from gloam.interop.tables import elites_from_arrays
 
 Normalization = Literal["zero_one", "negative_one_one"] | None

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gloam import checks, files, parquet
+from gloam._tools import checks, files, parquet
 from gloam.archives import Archive, Elites
 from gloam.archives.archive import field_rows
 from gloam.archives.store import add, empty_store

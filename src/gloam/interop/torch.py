@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.discounts.from_torch import pytorch
 
 _FIX = (

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.archives import Elites
 from gloam.archives.qd_score import reference_note, tables_with_one_reference
 from gloam.plots import style

@@ -19,13 +19,15 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from gloam import checks, step
+from gloam import step
+from gloam._tools import checks
+from gloam._tools.draws import root_key
 from gloam.algorithms import Algorithm
 from gloam.archives import Archive
 from gloam.archives.qd_score import lowered_on_host, qd_score, reference_note
 from gloam.discounts import DiscountModel
-from gloam.draws import root_key
-from gloam.formats import DamagedFileError, RunFolder
+from gloam.errors import DamagedFileError
+from gloam.formats import RunFolder
 from gloam.formats.checkpoints import state_from
 from gloam.plots import style
 from gloam.plots.grid_view import At, GridView, Measure, view_of

@@ -6,7 +6,7 @@ from typing import cast
 import numpy as np
 from jaxtyping import Float, Int
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.archives import Archive, GridArchive
 from gloam.archives.archive import measure_labels
 from gloam.plots.plane import CellValues, Color, Filled, cell_values

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.archives import CVTArchive, Elites, GridArchive
 from gloam.archives.elites import same_cells
 from gloam.archives.qd_score import reference_note

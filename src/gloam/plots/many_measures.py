@@ -11,7 +11,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.archives import Elites, GridArchive
 from gloam.archives.archive import measure_labels
 from gloam.plots import style

@@ -11,10 +11,10 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from matplotlib.axes import Axes
 
-from gloam import checks
+from gloam._tools import checks
+from gloam._tools.drawing import PrincipalComponents
 from gloam.archives import Archive, Elites
 from gloam.archives.archive import measure_labels
-from gloam.drawing import PrincipalComponents
 from gloam.plots import style
 
 Filled = Elites | tuple[Archive, Float[np.ndarray, " cells"]]

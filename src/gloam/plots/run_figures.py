@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 
 from gloam.algorithms import Algorithm
 from gloam.discounts import DiscountModel
-from gloam.formats import ForeignError, RunFolder, objects
+from gloam.errors import ForeignError
+from gloam.formats import RunFolder, objects
 from gloam.formats.config import RunConfig
 from gloam.plots import style
 from gloam.plots.curves import curves

@@ -18,10 +18,10 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, ListedColormap, Normalize
 from matplotlib.figure import Figure, SubFigure
 
-from gloam import checks, files
-from gloam.drawing import EMPTY as EMPTY
-from gloam.drawing import EMPTY_DOT as EMPTY_DOT
-from gloam.drawing import PALETTE, apart, dusk
+from gloam._tools import checks, files
+from gloam._tools.drawing import EMPTY as EMPTY
+from gloam._tools.drawing import EMPTY_DOT as EMPTY_DOT
+from gloam._tools.drawing import PALETTE, apart, dusk
 
 DPI = 150
 _NOTEBOOK_DPI = 80

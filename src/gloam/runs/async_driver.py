@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.algorithms import Algorithm
 from gloam.evaluators import Executors, Failure
 from gloam.evaluators.evaluator import executor_error, num_workers
@@ -107,7 +107,7 @@ class AsyncDriver(HostDriver[AsyncSearch]):
 
         Raises:
             EvaluationError: Too many evaluations failed in the last iterations.
-            EvaluatorError: The executor does not work.
+            WorkerError: The executor does not work.
         """
         target = self.iteration + iterations
         for _ in range(len(self._waiting)):

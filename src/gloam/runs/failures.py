@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gloam import checks
+from gloam._tools import checks
+from gloam.errors import DamagedFileError, EvaluationError
 from gloam.evaluators import Evaluated, Failure
-from gloam.formats import DamagedFileError, RunFolder
+from gloam.formats import RunFolder
 from gloam.formats.tables import MAX_FAILURES
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def refuse_first_batches(outcomes: Sequence[Outcome]) -> None:
             raise ValueError(first.error.removeprefix("ValueError: ")) from first.exception
     if all(outcome.all_failed and outcome.kinds == {"exception"} for outcome in outcomes):
         first = outcomes[0].failures[0]
-        error = checks.EvaluationError(
+        error = EvaluationError(
             f"The evaluation raised an exception for all {len(outcomes[0].failures)} solutions of "
             f"the first batch. The first was {first.error.rstrip('.')}. Correct the function, and "
             "check it on x0."
@@ -126,7 +127,7 @@ class FailureLimit:
             what = "All" if failed == total else f"{failed} of {total}"
             limit = "" if self._max_rate == 1 else f" (at most {self._max_rate:.0%} are allowed)"
             last = failures[-1]  # the command line shows its traceback
-            raise checks.EvaluationError(
+            raise EvaluationError(
                 f"{what} evaluations failed in {_ITERATIONS} consecutive iterations, up to "
                 f"iteration {iteration}{limit}. The last failure was {last.kind}: "
                 f"{last.error.rstrip('.')}. "

@@ -10,18 +10,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from gloam import checks, step
+from gloam import step
+from gloam._tools import checks
+from gloam._tools.compiler import keep_compiled_programs
+from gloam._tools.devices import usable_devices
+from gloam._tools.draws import STARTS, root_key, root_keys
+from gloam._tools.programs import partition
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
-from gloam.compiler import keep_compiled_programs
-from gloam.devices import usable_devices
-from gloam.draws import STARTS, root_key, root_keys
+from gloam.errors import EvaluationError
 from gloam.formats import RunFolder
 from gloam.formats.config import DriverKind
-from gloam.programs.fused_program import MOST_ROWS, fused_program
-from gloam.programs.sharing import for_programs, partition
 from gloam.records import Branching, SearchState, StepInfo
 from gloam.runs.failures import warn_of_failed_batch
+from gloam.runs.fused_program import MOST_ROWS, fused_program
 from gloam.runs.options import start_of
 from gloam.searches.metrics import (
     LowObjectiveWarning,
@@ -56,7 +58,7 @@ class FusedDriver:
         self._keys = root_keys(seeds)
         self._x0s = jax.device_put(np.stack([start_of(domain, algorithm, seed) for seed in seeds]))
         traced = getattr(domain, "for_programs", lambda: domain)()
-        self._arrays, static = partition((traced, for_programs(algorithm)))
+        self._arrays, static = partition((traced, algorithm.for_programs()))
         arrays = self._arrays, self._keys, self._x0s
         self._program = fused_program(static, arrays, len(seeds), _devices_for(len(seeds)))
         if not self._program.is_checked:
@@ -140,7 +142,7 @@ class FusedDriver:
                 self._warned.add(seed)
                 warn_of_failed_batch(self.batch, seed, at, stacklevel=2)
         if everything_failed:
-            raise checks.EvaluationError(
+            raise EvaluationError(
                 f"evaluation: expected at least one finite result in iteration {self.iteration}, "
                 f"got none among {self.batch} solutions of each of {len(self.seeds)} seeds. "
                 "Every objective or measure was NaN or infinite: check the evaluation function "

@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gloam import checks
+from gloam._tools import checks
+from gloam._tools.progress import Silent, run_display
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.archives.qd_score import with_one_reference
 from gloam.callbacks import RunEnd, RunStart
 from gloam.callbacks.callback import Notifier
-from gloam.evaluators import Evaluator, EvaluatorError
-from gloam.formats import RunExistsError, RunFolder
+from gloam.errors import Interrupted, RunExistsError, WorkerError
+from gloam.evaluators import Evaluator
+from gloam.formats import RunFolder
 from gloam.formats.checkpoints import Checkpoint
 from gloam.formats.config import DriverKind, RunConfig, describe
 from gloam.formats.run_folder import dataset_arrays, dataset_digest
-from gloam.progress import Silent, run_display
 from gloam.runs.options import RunOptions
-from gloam.runs.result import Interrupted, Result
+from gloam.runs.result import Result
 from gloam.runs.signals import StopRequest, stop_signals
 from gloam.searches.starts import Start, start_of_run
 
@@ -383,7 +384,7 @@ class _Loop:
         """Let an evaluator that gave up waiting, because a stop was requested, end the run so."""
         try:
             yield
-        except EvaluatorError as error:
+        except WorkerError as error:
             if stop.is_set():
                 raise self._interrupted(stop) from error
             raise

@@ -10,12 +10,12 @@ from typing import Any, TypedDict, TypeVar
 import numpy as np
 from jaxtyping import Float
 
-from gloam import checks
+from gloam._tools import checks
+from gloam._tools.progress import Display
 from gloam.algorithms import Algorithm
 from gloam.callbacks import Callback
 from gloam.callbacks.callback import checked
 from gloam.datasets import Dataset
-from gloam.progress import Display
 
 # Options that a run folder stores. They may change when a run is resumed.
 _PLAN = (
@@ -100,7 +100,7 @@ class RunOptions:
         is_used = self.start_from is not None or not self.reevaluate
         fix = "Give start_from=..., whose solutions it evaluates again."
         checks.expect(is_used, "reevaluate", "False without start_from", self.reevaluate, fix)
-        fix = "Give True, False, or an instance of a class derived from gloam.progress.Display."
+        fix = "Give True, False, or an instance of a class derived from gloam.callbacks.Display."
         checks.instance("progress", self.progress, (bool, Display), fix)
         object.__setattr__(self, "callbacks", checked(self.callbacks))
 

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gloam import checks
+from gloam._tools import checks
+from gloam._tools.draws import STARTS, evaluation_key, evaluation_seeds, root_key
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
-from gloam.draws import STARTS, evaluation_key, evaluation_seeds, root_key
 from gloam.evaluators import Evaluator, PerSolution, ResultSpec, as_evaluator
 from gloam.evaluators.results import Results, as_seeded, rows_with_seeds, valid_rows
 from gloam.formats import RunFolder

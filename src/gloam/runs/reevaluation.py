@@ -13,16 +13,23 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gloam import checks, step
+from gloam import step
+from gloam._tools import checks
+from gloam._tools.draws import REEVALUATION, evaluation_seeds, root_key
+from gloam._tools.programs import compiled, partition
 from gloam.archives import Archive, Elites
 from gloam.archives.elites import added_to_empty
 from gloam.archives.qd_score import ArchiveMetrics, archive_metrics, reference_note
 from gloam.archives.store import add, empty_store
-from gloam.draws import REEVALUATION, evaluation_seeds, root_key
 from gloam.evaluators import Evaluator, PerSolution, ResultSpec, as_evaluator
-from gloam.evaluators.results import Results, as_seeded, rows_with_seeds, valid_rows
+from gloam.evaluators.results import (
+    Results,
+    as_seeded,
+    check_some_valid,
+    rows_with_seeds,
+    valid_rows,
+)
 from gloam.formats import RunFolder
-from gloam.programs.sharing import compiled, partition
 from gloam.records import Batch
 
 if TYPE_CHECKING:
@@ -272,7 +279,7 @@ class _Sums:
         """Return the corrected elites, and a row of the table."""
         elites, total = self._elites, len(self._elites)
         if total:
-            checks.some_valid(int(self._valid[0].sum()), total)
+            check_some_valid(int(self._valid[0].sum()), total)
         cells = np.resize(elites.cells, len(self._measures))
         store = added_to_empty(
             elites.archive,

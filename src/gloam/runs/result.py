@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gloam import checks, drawing
+from gloam._tools import checks, drawing
 from gloam.archives import Elites
 from gloam.archives.elites import scores_from_one_reference, thumbnail
 from gloam.archives.qd_score import reference_note
@@ -52,9 +52,9 @@ class Result:
     cell), ``cma_es_filled`` (solutions that filled an empty cell), and likewise ``moves_accepted``,
     ``moves_filled``, ``swaps_accepted`` and ``swaps_filled``. ``refinement_share`` is the share of
     swaps in the next batch. With gradients, ``ascent_gradients_failed`` (``gradients_failed`` for
-    `gloam.CMAMEGA` and `gloam.CMAMAEGA`) counts gradients that were not finite; ``ascent_step``,
-    ``ascent_refining_step``, ``ascent_pull`` and ``ascent_refining_share`` are what
-    `gloam.emitters.GradientAscent` has learned.
+    `gloam.algorithms.CMAMEGA` and `gloam.algorithms.CMAMAEGA`) counts gradients that were not
+    finite; ``ascent_step``, ``ascent_refining_step``, ``ascent_pull`` and
+    ``ascent_refining_share`` are what `gloam.emitters.GradientAscent` has learned.
     """
     seeds: list[int]
     """The seeds, in the order in which they were given."""
@@ -180,28 +180,3 @@ class Result:
         if all(len(elites) for elites in found):
             values["best objective"] = [elites.best_objective for elites in found]
         return values
-
-
-class Interrupted(KeyboardInterrupt):
-    """The run was stopped by Ctrl-C or a termination signal, after its state was saved.
-
-    Attributes:
-        run_dir: The run folder, or ``None``.
-        iteration: Number of finished iterations.
-        signal: Number of the signal that stopped it, or ``None``.
-    """
-
-    def __init__(
-        self,
-        run_dir: Path | None,
-        iteration: int,
-        advice: str | None = None,
-        *,
-        signal: int | None = None,
-    ):
-        self.run_dir = run_dir
-        self.iteration = iteration
-        self.signal = signal
-        if advice is None and run_dir:
-            advice = f"continue with the same call and resume=True (run_dir='{run_dir}')"
-        super().__init__(f"stopped after iteration {iteration}" + (f"; {advice}" if advice else ""))

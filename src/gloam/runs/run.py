@@ -7,12 +7,13 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any, Unpack
 
-from gloam import checks
+from gloam._tools import checks
+from gloam._tools.progress import Display
 from gloam.algorithms import Algorithm
 from gloam.callbacks import Callback
+from gloam.errors import DamagedFileError
 from gloam.evaluators import Evaluator
-from gloam.formats import DamagedFileError, RunFolder
-from gloam.progress import Display
+from gloam.formats import RunFolder
 from gloam.runs.async_driver import AsyncDriver
 from gloam.runs.fused_driver import FusedDriver
 from gloam.runs.loop import drive
@@ -131,8 +132,9 @@ def optimize(
         iterations: Total number of iterations.
         seeds: The seeds, or the number of seeds (then 0, 1, ...). In each iteration their batches
             are evaluated in turn, in separate calls.
-        evaluator: Where to evaluate: `gloam.Processes`, `gloam.Dask`, or any executor of
-            `concurrent.futures`. By default in this process. The archive does not depend on it.
+        evaluator: Where to evaluate: `gloam.evaluators.Processes`, `gloam.evaluators.Dask`, or any
+            executor of `concurrent.futures`. By default in this process. The archive does not
+            depend on it.
         per_solution: True if ``evaluate`` takes one solution ``(sol,)`` and returns its objective
             and measures.
         max_failure_rate: Largest share of failed evaluations in three consecutive iterations, above
@@ -157,7 +159,7 @@ def optimize(
             exception. The state was saved before.
         ValueError: All results of the first batch had a shape that does not fit the archive, or
             ``vjp`` is missing or returned another shape.
-        EvaluatorError: Workers do not start, or a cluster is lost. The state was saved before.
+        WorkerError: Workers do not start, or a cluster is lost. The state was saved before.
 
     Example:
         >>> import gloam

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike
 
-from gloam import checks
+from gloam._tools import checks
+from gloam._tools.draws import evaluation_seeds
+from gloam._tools.programs import compiled, partition
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
-from gloam.draws import evaluation_seeds
-from gloam.programs.sharing import compiled, for_programs, partition
 from gloam.records import SearchState, StepInfo
 from gloam.searches import part_step
 from gloam.searches.gradients import check_no_gradients
@@ -89,7 +89,7 @@ class AsyncSearch:
         self._form = algorithm.emitter.form
         share = checks.number("close_at", close_at, above=0.0, at_most=1.0)
         num_parts, part = part_step.divided(algorithm.emitter)
-        pair = for_programs(algorithm, cells_given=True), part
+        pair = algorithm.for_programs(cells_given=True), part
         self._arrays, self._static = partition(pair)
         self._archive, self._batch = algorithm.archive, algorithm.emitter.num_solutions
         self._table = PartTable(algorithm, num_parts)

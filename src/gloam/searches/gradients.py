@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.emitters import Emitter
 
 VJP = Callable[[np.ndarray, np.ndarray, np.ndarray], Any]

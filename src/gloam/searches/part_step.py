@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gloam import draws, step
+from gloam import step
+from gloam._tools import draws
 from gloam.algorithms import Algorithm
 from gloam.archives.store import num_unique_cells
 from gloam.emitters import Divisible, Emitter

@@ -13,7 +13,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from gloam import checks
+from gloam._tools import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import Archive
 from gloam.evaluators import ResultSpec

@@ -8,21 +8,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike
 
-from gloam import checks, drawing, step
+from gloam import step
+from gloam._tools import checks, drawing
+from gloam._tools.compiler import keep_compiled_programs
+from gloam._tools.draws import evaluation_seeds, root_key
+from gloam._tools.programs import compiled, partition
 from gloam._version import __version__
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.archives.elites import archive_figures, thumbnail
 from gloam.archives.qd_score import reference_note
-from gloam.compiler import keep_compiled_programs
-from gloam.draws import evaluation_seeds, root_key
 from gloam.evaluators import ResultSpec
-from gloam.evaluators.results import Results, valid_rows
+from gloam.evaluators.results import Results, check_some_valid, valid_rows
 from gloam.formats import objects
 from gloam.formats.arrays import read_arrays, write_arrays
 from gloam.formats.checkpoints import state_arrays, state_from
 from gloam.formats.documents import content_of
-from gloam.programs.sharing import compiled, for_programs, partition
 from gloam.records import Branching, Proposal, SearchState, StepInfo
 from gloam.searches.gradients import VJP, check_vjp, gradients_by
 from gloam.searches.metrics import (
@@ -99,7 +100,7 @@ class Search:
         self._gradient_rows, self._form = algorithm.emitter.gradient_rows, algorithm.emitter.form
         self._proposal: Proposal | None = None
         self._warning = LowObjectiveWarning(algorithm)
-        self._arrays, self._static = partition(for_programs(algorithm, cells_given=True))
+        self._arrays, self._static = partition(algorithm.for_programs(cells_given=True))
         start = _start(algorithm, x0)
         self.state: SearchState = _init(self._static, self._arrays, root_key(self.seed), start)
         if start_from is not None:
@@ -182,7 +183,7 @@ class Search:
             check_vjp(vjp, self.algorithm.emitter)
         results = self.result_spec.checked(objectives, measures, fields, self._batch)
         valid = valid_rows(self._accepts, *results)
-        checks.some_valid(int(valid.sum()), self._batch)
+        check_some_valid(int(valid.sum()), self._batch)
         found = self._index_on_host(results[1]) if cells is None else self._checked_cells(cells)
         gradients = None if vjp is None else self.gradients(vjp, results, found)
         self.learn(results, found, gradients)

@@ -9,18 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from gloam import checks, step
+from gloam import step
+from gloam._tools import checks
+from gloam._tools.draws import evaluation_key
+from gloam._tools.programs import compiled, partition
+from gloam._tools.trees import Tree, flat_columns
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
-from gloam.draws import evaluation_key
 from gloam.evaluators import ResultSpec
 from gloam.evaluators.results import Results
 from gloam.formats import RunFolder
 from gloam.formats.arrays import digest
-from gloam.programs.sharing import compiled, for_programs, partition
 from gloam.records import SearchState
 from gloam.spaces import Space
-from gloam.trees import Tree, flat_columns
 
 _start_with = compiled(step.start_with)
 _start_emitters = compiled(step.start_emitters)
@@ -90,7 +91,7 @@ def started(algorithm: Algorithm, state: SearchState, start: Start) -> SearchSta
     """
     results, size = start.results, algorithm.emitter.num_solutions
     assert results is not None, "the solutions have been evaluated"
-    arrays, static = partition(for_programs(algorithm, cells_given=True))
+    arrays, static = partition(algorithm.for_programs(cells_given=True))
     for number, first in enumerate(range(0, len(start.solutions), size)):
 
         def part(rows: np.ndarray, first: int = first) -> np.ndarray:

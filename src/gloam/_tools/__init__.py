@@ -1,0 +1,1 @@
+"""Tools that the rooms of gloam share: checks, files, draws, devices, programs."""

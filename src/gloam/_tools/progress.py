@@ -1,0 +1,348 @@
+"""Progress on standard error: bars on terminals and in notebooks, plain lines in log files."""
+
+import html
+import importlib.util
+import sys
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Protocol
+
+from rich import filesize
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from gloam._tools.checks import printable
+
+# Notebooks redraw slowly; more updates per second would delay the work.
+_REDRAW_SECONDS = 0.2
+_LINE_SECONDS = 60.0
+
+
+class Display(AbstractContextManager["Display"]):
+    """Progress of a run. Derive from it to pass a display of your own to `gloam.run`."""
+
+    @abstractmethod
+    def update(
+        self,
+        iteration: int,
+        qd_score: float,
+        coverage: float,
+        rate: float,
+        failed: int = 0,
+        f_min: float = 0.0,
+    ) -> None:
+        """Show the state of the run.
+
+        Args:
+            iteration: Number of iterations finished.
+            qd_score, coverage: Means over the seeds.
+            rate: Number of evaluations per second.
+            failed: Number of failed evaluations so far, over all seeds.
+            f_min: Reference of the QD score.
+        """
+
+    def __exit__(self, *error: object) -> None:
+        """Called when the run ends; does nothing by default."""
+
+
+class Silent(Display):
+    """Shows nothing."""
+
+    def update(
+        self,
+        iteration: int,
+        qd_score: float,
+        coverage: float,
+        rate: float,
+        failed: int = 0,
+        f_min: float = 0.0,
+    ) -> None:
+        """Do nothing."""
+
+
+@contextmanager
+def run_display(title: str, iterations: int) -> Iterator[Display]:
+    """Show the progress of one run while the block runs."""
+    with _bars() as add_bar:
+        yield _RunDisplay(add_bar(title, iterations))
+
+
+class StudyDisplay:
+    """Progress of a study: a bar that counts runs, and a bar for the current run."""
+
+    def __init__(self, title: str, num_runs: int, add_bar: "Callable[[str, int], Bar]"):
+        self._add_bar = add_bar
+        self._study_bar = add_bar(title, num_runs)
+        self._run_bar: Bar | None = None
+        self._num_finished = 0
+
+    def begin_run(self, title: str, iterations: int) -> Display:
+        """Return the display for the next run. All runs share one bar."""
+        if self._run_bar is None:
+            self._run_bar = self._add_bar(title, iterations)
+        else:
+            self._run_bar.restart(title, iterations)
+        return _RunDisplay(self._run_bar)
+
+    def finish_run(self) -> None:
+        """Count a run as finished."""
+        self._num_finished += 1
+        self._study_bar.update(self._num_finished)
+
+
+@contextmanager
+def study_display(title: str, num_runs: int) -> Iterator[StudyDisplay]:
+    """Show the progress of a study while the block runs."""
+    with _bars(show_elapsed=True) as add_bar:
+        yield StudyDisplay(title, num_runs, add_bar)
+
+
+@contextmanager
+def work_bar(
+    title: str, total: int | None, *, show: bool, size_in_bytes: bool = False, done: int = 0
+) -> Iterator[Callable[[int], None]]:
+    """Show a bar while the block runs, and yield a function that advances it.
+
+    Args:
+        title: Text before the bar.
+        total: Units of work in total, or ``None`` if unknown.
+        show: Whether to show the bar.
+        size_in_bytes: Whether the units are bytes.
+        done: Units of work that are already done.
+    """
+    if not show:
+        yield lambda step: None
+        return
+    with _bars(size_in_bytes=size_in_bytes) as add_bar:
+        bar = add_bar(title, total)
+        if done:
+            bar.update(done)
+
+        def advance(step: int) -> None:
+            nonlocal done
+            done += step
+            bar.update(done)
+
+        yield advance
+
+
+def print_line(line: object, *, flush: bool = False) -> None:
+    """Print one line on standard output, as `gloam._tools.checks.printable` writes it."""
+    print(printable(line), flush=flush)
+
+
+def print_lines(text: str) -> None:
+    """Print a text of several lines on standard output, each by `print_line`."""
+    for line in text.split("\n"):
+        print_line(line)
+
+
+def error_console() -> Console:
+    """Return a console on standard error."""
+    return Console(stderr=True)
+
+
+class Bar(Protocol):
+    """A bar on a terminal or in a notebook, or lines that stand for one."""
+
+    def update(self, done: int, note: str = "") -> None:
+        """Show that ``done`` units of work are done, with a note."""
+        ...
+
+    def restart(self, title: str, total: int | None) -> None:
+        """Show other work from its beginning."""
+        ...
+
+
+class _RunDisplay(Display):
+    """Shows a run on a bar."""
+
+    def __init__(self, bar: Bar):
+        self._bar = bar
+        bar.update(0, "compiling")
+
+    def update(
+        self,
+        iteration: int,
+        qd_score: float,
+        coverage: float,
+        rate: float,
+        failed: int = 0,
+        f_min: float = 0.0,
+    ) -> None:
+        """Move the bar."""
+        reference = f" (from {f_min:g})" if f_min else ""
+        failures = f" {failed:,} failed" if failed else ""
+        note = f"QD {qd_score:,.0f}{reference} {coverage:.1%} {rate:,.0f}/s{failures}"
+        self._bar.update(iteration, note)
+
+
+@contextmanager
+def _bars(
+    *, size_in_bytes: bool = False, show_elapsed: bool = False
+) -> Iterator[Callable[[str, int | None], Bar]]:
+    """Yield a function that adds a bar, of the kind that standard error can show."""
+    console = error_console()
+    amount = filesize.decimal if size_in_bytes else "{:,}".format
+    if console.is_jupyter and importlib.util.find_spec("IPython") is not None:
+        with ExitStack() as last_states:
+
+            def add(title: str, total: int | None) -> NotebookBar:
+                bar = NotebookBar(title, total, amount=amount)
+                last_states.callback(bar.show)
+                return bar
+
+            yield add
+    elif console.is_terminal and not console.is_dumb_terminal and not console.is_jupyter:
+        remaining = [TimeRemainingColumn(compact=True), TextColumn("left")]
+        columns = [
+            # Titles contain names of files and functions, whose brackets are not markup.
+            TextColumn("{task.description}", style="bold", markup=False),
+            BarColumn(bar_width=10),  # a run fits on a terminal of 80 columns
+            DownloadColumn() if size_in_bytes else MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
+            *([TimeElapsedColumn()] if show_elapsed else remaining),
+        ]
+        with Progress(*columns, console=console) as progress:
+            yield lambda title, total: _TerminalBar(progress, title, total)
+    else:
+        yield lambda title, total: ProgressLines(title, total, amount=amount)
+
+
+class _TerminalBar:
+    """A task of a progress display of rich."""
+
+    def __init__(self, progress: Progress, title: str, total: int | None):
+        self._progress = progress
+        self._task = progress.add_task(printable(title), total=total, note="")
+
+    def update(self, done: int, note: str = "") -> None:
+        """Move the bar."""
+        self._progress.update(self._task, completed=done, note=note)
+
+    def restart(self, title: str, total: int | None) -> None:
+        """Show other work from its beginning."""
+        self._progress.reset(self._task, total=total, description=printable(title), note="")
+
+
+class NotebookBar:
+    """A bar below the running cell of a notebook.
+
+    Args:
+        title: Text before the bar.
+        total: Units of work in total, or ``None`` if unknown.
+        amount: Formats a number of units.
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        total: int | None,
+        *,
+        amount: Callable[[int], str] = "{:,}".format,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        from IPython import display  # pyright: ignore[reportMissingImports]
+
+        self._amount, self._clock = amount, clock
+        self._html: Callable[[str], Any] = display.HTML
+        self._handle = display.display(self._html(""), display_id=True)
+        self.restart(title, total)
+
+    def restart(self, title: str, total: int | None) -> None:
+        """Show other work from its beginning."""
+        self._title, self._total = title, total
+        self._started_at = self._clock()
+        self._done, self._note = 0, ""
+        self.show()
+
+    def update(self, done: int, note: str = "") -> None:
+        """Show that ``done`` units of work are done, at most a few times per second."""
+        self._done, self._note = done, note
+        if self._clock() - self._shown_at >= _REDRAW_SECONDS or done == self._total:
+            self.show()
+
+    def show(self) -> None:
+        """Draw the current state."""
+        self._shown_at = self._clock()
+        amount, limits = self._amount(self._done), ""
+        if self._total is not None:
+            amount += f"/{self._amount(self._total)}"
+            limits = f' max="{max(self._total, 1)}" value="{self._done}"'
+        text = html.escape(" · ".join(filter(None, [amount, self._note, self._time()])))
+        content = (
+            '<div style="font-family:sans-serif;font-size:13px">'
+            f"<b>{html.escape(self._title)}</b> <progress{limits}></progress> {text}</div>"
+        )
+        if self._handle is not None:
+            self._handle.update(self._html(content))
+
+    def _time(self) -> str:
+        """Return the time left at the same pace, or the total time at the end."""
+        elapsed = self._shown_at - self._started_at
+        if self._total is None or not 0 < self._done < self._total:
+            return f"{_clock_text(elapsed)} in total" if self._done else ""
+        return f"{_clock_text(elapsed * (self._total - self._done) / self._done)} left"
+
+
+def _clock_text(seconds: float) -> str:
+    """Format seconds as minutes and seconds, with hours if needed.
+
+    >>> _clock_text(75), _clock_text(3675)
+    ('1:15', '1:01:15')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class ProgressLines:
+    """Prints a plain line after each tenth of the work, and at least once per minute.
+
+    Args:
+        title: Start of each line.
+        total: Units of work in total, or ``None`` if unknown.
+        amount: Formats a number of units.
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        total: int | None,
+        *,
+        amount: Callable[[int], str] = "{:,}".format,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._amount, self._clock = amount, clock
+        self.restart(title, total)
+
+    def restart(self, title: str, total: int | None) -> None:
+        """Print lines about other work from now on."""
+        self._title, self._total = title, total
+        self._tenths = 0
+        self._printed_at = self._clock()
+
+    def update(self, done: int, note: str = "") -> None:
+        """Print a line if one is due after ``done`` units of work."""
+        tenths = 10 * done // self._total if self._total else 0
+        now = self._clock()
+        if tenths == self._tenths and now - self._printed_at < _LINE_SECONDS:
+            return
+        self._tenths, self._printed_at = tenths, now
+        amount = self._amount(done)
+        if self._total is not None:
+            amount += f" of {self._amount(self._total)}"
+        line = f"{self._title}: {amount}" + (f", {note}" if note else "")
+        print(printable(line), file=sys.stderr, flush=True)

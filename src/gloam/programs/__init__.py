@@ -1,1 +1,0 @@
-"""Programs: what is compiled, and what makes it compile again."""

@@ -1,0 +1,300 @@
+"""Comparison of algorithms by their results over seeds: a table, tests and effect sizes."""
+
+import dataclasses
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from gloam._tools import checks
+from gloam.archives import Elites
+from gloam.archives.elites import same_cells, scores_from_one_reference
+from gloam.archives.qd_score import recounted
+from gloam.formats import RunFolder
+from gloam.runs import Result
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Run = Result | RunFolder | str | os.PathLike
+"""A result, or a run folder."""
+_NEEDED = {"evaluations", "qd_score", "f_min", "num_elites", "num_counted", "mean_objective"}
+_METRICS = {"qd_score": "QD score", "coverage": "coverage", "best_objective": "best objective"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Results of several algorithms on one problem."""
+
+    scores: pd.DataFrame
+    """A row for each algorithm and seed: QD score, coverage, best objective and evaluations."""
+    metrics: dict[str, pd.DataFrame]
+    """Metrics over the iterations by algorithm."""
+    f_min: float
+    """Reference of all QD scores."""
+
+    def table(self) -> pd.DataFrame:
+        """Return mean and standard error of each algorithm, best QD score first."""
+        groups = self.scores.groupby("algorithm", sort=False)
+        rows = {"seeds": groups.size(), "evaluations": groups["evaluations"].max()}
+        for name in _METRICS:
+            rows |= {name: groups[name].mean(), f"{name}_error": groups[name].sem()}
+        return pd.DataFrame(rows).sort_values("qd_score", ascending=False).reset_index()
+
+    def tests(self, metric: str = "qd_score") -> pd.DataFrame:
+        """Return the Games-Howell test of each pair of algorithms, with Hedges' g.
+
+        Args:
+            metric: ``"qd_score"``, ``"coverage"`` or ``"best_objective"``.
+        """
+        checks.expect(metric in _METRICS, "metric", f"one of {list(_METRICS)}", repr(metric))
+        by_name = self.scores.groupby("algorithm", sort=False)[metric]
+        groups = {str(name): values.to_numpy(np.float64) for name, values in by_name}
+        found = games_howell(groups)
+        rows = [
+            {
+                "algorithm": one,
+                "other": other,
+                "difference": found[one, other].difference,
+                "p": found[one, other].p,
+                "hedges_g": hedges_g(groups[one], groups[other]),
+                "sign": found[one, other].sign,
+            }
+            for one, other in itertools.combinations(groups, 2)
+        ]
+        return pd.DataFrame(rows)
+
+    def figure(self) -> "Figure":
+        """Draw QD score and coverage over the iterations."""
+        from gloam.plots import curves  # matplotlib takes a second to import
+
+        title = f"QD score with f_min = {self.f_min:g}"
+        return curves(self.metrics, columns=["qd_score", "coverage"], title=title)
+
+    def to_markdown(self) -> str:
+        """Return the table, and the tests of QD scores if there are at least two seeds each."""
+        table = self.table()
+        texts = pd.DataFrame({name: table[name] for name in ("algorithm", "seeds", "evaluations")})
+        for name, heading in _METRICS.items():
+            pairs = zip(table[name], table[f"{name}_error"], strict=True)
+            texts[heading] = [f"{mean:,.5g} ± {error:.2g}" for mean, error in pairs]
+        lines = [as_markdown(texts), f"\nQD scores are sums of objective - ({self.f_min:g}).\n"]
+        if min(table["seeds"].tolist()) > 1 and len(table) > 1:
+            tests = self.tests().round({"difference": 4, "p": 4, "hedges_g": 2})
+            lines.append(f"\nGames-Howell tests of the QD score:\n\n{as_markdown(tests)}")
+        return "".join(lines)
+
+    def __repr__(self) -> str:
+        return self.to_markdown()
+
+
+@checks.names_arguments
+def compare(runs: Mapping[str, Run | Sequence[Run]], *, f_min: float | None = None) -> Comparison:
+    """Compare algorithms on one problem, by the results of several seeds.
+
+    Compare at equal numbers of evaluations; the table shows them.
+
+    Args:
+        runs: Results or run folders by name of the algorithm; a list of them counts as one.
+        f_min: Reference of all QD scores, which are sums of ``objective - f_min``. By default the
+            lowest of the runs' own (`gloam.archives.qd_score`).
+
+    Returns:
+        The comparison: ``table()``, ``tests()``, ``figure()``; printed, it is Markdown.
+
+    Example:
+        >>> import gloam
+        >>> domain = gloam.domains.Arm(num_joints=3)
+        >>> algorithms = {"a": gloam.MAPElites, "b": gloam.MAPElitesLine}
+        >>> results = {
+        ...     name: gloam.run(
+        ...         domain,
+        ...         build(domain.archive(), domain.x0, 0.2, batch_size=9),
+        ...         iterations=3,
+        ...         seeds=2,
+        ...         progress=False,
+        ...     )
+        ...     for name, build in algorithms.items()
+        ... }
+        >>> compare(results).table()["seeds"].tolist()
+        [2, 2]
+    """
+    fix = "Give results or run folders by name: compare({'DMS': result, 'other': 'runs/other'})."
+    got = f"{type(runs).__name__} {checks.short(runs)}"
+    checks.expect(isinstance(runs, Mapping), "runs", "a dict of runs", got, fix)
+    checks.expect(len(runs) > 0, "runs", "at least one algorithm", "none", fix)
+    found = {name: list(_parts(name, given)) for name, given in runs.items()}
+    _check_cells(found)
+    entries = [
+        (name, table, elites)
+        for name, parts in found.items()
+        for table, by_seed in parts
+        for elites in by_seed
+    ]
+    archives = [elites for _, _, elites in entries]
+    if f_min is None:
+        reference, scores = scores_from_one_reference(archives)
+    else:
+        reference = checks.number("f_min", f_min)
+        scores = [elites.qd_score_from(reference) for elites in archives]
+    rows = [
+        {
+            "algorithm": name,
+            "qd_score": score,
+            "coverage": elites.coverage,
+            "best_objective": elites.best_objective,
+            "evaluations": max(table["evaluations"].tolist()),
+        }
+        for (name, table, elites), score in zip(entries, scores, strict=True)
+    ]
+    metrics = {}
+    for name, parts in found.items():
+        metrics[name] = recounted(
+            pd.concat([table for table, _ in parts]), reference, is_given=f_min is not None
+        )
+    return Comparison(pd.DataFrame(rows), metrics, reference)
+
+
+def _parts(name: Any, given: Any) -> Iterator[tuple[pd.DataFrame, list[Elites]]]:
+    """Yield the metrics and the elites of all seeds of each run of an algorithm."""
+    checks.instance("name of an algorithm in runs", name, str)
+    whose, parts = f"runs['{name}']", given if isinstance(given, (list, tuple)) else [given]
+    checks.expect(len(parts) > 0, whose, "at least one run", "none", "Leave it out.")
+    for run in parts:
+        if isinstance(run, Result):
+            table, by_seed = run.metrics, list(run.elites_by_seed.values())
+        else:
+            is_folder = isinstance(run, (RunFolder, str, os.PathLike))
+            checks.expect(is_folder, "runs", "results or run folders", type(run).__name__)
+            folder = (run if isinstance(run, RunFolder) else RunFolder(run)).must_hold_run()
+            seeds = folder.read_config().seeds
+            table, by_seed = folder.read_metrics(), [folder.read_archive(seed) for seed in seeds]
+        fix = "Wait for the first logged iteration, or leave the run out."
+        checks.expect(len(table) > 0, whose, "a run with rows of metrics", "none", fix)
+        missing = sorted(_NEEDED - set(table.columns))
+        fix = "The first line of its metrics.csv is damaged: restore the file from a copy."
+        checks.expect(not missing, whose, "whole metrics", f"none of the columns {missing}", fix)
+        yield table, by_seed
+
+
+def _check_cells(found: Mapping[str, list[tuple[pd.DataFrame, list[Elites]]]]) -> None:
+    """Check that all runs fill the same cells: other scores and coverages do not compare."""
+    # The seeds of a run share their archive.
+    archives = [(name, by_seed[0].archive) for name, parts in found.items() for _, by_seed in parts]
+    first, archive = archives[0]
+    for name, other in archives[1:]:
+        got = " and ".join(
+            f"'{label}' with {type(one).__name__} of {one.num_cells:,} cells"
+            for label, one in ((first, archive), (name, other))
+        )
+        fix = "Run all algorithms with the same archive: the same shape, bounds or centroids."
+        expected = "archives with the same cells"
+        checks.expect(same_cells(archive, other), "runs", expected, got, fix)
+
+
+def hedges_g(one: np.ndarray, other: np.ndarray) -> float:
+    """Return Hedges' g, the difference of means in pooled standard deviations.
+
+    >>> round(hedges_g(np.array([1.0, 2.0, 3.0]), np.array([2.0, 3.0, 4.0])), 3)
+    -0.8
+    """
+    for name, values in (("one", one), ("other", other)):
+        array = np.asarray(values)
+        got = f"{array.dtype} of shape {array.shape}"
+        is_row = array.ndim == 1 and array.dtype.kind in "biuf"
+        checks.expect(is_row, name, "a vector of numbers", got)
+    freedom = len(one) + len(other) - 2
+    squares = (len(one) - 1) * np.var(one, ddof=1) + (len(other) - 1) * np.var(other, ddof=1)
+    difference = float(np.mean(one) - np.mean(other))
+    pooled = float(np.sqrt(squares / freedom))
+    correction = 1 - 3 / (4 * freedom - 1)
+    return correction * difference / pooled if pooled > 0 else float(np.sign(difference)) * np.inf
+
+
+def as_markdown(table: pd.DataFrame) -> str:
+    """Return a table as Markdown."""
+    lines = [list(table.columns), ["---"] * len(table.columns), *table.to_numpy().tolist()]
+    return "".join(f"| {' | '.join(str(cell) for cell in line)} |\n" for line in lines)
+
+
+class Anova(NamedTuple):
+    """Welch's F test that all groups have the same mean, without assuming equal variances."""
+
+    f: float
+    between: float
+    """Degrees of freedom of the numerator."""
+    within: float
+    """Degrees of freedom of the denominator."""
+    p: float
+
+    def __str__(self) -> str:
+        level = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
+        return f"F({self.between:.0f}, {self.within:.1f}) = {self.f:.1f}, {level}"
+
+
+class PairwiseTest(NamedTuple):
+    """Games-Howell comparison of one group with another."""
+
+    difference: float
+    p: float
+
+    @property
+    def sign(self) -> str:
+        """``>`` or ``<`` if the means differ significantly (p < 0.05), else ``-``."""
+        if not self.p < 0.05:
+            return "-"
+        return ">" if self.difference > 0 else "<"
+
+
+def welch_anova(groups: Mapping[str, np.ndarray]) -> Anova | None:
+    """Compute Welch's one-way ANOVA.
+
+    Args:
+        groups: Values by name of the group, at least two in each of at least two groups.
+
+    Returns:
+        The test, or ``None`` if the values of a group are all equal and the test is undefined.
+    """
+    from scipy import stats  # lazily: it takes a second to import
+
+    values = _checked_values(groups)
+    number = np.array([len(group) for group in values])
+    error = np.array([group.var(ddof=1) for group in values]) / number
+    if not (error > 0).all():
+        return None
+    f, p = stats.f_oneway(*values, equal_var=False)
+    # SciPy does not return the degrees of freedom of the denominator, which the paper reports.
+    k, share = len(values), (1 / error) / np.sum(1 / error)
+    within = (k**2 - 1) / (3 * np.sum(np.square(1 - share) / (number - 1)))
+    return Anova(float(f), float(k - 1), float(within), float(p))
+
+
+def games_howell(groups: Mapping[str, np.ndarray]) -> dict[tuple[str, str], PairwiseTest]:
+    """Compare every ordered pair of groups by the Games-Howell test.
+
+    If the values within both groups are all equal, the comparison is exact: p is 0 or 1.
+    """
+    from scipy import stats  # lazily, as above
+
+    values = _checked_values(groups)
+    constant = [group.var() == 0 for group in values]
+    with np.errstate(divide="ignore", invalid="ignore"):  # pairs of constant groups
+        found = stats.tukey_hsd(*values, equal_var=False)
+    result = {}
+    for (i, one), (j, other) in itertools.permutations(enumerate(groups), 2):
+        difference, p = float(found.statistic[i, j]), float(np.clip(found.pvalue[i, j], 0, 1))
+        if constant[i] and constant[j]:
+            p = float(difference == 0)
+        result[one, other] = PairwiseTest(difference, p)
+    return result
+
+
+def _checked_values(groups: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    values = [np.asarray(group, dtype=np.float64) for group in groups.values()]
+    sizes = {name: len(group) for name, group in groups.items()}
+    is_enough = len(values) > 1 and min(sizes.values()) > 1
+    checks.expect(is_enough, "groups", "at least two groups of at least two values", sizes)
+    return values

@@ -1,0 +1,321 @@
+"""Report of a study: results beside the paper's, statistical tests, wallclock and figures."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+
+from gloam._tools import checks
+from gloam._tools.files import write_bytes
+from gloam.formats import RunFolder
+from gloam.runs.comparison import as_markdown, games_howell, welch_anova
+from gloam_lab.ceilings import Ceiling, ceiling
+from gloam_lab.published import published, title
+from gloam_lab.study import DOMAINS, Study
+
+# Each process takes seconds to start and half a gigabyte.
+_MOST_PROCESSES = 4
+
+METRICS = {"qd_score": "QD score", "coverage": "coverage"}
+CEILING_HEADING = "QD score as a share of the ceiling"
+CEILING_NOTE = """\
+The ceiling of a domain is the sum over all cells of the best possible objective. Where it is marked
+with `≤`, it is an upper bound, and shares of it are lower bounds (`≥`). Domains without a known
+ceiling for the study's cells are not listed.
+"""
+
+
+def write_report(path: str | os.PathLike, *, figures: bool = True, pdf: bool = True) -> list[Path]:
+    """Write ``report/`` (Markdown, CSV, LaTeX and figures) from the results of a study so far.
+
+    Args:
+        path: The study folder.
+        figures: Whether to draw figures.
+        pdf: Whether to write the figures as PDF as well.
+
+    Returns:
+        The files written, the Markdown file first.
+    """
+    study = Study.read(path)
+    out = _report_folder(study)
+    metrics = final_metrics(study)
+    found = results(metrics, ceilings(study))
+    scores, coverages = (pairwise_table(metrics, metric) for metric in METRICS)
+    tables = {
+        "results": ("Results", readable(found)),
+        "ceilings": (CEILING_HEADING, share_table(found)),
+        "anova": ("Welch's one-way ANOVA", anova_table(metrics)),
+        "pairwise-qd-score": ("Games-Howell comparisons of the QD score", scores),
+        "pairwise-coverage": ("Games-Howell comparisons of coverage", coverages),
+        "wallclock": ("Wallclock, seconds", wallclock(found)),
+    }
+    tables = {name: (heading, table) for name, (heading, table) in tables.items() if len(table)}
+    texts = {
+        "report.md": _markdown(study, dict(tables.values())),
+        "seeds.csv": metrics.to_csv(index=False),
+        "results.csv": found.to_csv(index=False),
+        **{f"{name}.tex": as_latex(table) for name, (_, table) in tables.items()},
+    }
+    for name, text in texts.items():
+        write_bytes(out / name, text.encode())
+    written = [out / name for name in texts]
+    return written + (draw_figures(study, study.domains, pdf=pdf) if figures else [])
+
+
+def draw_figures(study: Study, domains: Sequence[str], *, pdf: bool = True) -> list[Path]:
+    """Draw the figures of some domains of a study, from its results so far."""
+    from gloam.plots.run_figures import study_figures  # matplotlib takes a second to import
+
+    return study_figures(_folders(study, domains), _report_folder(study), pdf=pdf)
+
+
+@contextmanager
+def drawing_processes() -> Iterator[ProcessPoolExecutor]:
+    """Return processes that draw figures while this one runs searches.
+
+    At the end, only figures that have been begun are finished: wait for the others before.
+
+    Raises:
+        ChildProcessError: A process was killed.
+    """
+    number = min(_MOST_PROCESSES, -(-(os.cpu_count() or 1) // 4))
+    context = multiprocessing.get_context("spawn")  # a fork would share the threads of JAX
+    pool = ProcessPoolExecutor(number, context, initializer=_prepare_drawing)
+    try:
+        yield pool
+    except BrokenExecutor as error:
+        raise ChildProcessError(
+            "figures: a process that draws them was killed, perhaps because memory ran out. All "
+            "runs are saved. Repeat the command, or add --no-figures to it."
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _prepare_drawing() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the study itself handles Ctrl-C
+    jax.config.update("jax_platforms", "cpu")
+
+
+def _report_folder(study: Study) -> Path:
+    """Return the folder of the report, unless it has a report.md of another program."""
+    out = study.path / "report"
+    is_ours = not (out / "report.md").exists() or (out / "seeds.csv").is_file()
+    got, fix = f"'{out / 'report.md'}'", "Move it away, or rename the folder."
+    checks.expect(is_ours, "report", "a report of gloam, or none", got, fix)
+    return out
+
+
+def _markdown(study: Study, tables: Mapping[str, pd.DataFrame]) -> str:
+    """Return the report as Markdown, with tables by heading."""
+    missing = study.domains_without_files
+    sections = [
+        f"# {len(study.domains) - len(missing)} domains, {len(study.algorithms)} algorithms, "
+        f"{study.num_seeds} seeds of {study.iterations:,} iterations\n",
+        "Mean and standard error; the paper's results are quoted from the paper. "
+        "`s` is the wallclock of all seeds of a cell together, including compilation.\n",
+        *([CEILING_NOTE] if CEILING_HEADING in tables else []),
+        *(f"## {heading}\n\n{as_markdown(table)}" for heading, table in tables.items()),
+    ]
+    if missing:
+        sections.append("## Not run\n\n" + "".join(f"- {needs_files(name)}\n" for name in missing))
+    return "\n".join(sections)
+
+
+def needs_files(domain: str) -> str:
+    """Return a line about a domain that a study does not run because its files are missing."""
+    return (
+        f"{title(domain)} needs files (StyleGAN3, CLIP, landscapes). To check them: "
+        "gloam lsi check --stylegan FILE --clip DIR --landscapes DIR"
+    )
+
+
+def _folders(study: Study, domains: Sequence[str]) -> dict[str, dict[str, list[RunFolder]]]:
+    """Return the run folders with results, by titles of domain and algorithm."""
+    found: dict[str, dict[str, list[RunFolder]]] = {}
+    for cell in study.cells():
+        if cell.domain not in domains:
+            continue
+        parts = [folder for folder, _ in cell.results()]
+        if parts:
+            found.setdefault(title(cell.domain), {})[title(cell.algorithm)] = parts
+    return found
+
+
+def final_metrics(study: Study) -> pd.DataFrame:
+    """Return the last metrics of every seed, with domain and algorithm."""
+    parts = []
+    for cell in study.cells():
+        metrics = cell.metrics()
+        if len(metrics):
+            last = metrics[metrics["iteration"] == metrics["iteration"].max()]
+            parts.append(last.assign(domain=cell.domain, algorithm=cell.algorithm))
+    checks.expect(bool(parts), "study", "finished cells", f"none in '{study.path}'")
+    return pd.concat(parts, ignore_index=True)
+
+
+def ceilings(study: Study) -> dict[str, Ceiling]:
+    """Return the ceilings, by domain, that are known for the archives of a study."""
+    found = {}
+    for cell in study.cells():
+        if cell.domain in DOMAINS and cell.domain not in found:
+            for folder, _ in cell.results()[:1]:
+                found[cell.domain] = ceiling(cell.domain, folder.read_part("algorithm").archive)
+    return {domain: known for domain, known in found.items() if known is not None}
+
+
+def results(metrics: pd.DataFrame, ceilings: Mapping[str, Ceiling] | None = None) -> pd.DataFrame:
+    """Return mean and standard error of every cell, beside the paper's.
+
+    Coverage is in per cent, as the paper prints it. ``difference`` is in per cent of the paper's
+    mean, ``errors`` in standard errors of the difference of both means. ``seconds`` is the
+    wallclock of all seeds of the cell together. ``share`` is in per cent of the ``ceiling``, which
+    is exact or an upper bound; the paper's has a share if the paper used the same cells.
+    """
+    rows = []
+    cells: Any = metrics.groupby(["domain", "algorithm"], sort=False)
+    for (domain, algorithm), cell in cells:
+        paper = published(domain, algorithm)
+        row: dict[str, Any] = {"domain": domain, "algorithm": algorithm, "seeds": len(cell)}
+        for metric in METRICS:
+            values = cell[metric].to_numpy(np.float64) * (100 if metric == "coverage" else 1)
+            mean = values.mean()
+            error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+            row |= {metric: mean, f"{metric}_error": error}
+            if paper:
+                theirs, their_error = getattr(paper, metric), getattr(paper, f"{metric}_error")
+                joint = np.hypot(error, their_error)
+                row |= {
+                    f"{metric}_paper": theirs,
+                    f"{metric}_paper_error": their_error,
+                    f"{metric}_difference": 100 * (mean - theirs) / abs(theirs),
+                    f"{metric}_errors": (mean - theirs) / joint if joint > 0 else np.nan,
+                }
+        known = (ceilings or {}).get(domain)
+        if known:
+            row |= {
+                "ceiling": known.qd_score,
+                "ceiling_is_exact": known.is_exact,
+                "qd_score_share": 100 * row["qd_score"] / known.qd_score,
+            }
+            if paper and known.is_papers:
+                row["qd_score_paper_share"] = 100 * paper.qd_score / known.qd_score
+        # The seeds of a part run at once, and the parts one after another.
+        seconds = cell["seconds"].groupby(cell["part"]).max().sum()
+        rows.append(row | {"seconds": float(seconds)})
+    return pd.DataFrame(rows)
+
+
+def readable(table: pd.DataFrame) -> pd.DataFrame:
+    """Format the table of `results`: mean ± error, the paper's, and the difference."""
+    rows = []
+    for row in table.to_dict("records"):
+        texts = {
+            "domain": title(row["domain"]),
+            "algorithm": title(row["algorithm"]),
+            "seeds": str(row["seeds"]),
+        }
+        for metric, name in METRICS.items():
+            unit = "%" if metric == "coverage" else ""
+            texts[name] = f"{row[metric]:,.2f} ± {row[f'{metric}_error']:.2f}{unit}"
+            theirs = row.get(f"{metric}_paper", np.nan)
+            if not pd.isna(theirs):
+                error = row[f"{metric}_paper_error"]
+                texts[f"paper's {name}"] = f"{theirs:,.2f} ± {error:.2f}{unit}"
+                difference, errors = row[f"{metric}_difference"], row[f"{metric}_errors"]
+                texts[f"{name} differs"] = f"{difference:+.1f}% ({errors:+.1f} s.e.)"
+        rows.append(texts | {"s": f"{row['seconds']:.1f}"})
+    return pd.DataFrame(rows).fillna("")
+
+
+def share_table(results: pd.DataFrame) -> pd.DataFrame:
+    """Return QD scores in per cent of the ceiling: a row per domain, and one for the paper's."""
+    if "ceiling" not in results:
+        return pd.DataFrame()
+    rows = []
+    for domain, cells in results.dropna(subset="ceiling").groupby("domain", sort=False):
+        first = cells.iloc[0]
+        is_exact = bool(first["ceiling_is_exact"])
+        at_most = "" if is_exact else "≤ "
+        ours = {"domain": title(str(domain)), "ceiling": f"{at_most}{first['ceiling']:,.1f}"}
+        theirs = {"domain": "the paper"}
+        for cell in cells.to_dict("records"):
+            name = title(cell["algorithm"])
+            ours[name] = _share_text(cell["qd_score_share"], is_exact)
+            if not pd.isna(cell.get("qd_score_paper_share", np.nan)):
+                theirs[name] = _share_text(cell["qd_score_paper_share"], is_exact)
+        rows += [ours, theirs] if len(theirs) > 1 else [ours]
+    return pd.DataFrame(rows).fillna("")
+
+
+def _share_text(share: float, is_exact: bool) -> str:
+    """Format a share of the ceiling; shares of an upper bound are rounded down."""
+    return f"{share:.1f}%" if is_exact else f"≥ {np.floor(10 * share) / 10:.1f}%"
+
+
+def wallclock(results: pd.DataFrame) -> pd.DataFrame:
+    """Return the seconds of every cell, all seeds together, with one row per domain."""
+    rows = []
+    for domain, cells in results.groupby("domain", sort=False):
+        row = {"domain": title(str(domain))}
+        for name, seconds in zip(cells["algorithm"], cells["seconds"], strict=True):
+            row[title(name)] = f"{seconds:.1f}"
+        rows.append(row)
+    return pd.DataFrame(rows).fillna("")
+
+
+def anova_table(metrics: pd.DataFrame) -> pd.DataFrame:
+    """Return Welch's ANOVA of every domain and metric, in the paper's form."""
+    rows = []
+    for domain, cells in metrics.groupby("domain", sort=False):
+        row = {"domain": title(str(domain))}
+        for metric, name in METRICS.items():
+            groups = _groups(cells, metric)
+            row[name] = str(welch_anova(groups) or "undefined") if groups else "too few seeds"
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def pairwise_table(metrics: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return Games-Howell signs of the row's algorithm against the column's, by domain."""
+    rows = []
+    for domain, cells in metrics.groupby("domain", sort=False):
+        groups = _groups(cells, metric)
+        tests = games_howell(groups) if groups else {}
+        for one in groups:
+            row = {"domain": title(str(domain)), "algorithm": title(one)}
+            rows.append(row | {title(o): "" if o == one else tests[one, o].sign for o in groups})
+    return pd.DataFrame(rows)
+
+
+def _groups(cells: pd.DataFrame, metric: str) -> dict[str, np.ndarray]:
+    """Return the values of each algorithm; empty if they are too few for a test."""
+    groups = {
+        str(name): rows[metric].to_numpy(np.float64)
+        for name, rows in cells.groupby("algorithm", sort=False)
+    }
+    is_enough = len(groups) > 1 and min(len(group) for group in groups.values()) > 1
+    return groups if is_enough else {}
+
+
+def as_latex(table: pd.DataFrame) -> str:
+    """Return a table as LaTeX, with booktabs rules."""
+    escape = str.maketrans(
+        {"%": r"\%", "±": r"$\pm$", "<": "$<$", ">": "$>$", "_": r"\_"}
+        | {"≤": r"$\le$", "≥": r"$\ge$"}
+    )
+    head, *body = (
+        " & ".join(str(cell).translate(escape) for cell in line) + r" \\"
+        for line in (list(table.columns), *table.to_numpy().tolist())
+    )
+    begin = rf"\begin{{tabular}}{{{'l' * len(table.columns)}}}"
+    lines = [begin, r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]
+    return "\n".join(lines) + "\n"

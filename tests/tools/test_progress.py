@@ -1,0 +1,192 @@
+"""Progress on terminals, in log files and in notebooks; titles are never markup."""
+
+import importlib.machinery
+import importlib.util
+import io
+import sys
+import types
+from functools import partial
+
+import pytest
+from PIL import Image
+from rich.console import Console
+
+import gloam
+from gloam._tools import progress
+from gloam._tools.progress import NotebookBar, ProgressLines, work_bar
+from tests import problems
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def on_terminal(monkeypatch):
+    shown = Terminal()
+    console = Console(file=shown, force_terminal=True, width=200)
+    monkeypatch.setattr(progress, "error_console", lambda: console)
+    return shown
+
+
+TITLE = "DMS [/x] [red]f[faiss]"
+
+
+def test_titles_are_not_markup_on_a_terminal(on_terminal):
+    with progress.run_display(TITLE, 10) as display:
+        display.update(5, 1.0, 0.5, 100.0)
+    with progress.study_display(TITLE, 2) as study:
+        study.begin_run(TITLE, 5).update(5, 1.0, 0.5, 100.0)
+        study.finish_run()
+    with work_bar(TITLE, 3, show=True) as advance:
+        advance(3)
+    assert on_terminal.getvalue().count(TITLE) >= 4
+
+
+@pytest.mark.parametrize("kind", ["terminal", "log file"])
+def test_titles_are_no_commands_for_the_terminal(kind, request, capsys):
+    shown = request.getfixturevalue("on_terminal") if kind == "terminal" else None
+    with progress.study_display("\x1b]0;study\x07", 2) as study:
+        for title in ("\x1b]0;one\x07", "\x1b]0;two\x07"):
+            study.begin_run(title, 1).update(1, 1.0, 0.5, 100.0)
+            study.finish_run()
+    text = capsys.readouterr().err if shown is None else shown.getvalue()
+    assert "\x1b]0;" not in text
+    for title in ("study", "two"):
+        assert rf"\x1b]0;{title}\x07" in text
+
+
+def test_a_log_file_gets_plain_lines(capsys):
+    with progress.run_display(TITLE, 200) as display:
+        for iteration in range(1, 201):
+            display.update(iteration, 12.0, 0.5, 100.0)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 10
+    assert lines[0] == f"{TITLE}: 20 of 200, QD 12 50.0% 100/s"
+    assert lines[-1].startswith(f"{TITLE}: 200 of 200")
+    with progress.study_display("study", 2) as study:
+        study.begin_run(TITLE, 1).update(1, 1.0, 0.5, 100.0)
+        study.finish_run()
+    shown = capsys.readouterr().err
+    assert f"{TITLE}: 1 of 1" in shown
+    assert "study: 1 of 2" in shown
+    with work_bar(TITLE, 3, show=True) as advance:
+        advance(3)
+    assert capsys.readouterr().err == f"{TITLE}: 3 of 3\n"
+    assert "\x1b" not in shown
+
+
+def test_a_slow_run_prints_once_a_minute(capsys):
+    now = [0.0]
+    lines = ProgressLines("slow", 1000, clock=lambda: now[0])
+    for done in range(1, 7):
+        now[0] += 25.0
+        lines.update(done)
+    assert capsys.readouterr().err.splitlines() == ["slow: 3 of 1,000", "slow: 6 of 1,000"]
+    unknown = ProgressLines("reading", None, clock=lambda: now[0])
+    now[0] += 61
+    unknown.update(4096, "note")
+    assert capsys.readouterr().err == "reading: 4,096, note\n"
+
+
+def test_sizes_in_bytes_have_units(capsys, on_terminal):
+    with work_bar("download", 5000, show=True, size_in_bytes=True, done=1000) as advance:
+        advance(4000)
+    assert "5.0/5.0 kB" in on_terminal.getvalue()
+
+
+def test_a_resumed_download_starts_where_it_was(capsys):
+    with work_bar("download", 5000, show=True, size_in_bytes=True, done=1000) as advance:
+        advance(4000)
+    lines = ["download: 1.0 kB of 5.0 kB", "download: 5.0 kB of 5.0 kB"]
+    assert capsys.readouterr().err.splitlines() == lines
+
+
+@pytest.fixture
+def in_notebook(monkeypatch):
+    """A kernel that keeps what cells show: a list of the contents of each display."""
+    shown: list[list[str]] = []
+
+    class Handle:
+        def __init__(self, first):
+            self._contents = [first]
+            shown.append(self._contents)
+
+        def update(self, content):
+            self._contents.append(content)
+
+    ipython = types.ModuleType("IPython")
+    ipython.__spec__ = importlib.machinery.ModuleSpec("IPython", None)
+    ipython.display = types.SimpleNamespace(
+        HTML=str, display=lambda content, display_id: Handle(content)
+    )
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    console = Console(force_jupyter=True)
+    monkeypatch.setattr(progress, "error_console", lambda: console)
+    return shown
+
+
+def test_a_notebook_gets_one_bar_that_moves(in_notebook, capsys):
+    with progress.run_display(TITLE + "<b>", 200) as display:
+        for iteration in range(1, 201):
+            display.update(iteration, 12.0, 0.5, 100.0)
+    (contents,) = in_notebook
+    assert 'max="200" value="0"' in contents[1]
+    assert 'max="200" value="200"' in contents[-1]
+    assert "QD 12 50.0% 100/s" in contents[-1]
+    assert f"{TITLE}&lt;b&gt;" in contents[-1]
+    assert "<b>DMS" in contents[-1]
+    assert len(contents) < 100  # a page cannot redraw at every iteration
+    with work_bar("reading", None, show=True) as advance:
+        advance(3)
+    assert "<progress>" in in_notebook[1][-1]
+    assert "reading</b> <progress></progress> 3" in in_notebook[1][-1]
+    assert capsys.readouterr().err == ""
+
+
+def test_the_runs_of_a_study_share_a_bar_in_a_notebook(in_notebook):
+    with progress.study_display("study", 2) as study:
+        for name in ("first", "second"):
+            with study.begin_run(name, 5) as display:
+                display.update(5, 1.0, 0.5, 100.0)
+            study.finish_run()
+    whole, runs = in_notebook
+    assert 'max="2" value="2"' in whole[-1]
+    assert any("first" in content for content in runs)
+    assert "second" in runs[-1]
+    assert 'value="5"' in runs[-1]
+
+
+def test_a_bar_in_a_notebook_tells_the_time_left(in_notebook):
+    now = [0.0]
+    moving = NotebookBar("work", 100, clock=lambda: now[0])
+    now[0] = 0.1
+    moving.update(1)  # too soon to be shown
+    assert 'value="0"' in in_notebook[0][-1]
+    now[0] = 30.0
+    moving.update(25, "note")
+    assert "25/100 · note · 1:30 left" in in_notebook[0][-1]
+    now[0] = 100.0
+    moving.update(100)
+    assert "1:40 in total" in in_notebook[0][-1]
+
+
+def test_jupyter_without_ipython_gets_lines(monkeypatch, capsys):
+    console = Console(force_jupyter=True)
+    monkeypatch.setattr(progress, "error_console", lambda: console)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with progress.run_display("notebook", 2) as display:
+        display.update(2, 1.0, 0.5, 100.0)
+    assert "notebook: 2 of 2" in capsys.readouterr().err
+
+
+def test_without_progress_nothing_is_printed(tmp_path, capfd):
+    for start in (gloam.run, gloam.optimize, partial(gloam.optimize, asynchronous=True)):
+        start(problems.evaluate, problems.small("map-elites-line"), 2, progress=False)
+    (tmp_path / "pictures").mkdir()
+    for number in range(2):
+        Image.new("L", (4, 4), 90 * number).save(tmp_path / "pictures" / f"{number}.png")
+    data = gloam.datasets.from_folder(tmp_path / "pictures", (4, 4), "L", progress=False)
+    data.embedded(lambda items: items.reshape(len(items), -1), progress=False)
+    assert capfd.readouterr() == ("", "")
