@@ -74,12 +74,13 @@ class Corrected:
         return next(iter(self.elites_by_seed.values()))
 
     def __repr__(self) -> str:
-        mean, seeds = self.table.mean(), len(self.table)
+        mean: Any = self.table.mean()
+        seeds = len(self.table)
         return (
             f"Corrected({'1 seed' if seeds == 1 else f'{seeds} seeds'}, {self.number:,} "
             f"evaluations of each elite, corrected QD score {mean['corrected_qd_score']:.2f}"
-            f"{reference_note(mean['f_min'])} (reported {mean['qd_score']:.2f}), corrected coverage "
-            f"{mean['corrected_coverage']:.1%} (reported {mean['coverage']:.1%}))"
+            f"{reference_note(mean['f_min'])} (reported {mean['qd_score']:.2f}), corrected "
+            f"coverage {mean['corrected_coverage']:.1%} (reported {mean['coverage']:.1%}))"
         )
 
 
