@@ -209,6 +209,7 @@ def test_a_reference_other_than_zero_is_beside_every_score(capsys):
     elites = elites_of([-30.0, -40.0])
     assert "QD score 130.00 (from -100)" in repr(elites)
     assert "130.00 (from -100)" in elites._repr_html_()
+    assert elites.statistics().f_min == -100
     assert "from" not in repr(elites_of([1.0]))
     rows = [{"iteration": 1, "seconds": 1.0, "coverage": 0.1, "best_objective": -30.0}]
     rows[0] |= {"qd_score": 130.0, "num_counted": 2, "f_min": -100.0}
