@@ -19,6 +19,7 @@ from gloam.archives.qd_score import (
     tables_with_one_reference,
     with_one_reference,
 )
+from gloam.cli.run import print_metrics
 from tests.problems import BATCH
 
 CELLS = 16
@@ -208,6 +209,7 @@ def test_a_reference_other_than_zero_is_beside_every_score(capsys):
     elites = elites_of([-30.0, -40.0])
     assert "QD score 130.00 (from -100)" in repr(elites)
     assert "130.00 (from -100)" in elites._repr_html_()
+    assert elites.statistics().f_min == -100
     assert "from" not in repr(elites_of([1.0]))
     rows = [{"iteration": 1, "seconds": 1.0, "coverage": 0.1, "best_objective": -30.0}]
     rows[0] |= {"qd_score": 130.0, "num_counted": 2, "f_min": -100.0}
@@ -217,3 +219,26 @@ def test_a_reference_other_than_zero_is_beside_every_score(capsys):
     assert (
         gloam.plots.curves(table, columns=["qd_score"]).axes[0].get_ylabel().endswith("(from -100)")
     )
+
+
+def test_the_seeds_of_a_run_are_printed_from_one_reference(capsys):
+    calls = iter(range(1000))
+
+    def costs(solutions):
+        """The first seed has objectives of about -3, the second of about -300."""
+        objectives, measures = sphere(solutions)
+        return objectives - (300.0 if next(calls) % 2 else 3.0), measures
+
+    algorithm = gloam.MAPElites(GRID, np.zeros(5), 0.2, batch_size=BATCH)
+    result = gloam.optimize(costs, algorithm, 4, seeds=2, progress=False)
+    assert [elites.f_min for elites in result.elites_by_seed.values()] == [-10.0, -1000.0]
+    print_metrics(result)
+    printed = capsys.readouterr().out
+    scores = gloam.compare({"a": result}).scores["qd_score"]
+    assert all(f"{score:,.2f}" in printed for score in scores)
+    assert "from -1000" in printed
+    # Also those of a re-evaluation, before and after.
+    table = result.reevaluated(1).table
+    assert table["f_min"].tolist() == [-1000.0, -1000.0]
+    np.testing.assert_allclose(table["qd_score"], scores)
+    assert "(from -1000)" in repr(result.reevaluated(1))

@@ -47,6 +47,14 @@ def test_errors_are_one_line_and_exit_2(arguments, message, tmp_path, capsys):
     assert shown.count("\n") == 1
 
 
+@pytest.mark.parametrize("arguments", [["plot", "a", "{}"], ["datasets", "{}"], ["bench", "--{}"]])
+def test_refused_arguments_are_no_commands_for_the_terminal(arguments, capsys):
+    """Names of files are arguments, as in `gloam plot runs/*`."""
+    shown = stopped(capsys, *(text.format("\033]0;x\007") for text in arguments))
+    assert r"\x1b]0;x\x07" in shown
+    assert "\033" not in shown
+
+
 def test_plot_hands_measures_and_values_over(monkeypatch):
     calls = []
     monkeypatch.setattr("gloam.plots.plot_run", lambda *a, **k: calls.append((a, k)) or [])

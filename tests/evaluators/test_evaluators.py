@@ -294,6 +294,12 @@ def test_an_answer_for_one_solution_that_does_not_fit_is_a_failed_row(answer, er
     assert all(failure.error.startswith(error) for failure in found.failures)
 
 
+def test_wrong_measures_of_one_solution_have_the_shape_that_was_returned():
+    with refused("measures: expected shape (2,) (of one solution), got shape (3,)"):
+        ResultSpec((2,)).of_one((1.0, np.zeros(3)))
+    assert ResultSpec((2, 3)).of_one((1.0, np.zeros(6)))[1].shape == (1, 6)
+
+
 def test_tensors_that_require_gradients_are_results():
     torch = pytest.importorskip("torch")
 

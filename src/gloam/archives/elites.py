@@ -71,6 +71,8 @@ class EliteStatistics:
     """Sum over elites of ``objective - f_min``, see `gloam.archives.qd_score`."""
     normalized_qd_score: float
     """The QD score divided by the number of cells."""
+    f_min: float
+    """Reference of the QD score."""
     best_objective: float
     mean_objective: float
     median_objective: float
@@ -291,7 +293,7 @@ class Elites:
         none = [float("nan")] * 4
         values = (found.max(), found.mean(), np.median(found), found.min()) if len(found) else none
         share = len(found) / len(chosen)
-        rest = score / len(chosen), *map(float, values)
+        rest = score / len(chosen), self.f_min, *map(float, values)
         return EliteStatistics(len(chosen), len(found), share, score, *rest)
 
     def merged(self, *others: "Elites") -> "Elites":

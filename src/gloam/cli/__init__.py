@@ -128,20 +128,28 @@ def _command_type() -> Any:
 
 def _parsed(args: list[str]) -> Any:
     """Return the command with its options. Prints the help if it is asked for, and exits."""
+    parse = functools.partial(
+        tyro.cli,
+        _command_type(),
+        prog="gloam",
+        description=inspect.getdoc(main),
+        registry=_paths,
+        config=(
+            tyro.conf.CascadeSubcommandArgs,
+            tyro.conf.OmitArgPrefixes,
+            tyro.conf.OmitSubcommandPrefixes,
+        ),
+    )
+    shown = [checks.printable(arg) for arg in args]
     try:
         try:
-            return tyro.cli(
-                _command_type(),
-                prog="gloam",
-                description=inspect.getdoc(main),
-                args=args,
-                registry=_paths,
-                config=(
-                    tyro.conf.CascadeSubcommandArgs,
-                    tyro.conf.OmitArgPrefixes,
-                    tyro.conf.OmitSubcommandPrefixes,
-                ),
-            )
+            if shown == args:
+                return parse(args=args)
+            try:
+                return parse(args=args, console_outputs=False)
+            except SystemExit as error:  # tyro would print the arguments as they are
+                parse(args=shown)
+                sys.exit(error.code)
         finally:
             sys.stdout.flush()
     except BrokenPipeError:  # as by `gloam run --help | head`

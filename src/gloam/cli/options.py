@@ -74,17 +74,19 @@ def restart_rule(text: str) -> "RestartRule":
 
 def print_metrics(result: "Result") -> None:
     """Print the last metrics of every seed, and the run folder."""
+    from gloam.archives.qd_score import tables_with_one_reference
+
     metrics = result.metrics
     last: Any = metrics[metrics["iteration"] == metrics["iteration"].max()]
+    (last,), f_min = tables_with_one_reference([last])
     print_line(f"{'seed':>6} {'QD score':>12} {'coverage':>9} {'best':>9} {'restarts':>9}")
     for row in last.itertuples():
         print_line(
             f"{row.seed:>6} {row.qd_score:>12,.2f} {row.coverage:>9.2%} "
             f"{row.best_objective:>9.4f} {row.restarts:>9}"
         )
-    references = sorted(set(last["f_min"].tolist()))
-    if references != [0.0]:
-        print(f"QD scores are counted from {', '.join(f'{f_min:g}' for f_min in references)}")
+    if f_min != 0:
+        print_line(f"QD scores are counted from {f_min:g}")
     if result.stopped:
         print_line(f"Stopped early: {result.stopped}")
     print_line(f"Run folder: {result.run_dir}")

@@ -84,7 +84,12 @@ class ResultSpec:
             checks.expect(objective.size == 1, "objective", "one number", got)
             objective = objective.reshape(1)
         rows = {name: checks.as_numpy(value)[None] for name, value in fields.items()}
-        return self.checked(objective, checks.as_numpy(measures)[None], rows, 1)
+        points = checks.as_numpy(measures)
+        if self.measure_shape is not None:
+            shapes = [shape[1:] for shape in checks.measure_shapes(1, self.measure_shape)]
+            expected = f"shape {checks.one_of(shapes)} (of one solution)"
+            checks.expect(points.shape in shapes, "measures", expected, f"shape {points.shape}")
+        return self.checked(objective, points[None], rows, 1)
 
     def _checked_fields(self, fields: Mapping[str, Any], number: int) -> dict[str, np.ndarray]:
         # Copies, because a function may return the same array at each call and write into it.

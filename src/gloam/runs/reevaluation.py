@@ -19,7 +19,7 @@ from gloam._tools.draws import REEVALUATION, evaluation_seeds, root_key
 from gloam._tools.programs import compiled, partition
 from gloam.archives import Archive, Elites
 from gloam.archives.elites import added_to_empty
-from gloam.archives.qd_score import ArchiveMetrics, archive_metrics, reference_note
+from gloam.archives.qd_score import ArchiveMetrics, archive_metrics, qd_score, reference_note
 from gloam.archives.store import add, empty_store
 from gloam.evaluators import Evaluator, PerSolution, ResultSpec, as_evaluator
 from gloam.evaluators.results import (
@@ -69,8 +69,9 @@ class Corrected:
     cell of these. Of several in one cell the best is kept. Fields are those of the search."""
     table: "pd.DataFrame"
     """A row for each seed: ``corrected_qd_score``, ``corrected_coverage`` and their standard errors
-    (``_error``); ``qd_score`` and ``coverage`` as the search reported them; ``num_elites`` that are
-    left of ``evaluated_elites``; ``evaluations``, and how many of them ``failed``."""
+    (``_error``); ``qd_score`` and ``coverage`` as the search reported them; ``f_min``, the
+    reference of all QD scores; ``num_elites`` that are left of ``evaluated_elites``;
+    ``evaluations``, and how many of them ``failed``."""
     number: int
     """Number of evaluations of each elite."""
 
@@ -80,13 +81,13 @@ class Corrected:
         return next(iter(self.elites_by_seed.values()))
 
     def __repr__(self) -> str:
-        mean, seeds = self.table.mean(), len(self.table)
-        reference = min(elites.f_min for elites in self.elites_by_seed.values())
+        mean: Any = self.table.mean()
+        seeds = len(self.table)
         return (
             f"Corrected({'1 seed' if seeds == 1 else f'{seeds} seeds'}, {self.number:,} "
             f"evaluations of each elite, corrected QD score {mean['corrected_qd_score']:.2f}"
-            f"{reference_note(reference)} (reported {mean['qd_score']:.2f}), corrected coverage "
-            f"{mean['corrected_coverage']:.1%} (reported {mean['coverage']:.1%}))"
+            f"{reference_note(mean['f_min'])} (reported {mean['qd_score']:.2f}), corrected "
+            f"coverage {mean['corrected_coverage']:.1%} (reported {mean['coverage']:.1%}))"
         )
 
 
@@ -127,6 +128,8 @@ def corrected(
 
     number = checks.count("number", number)
     rows, corrected_elites = [], {}
+    # That of the search, and one for all seeds: scores before and after can be compared.
+    f_min = min(elites.f_min for elites in elites_by_seed.values())
     with _evaluation(problem, next(iter(elites_by_seed.values()))) as evaluate:
         for seed, elites in elites_by_seed.items():
             key = jax.random.fold_in(root_key(seed), REEVALUATION)
@@ -134,7 +137,7 @@ def corrected(
             sums = _Sums(elites, number)
             for chunk in sums.chunks():
                 sums.put(chunk, _evaluated(evaluate, elites, chunk, number, batch, key))
-            corrected_elites[seed], row = sums.result()
+            corrected_elites[seed], row = sums.result(f_min)
             rows.append({"seed": seed} | row)
     return Corrected(corrected_elites, pd.DataFrame(rows), number)
 
@@ -275,8 +278,8 @@ class _Sums:
         found = self._elites.archive.index_on_host(measures)
         return np.asarray(_cells(self._static, self._arrays, measures)) if found is None else found
 
-    def result(self) -> tuple[Elites, dict[str, Any]]:
-        """Return the corrected elites, and a row of the table."""
+    def result(self, f_min: float) -> tuple[Elites, dict[str, Any]]:
+        """Return the corrected elites, and a row of the table with QD scores from ``f_min``."""
         elites, total = self._elites, len(self._elites)
         if total:
             check_some_valid(int(self._valid[0].sum()), total)
@@ -291,22 +294,26 @@ class _Sums:
             self._valid[0],
         )
         more = {"form": elites.form, "is_corrected": True}
-        again = Elites(elites.archive, store, reference=elites.f_min, **more)
+        again = Elites(elites.archive, store, reference=f_min, **more)
         is_given = elites.archive.f_min is not None
         scores = np.array(
             [
-                _score(elites.archive.num_cells, is_given, *rows, again.f_min)
+                _score(elites.archive.num_cells, is_given, *rows, f_min)
                 for rows in zip(self._objectives, self._cells, self._valid, strict=True)
             ]
         )
         errors = (
             np.sqrt(np.mean((scores[1:] - scores[0]) ** 2, axis=0)) if len(scores) > 1 else None
         )
+        after, before = (
+            (qd_score(found.objectives, f_min, is_given=is_given), found.coverage)
+            for found in (again, elites)
+        )
         row: dict[str, Any] = {}
         for place, name in enumerate(_COLUMNS):
-            row[f"corrected_{name}"] = getattr(again, name)
+            row[f"corrected_{name}"] = after[place]
             row[f"corrected_{name}_error"] = np.nan if errors is None else errors[place]
-        row |= {name: getattr(elites, name) for name in _COLUMNS}
+        row |= dict(zip(_COLUMNS, before, strict=True)) | {"f_min": f_min}
         evaluations = len(elites) * self._number
         row |= {"num_elites": len(again), "evaluated_elites": len(elites)}
         row |= {"evaluations": evaluations, "failed": evaluations - self._num_valid}

@@ -10,7 +10,7 @@ import numpy as np
 from gloam._tools import checks, drawing
 from gloam.archives import Elites
 from gloam.archives.elites import scores_from_one_reference, thumbnail
-from gloam.archives.qd_score import reference_note
+from gloam.archives.qd_score import reference_note, tables_with_one_reference
 from gloam.callbacks import CallbackFailure
 from gloam.evaluators import Evaluator
 from gloam.runs.reevaluation import Corrected, Problem, corrected
@@ -145,7 +145,8 @@ class Result:
             figures["folder"] = str(self.run_dir)
         pictures = [thumbnail(self.elites)] if len(self.elites) else []
         if "qd_score" in self.metrics and len(self.metrics):
-            means = self.metrics.pivot_table("qd_score", "iteration").to_numpy().ravel()
+            (metrics,), _ = tables_with_one_reference([self.metrics])
+            means = metrics.pivot_table("qd_score", "iteration").to_numpy().ravel()
             pictures.append(drawing.sparkline(means, "QD score over the iterations"))
         return drawing.card("Result", figures, pictures)
 
