@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gloam._tools import checks
+from gloam.errors import EvaluationError
 from gloam.evaluators.results import check_some_valid
 
 
