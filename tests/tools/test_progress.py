@@ -120,7 +120,8 @@ def in_notebook(monkeypatch):
 
     ipython, widgets = types.ModuleType("IPython"), types.ModuleType("ipywidgets")
     screen = types.ModuleType("IPython.display")
-    screen.display = lambda content: shown.append(getattr(content, "text", ""))
+    # rich also displays what its console still holds at the end: nothing.
+    screen.display = lambda content: shown.extend(filter(None, [getattr(content, "text", "")]))
     widgets.Output = Output
     widgets.__spec__ = importlib.machinery.ModuleSpec("ipywidgets", None)
     for module in (ipython, screen, widgets):

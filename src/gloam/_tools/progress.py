@@ -243,4 +243,7 @@ def _bars(
         *([TimeElapsedColumn()] if show_elapsed else remaining),
     ]
     with Progress(*columns, console=console) as bars:
-        yield lambda title, total: Bar(title, total, bars=bars)
+        try:
+            yield lambda title, total: Bar(title, total, bars=bars)
+        finally:
+            bars.refresh()  # rich does not show the last state in notebooks
