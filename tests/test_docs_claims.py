@@ -25,7 +25,7 @@ from gloam.archives import faiss_index
 from gloam.callbacks import stopping
 from gloam.emitters import arborescences, cma_emitters, discrete, emitter, mixture
 from gloam.explorer import app, archive_view, cell_view, html_report, server, summaries
-from gloam.formats import documents, ownership, registry, tables
+from gloam.formats import documents, ownership, tables
 from gloam.runs import failures, fused_program
 from gloam_lab.latent_illumination import experiment as lsi
 from tests.test_docs import ROOT, script
@@ -622,7 +622,6 @@ def numbers_of_pages() -> dict[str, list[str]]:
             f"all items ({default_of(gloam.gallery.page, 'limit'):,} of a larger dataset)",
         ],
         "docs/variables.md": [f"`1 - {discrete._UNCHANGED} ** (1 / n)`"],
-        "SECURITY.md": [f"`{Path(registry.__file__).relative_to(ROOT)}`"],
     }
 
 

@@ -10,7 +10,10 @@ from typing import Any, Protocol, runtime_checkable
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from gloam._tools.registry import register
 
+
+@register
 class MeasureSpace(eqx.Module):
     """Bounds and shape of the measures of an archive."""
 

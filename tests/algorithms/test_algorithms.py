@@ -141,7 +141,7 @@ def test_files_keep_an_algorithm_of_pieces():
 
 
 def test_pieces_of_a_file_must_fit_together():
-    from gloam.formats import registry
+    from gloam._tools import registry
 
     parts = {
         "emitter": Variation(X0, 0.2),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import equinox as eqx
 
 from gloam._tools import checks
+from gloam._tools.registry import register
 from gloam.archives import Archive
 from gloam.discounts import Discount
 from gloam.emitters import Emitter
@@ -15,6 +16,17 @@ from gloam.emitters import Emitter
 _Class = TypeVar("_Class", bound=type)
 
 
+def _complete(algorithm: "Algorithm") -> None:
+    """Fit the discount to the archive, and check that the pieces fit together."""
+    discount = algorithm.discount.for_archive(algorithm.archive)
+    object.__setattr__(algorithm, "discount", discount)
+    algorithm.__check_init__()
+
+
+register_algorithm = register(assembled=True, complete=_complete)
+
+
+@register_algorithm
 class Algorithm(eqx.Module):
     """Any emitter, archive and discount. `gloam.step` runs them; subclasses only choose them.
 

@@ -5,7 +5,14 @@ from typing import Any
 from jaxtyping import ArrayLike
 
 from gloam._tools import checks
-from gloam.algorithms.algorithm import Algorithm, Piece, checked_archive, composed_of, split_options
+from gloam.algorithms.algorithm import (
+    Algorithm,
+    Piece,
+    checked_archive,
+    composed_of,
+    register_algorithm,
+    split_options,
+)
 from gloam.archives import Archive
 from gloam.discounts import KernelDensity, NoDiscount, Thresholds
 from gloam.emitters import (
@@ -24,6 +31,7 @@ _DDS = Piece(CmaEmitters), Piece(KernelDensity)
 _VARIATION = Piece(Variation, without=("line_sigma",))
 
 
+@register_algorithm
 @composed_of(*_CMA_MAE)
 class CMAMAE(Algorithm):
     """CMA-MAE (Fontaine and Nikolaidis, 2023); with ``alpha=1`` it is CMA-ME.
@@ -60,6 +68,7 @@ class CMAMAE(Algorithm):
         self.discount = Thresholds(**discount).for_archive(archive)
 
 
+@register_algorithm
 @composed_of(_MEGA)
 class CMAMEGA(Algorithm):
     """CMA-MEGA (Fontaine and Nikolaidis, 2021), for few measures and an evaluation in JAX.
@@ -99,6 +108,7 @@ class CMAMEGA(Algorithm):
         self.discount = NoDiscount()
 
 
+@register_algorithm
 @composed_of(*_MAEGA)
 class CMAMAEGA(Algorithm):
     """CMA-MAEGA (Fontaine and Nikolaidis, 2023), for few measures and an evaluation in JAX.
@@ -123,6 +133,7 @@ class CMAMAEGA(Algorithm):
         self.discount = Thresholds(**discount).for_archive(archive)
 
 
+@register_algorithm
 @composed_of(*_DDS)
 class DDS(Algorithm):
     """Density Descent Search (Lee et al., 2024), which ignores the objective while it searches.
@@ -164,6 +175,7 @@ class DDS(Algorithm):
         self.discount = KernelDensity(**discount)
 
 
+@register_algorithm
 @composed_of(_VARIATION)
 class MAPElites(Algorithm):
     """MAP-Elites (Mouret and Clune, 2015): Gaussian noise around random elites.
@@ -187,6 +199,7 @@ class MAPElites(Algorithm):
         self.discount = NoDiscount()
 
 
+@register_algorithm
 @composed_of(_VARIATION)
 class MAPElitesLine(Algorithm):
     """MAP-Elites (line), with the iso+line operator (Vassiliades and Mouret, 2018).

@@ -5,7 +5,14 @@ from typing import Any
 from jaxtyping import ArrayLike
 
 from gloam._tools import checks
-from gloam.algorithms.algorithm import Algorithm, Piece, checked_archive, composed_of, split_options
+from gloam.algorithms.algorithm import (
+    Algorithm,
+    Piece,
+    checked_archive,
+    composed_of,
+    register_algorithm,
+    split_options,
+)
 from gloam.archives import Archive
 from gloam.discounts import DiscountModel
 from gloam.emitters import (
@@ -21,6 +28,7 @@ from gloam.emitters import (
 _PIECES = Piece(CmaEmitters), Piece(DiscountModel, without=("space",))
 
 
+@register_algorithm
 @composed_of(*_PIECES)
 class DMS(Algorithm):
     """Discount Model Search.

@@ -9,9 +9,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from gloam._tools import checks
+from gloam._tools.registry import register
 from gloam.archives.archive import Archive, FieldSpecs, checked_measure_names, field_specs
 
 
+@register
 class GridArchive(Archive):
     """A grid of ``shape`` cells over ``[lower, upper]``, numbered in C order.
 

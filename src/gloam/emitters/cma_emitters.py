@@ -11,6 +11,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from gloam._tools import checks
 from gloam._tools.draws import normals
+from gloam._tools.registry import register
 from gloam.emitters.cma_es import CMAES, Strategy, constants
 from gloam.emitters.discrete import Categories, least, with_margin
 from gloam.emitters.emitter import (
@@ -58,6 +59,7 @@ class CmaEmittersState(eqx.Module):
     """Probabilities of categories, if the space has some."""
 
 
+@register
 class CmaEmitters(Emitter):
     """``num_emitters`` independent CMA-ES instances with ``batch_size`` solutions each.
 
