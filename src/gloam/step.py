@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gloam._tools import checks, draws
+from gloam._tools import draws
 from gloam.algorithms import Algorithm
 from gloam.archives import Archive
 from gloam.archives.qd_score import ArchiveMetrics, archive_metrics, lowered
@@ -41,6 +41,7 @@ from gloam.archives.store import (
     random_empty_cells,
 )
 from gloam.discounts.discount import DiscountMetrics, discount_metrics
+from gloam.evaluation import VIOLATION, asks_for, evaluation_parts, of_vectors, valid_rows
 from gloam.records import (
     Added,
     Batch,
@@ -55,7 +56,6 @@ from gloam.records import (
     StepInfo,
     Weights,
 )
-from gloam.spaces import Form
 
 Evaluation = tuple[Float[Array, " batch"] | None, Float[Array, "batch meas"], dict[str, Array]]
 """Objectives, measures and fields. ``None`` maximises the closeness to the centre of the cell."""
@@ -124,14 +124,9 @@ def step(
     return tell(algorithm, state, proposal, found, pullback=pullback)
 
 
-def of_vectors(evaluate: Callable[[Any], Any], form: Form | None) -> Callable[[Array], Any]:
-    """Return a function of flat vectors from one of values of a space or tree, if there is one."""
-    return evaluate if form is None else lambda vectors: evaluate(form.values(vectors))
-
-
 def with_key(evaluate: Callable[..., Any], key: PRNGKeyArray) -> Callable[[Any], Any]:
     """Return the evaluation with a random key, if it asks for one."""
-    return partial(evaluate, key=key) if checks.asks_for(evaluate, "key") else evaluate
+    return partial(evaluate, key=key) if asks_for(evaluate, "key") else evaluate
 
 
 @_float32()
@@ -145,7 +140,7 @@ _Evaluate = Callable[[Array], Any]
 
 def _with_keys(evaluate: Callable[..., Any], state: SearchState) -> tuple[_Evaluate, _Evaluate]:
     """Return the evaluation for up to two parts of a batch, each with its own random key."""
-    if not checks.asks_for(evaluate, "key"):
+    if not asks_for(evaluate, "key"):
         return evaluate, evaluate
     key = evaluation_key(state)
     return with_key(evaluate, key), with_key(evaluate, jax.random.fold_in(key, 1))
@@ -161,7 +156,7 @@ def ask(algorithm: Algorithm, state: SearchState) -> Proposal:
 
 def evaluation(answer: Any) -> Evaluation:
     """EVALUATE: return the result of a traced evaluation as float32, with flat rows of measures."""
-    objectives, measures, fields = checks.evaluation_parts(answer)
+    objectives, measures, fields = evaluation_parts(answer)
     if objectives is not None:
         objectives = objectives.astype(jnp.float32)
     return objectives, measures.reshape(measures.shape[0], -1).astype(jnp.float32), fields
@@ -379,20 +374,18 @@ def masked_batch(
 ) -> Batch:
     """Return the evaluated batch, with failed and infeasible rows masked and set to zero."""
     objectives, measures, fields = evaluation
-    violations = fields.get(checks.VIOLATION)
-    valid = jnp.asarray(algorithm.archive.accepts(measures))
-    if objectives is not None:
-        valid &= jnp.abs(objectives) <= checks.LARGEST
+    violations = fields.get(VIOLATION)
+    valid = valid_rows(jnp.asarray(algorithm.archive.accepts(measures)), objectives)
     measures = jnp.where(valid[:, None], measures, 0.0)
     if cells is None:
         cells = algorithm.archive.index_of(measures)
     if objectives is None:
         objectives = algorithm.archive.closeness(measures, cells)
-        valid &= jnp.abs(objectives) <= checks.LARGEST
+        valid = valid_rows(valid, objectives)
     if violations is not None:
-        fields = {name: rows for name, rows in fields.items() if name != checks.VIOLATION}
+        fields = {name: rows for name, rows in fields.items() if name != VIOLATION}
         violations = violations.astype(jnp.float32)
-        valid &= violations <= 0  # a violation of NaN is a failure
+        valid = valid_rows(valid, None, violations)
         violations = jnp.where(violations > 0, violations, 0.0)
         measures = jnp.where(valid[:, None], measures, 0.0)
     objectives = jnp.where(valid, objectives, 0.0)

@@ -13,6 +13,7 @@ from gloam._tools import checks, files, parquet
 from gloam.archives import Archive, Elites
 from gloam.archives.archive import field_rows
 from gloam.archives.store import add, empty_store
+from gloam.evaluation import measure_shapes
 from gloam.records import Batch
 from gloam.spaces import Form, Space
 
@@ -59,7 +60,7 @@ def elites_from_arrays(
     number = len(solutions)
     objectives = checks.finite_array("objectives", objectives, ndim=1)
     measures = checks.finite_array("measures", measures, ndim=2, or_more=True)
-    shapes = checks.measure_shapes(number, archive.measure_shape)
+    shapes = measure_shapes(number, archive.measure_shape)
     expected = f"shape {checks.one_of(shapes)}"
     checks.expect(measures.shape in shapes, "measures", expected, f"shape {measures.shape}")
     expected, got = f"{number} numbers, one for each solution", f"shape {objectives.shape}"

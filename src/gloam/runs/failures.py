@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gloam._tools import checks
+from gloam.archives import Archive
 from gloam.errors import DamagedFileError, EvaluationError
+from gloam.evaluation import VIOLATION, succeeded_rows
 from gloam.evaluators import Evaluated, Failure
 from gloam.formats import RunFolder
 from gloam.formats.tables import MAX_FAILURES
@@ -40,23 +42,25 @@ class Outcome:
         return {failure.kind for failure in self.failures}
 
 
-def all_failures(answer: Evaluated, valid: np.ndarray) -> list[Failure]:
+def all_failures(evaluated: Evaluated, archive: Archive) -> list[Failure]:
     """Return the failures of a batch: those of the evaluator, and rows that are not finite."""
-    found = {failure.row: failure for failure in answer.failures}
-    for row in np.flatnonzero(~np.asarray(valid)).tolist():
-        if row not in found:
-            found[row] = Failure(row, "not finite", _not_finite(answer, row))
-    return [found[row] for row in sorted(found)]
+    objectives, measures, fields, failures = evaluated
+    accepted = np.asarray(archive.accepts(measures))
+    by_row = {failure.row: failure for failure in failures}
+    for row in np.flatnonzero(~succeeded_rows(accepted, objectives, fields)).tolist():
+        if row not in by_row:
+            by_row[row] = Failure(row, "not finite", _not_finite(evaluated, row))
+    return [by_row[row] for row in sorted(by_row)]
 
 
-def _not_finite(answer: Evaluated, row: int) -> str:
-    objective = None if answer.objectives is None else float(answer.objectives[row])
+def _not_finite(evaluated: Evaluated, row: int) -> str:
+    objective = None if evaluated.objectives is None else float(evaluated.objectives[row])
     if objective is not None and not abs(objective) <= checks.LARGEST:
         return f"expected a finite objective, got {objective}"
-    violations = answer.fields.get(checks.VIOLATION)
+    violations = evaluated.fields.get(VIOLATION)
     if violations is not None and np.isnan(violations[row]):
         return "expected a violation that is a number, got nan"
-    wrong = int(np.sum(~np.isfinite(answer.measures[row])))
+    wrong = int(np.sum(~np.isfinite(evaluated.measures[row])))
     if wrong:
         return f"expected finite measures, got {wrong} numbers that are NaN or infinite"
     return "expected measures with a direction, got a vector of (almost) zero length"

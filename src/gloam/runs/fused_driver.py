@@ -19,6 +19,7 @@ from gloam._tools.programs import partition
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.errors import EvaluationError
+from gloam.evaluation import VIOLATION, asks_for, evaluation_parts, measure_shapes, of_vectors
 from gloam.formats import RunFolder
 from gloam.formats.config import DriverKind
 from gloam.records import Branching, SearchState, StepInfo
@@ -50,7 +51,7 @@ class FusedDriver:
         is_function = callable(domain)
         expected = "a function of a batch of solutions"
         checks.expect(is_function, "domain", expected, type(domain).__name__)
-        checks.asks_for(domain, "key")  # refuses other parameters
+        asks_for(domain, "key")  # refuses other parameters
         keep_compiled_programs()
         self.seeds = seeds
         self.algorithm, self._domain = algorithm, domain
@@ -98,7 +99,7 @@ class FusedDriver:
 
     def _evaluated(self, rows: Array, key: PRNGKeyArray) -> step.Evaluation:
         domain, form = step.with_key(self._domain, key), self.algorithm.emitter.form
-        return step.evaluation(step.of_vectors(domain, form)(rows))
+        return step.evaluation(of_vectors(domain, form)(rows))
 
     def restore(self, read: Callable[[Any], SearchState]) -> None:
         """Begin at a checkpoint; ``read`` returns its state, given the shapes of the state."""
@@ -217,10 +218,10 @@ def _check_evaluation(domain: Callable, algorithm: Algorithm) -> None:
     """Trace the domain once, without running it, and check the shapes and dtypes of its results."""
     batch, archive = algorithm.emitter.num_solutions, algorithm.archive
     solutions = jax.ShapeDtypeStruct((batch, algorithm.emitter.x0.shape[0]), jnp.float32)
-    domain = step.of_vectors(domain, algorithm.emitter.form)
+    domain = of_vectors(domain, algorithm.emitter.form)
     try:
         objectives, measures, fields = jax.eval_shape(
-            lambda rows: checks.evaluation_parts(domain(rows)), solutions
+            lambda rows: evaluation_parts(domain(rows)), solutions
         )
     except Exception as error:
         raise ValueError(
@@ -233,17 +234,17 @@ def _check_evaluation(domain: Callable, algorithm: Algorithm) -> None:
         checks.expect(objectives.shape == (batch,), "objectives", f"shape {(batch,)}", got)
         _check_real("objectives", objectives.dtype)
     _check_real("measures", measures.dtype)
-    shapes = checks.measure_shapes(batch, archive.measure_shape)
+    shapes = measure_shapes(batch, archive.measure_shape)
     checks.expect(
         measures.shape in shapes,
         "measures",
         f"shape {checks.one_of(shapes)}, as the archive has",
         f"shape {measures.shape} from the domain",
     )
-    if checks.VIOLATION in fields:
-        got = f"shape {fields[checks.VIOLATION].shape} from the domain"
-        is_row = fields.pop(checks.VIOLATION).shape == (batch,)
-        checks.expect(is_row, checks.VIOLATION, f"shape {(batch,)}", got)
+    if VIOLATION in fields:
+        got = f"shape {fields[VIOLATION].shape} from the domain"
+        is_row = fields.pop(VIOLATION).shape == (batch,)
+        checks.expect(is_row, VIOLATION, f"shape {(batch,)}", got)
     checks.same_names("fields", archive.fields, fields)
     if algorithm.emitter.num_gradients:
         _check_gradients(domain, algorithm, objectives, measures)
