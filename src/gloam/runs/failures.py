@@ -1,7 +1,6 @@
 """Failed evaluations: the log of a run, and the limit at which it stops."""
 
 import dataclasses
-import warnings
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gloam._tools import checks
+from gloam._tools.warn import warn
 from gloam.archives import Archive
 from gloam.errors import DamagedFileError, EvaluationError
 from gloam.evaluation import VIOLATION, succeeded_rows
@@ -88,15 +88,14 @@ def refuse_first_batches(outcomes: Sequence[Outcome]) -> None:
 
 
 def warn_of_failed_batch(
-    batch: int, seed: int, iteration: int, last: Failure | None = None, *, stacklevel: int
+    batch: int, seed: int, iteration: int, last: Failure | None = None
 ) -> None:
     """Warn that no solution of a batch could be evaluated; ``last`` is the last failure."""
     reason = "" if last is None else f" The last failure was {last.kind}: {last.error.rstrip('.')}."
-    warnings.warn(
+    warn(
         f"evaluation: expected at least one finite result in each batch, got none among the "
         f"{batch} solutions of seed {seed} in iteration {iteration}.{reason} Its emitters restart "
-        "and it continues; the metrics count its failed rows.",
-        stacklevel=stacklevel + 1,
+        "and it continues; the metrics count its failed rows."
     )
 
 
@@ -146,7 +145,6 @@ class FailureLimit:
                     outcome.seed,
                     iteration,
                     outcome.failures[-1],
-                    stacklevel=3,
                 )
 
 
@@ -195,7 +193,7 @@ class FailureLog:
         try:
             table = folder.read_failures()
         except DamagedFileError as error:
-            warnings.warn(f"{error} The run continues with a new one.", stacklevel=3)
+            warn(f"{error} The run continues with a new one.")
             return
         self._rows = [
             row

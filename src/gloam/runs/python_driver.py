@@ -93,7 +93,7 @@ class HostDriver(Generic[_Search]):
                 self._log.add(self.seeds[0], 0, start.solutions[failure.row], failure)
             start = start._replace(results=found[:3])
         for search in self.searches:
-            search.start_from(start)
+            search.begin_with(start)
 
     def metrics(self) -> list[list[dict[str, Any]]]:
         """Return the metrics of each seed after the last iteration."""

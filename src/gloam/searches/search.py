@@ -33,7 +33,7 @@ from gloam.searches.metrics import (
     metric_rows,
     snapshot_arrays,
 )
-from gloam.searches.starts import Start, start_of_run, started
+from gloam.searches.starts import Start, read_start, started
 
 _init = compiled(step.init)
 _ask = compiled(step.ask)
@@ -105,9 +105,9 @@ class Search:
         start = _start(algorithm, x0)
         self.state: SearchState = _init(self._static, self._arrays, root_key(self.seed), start)
         if start_from is not None:
-            self.start_from(start_of_run(start_from, algorithm))
+            self.begin_with(read_start(start_from, algorithm))
 
-    def start_from(self, start: Start) -> None:
+    def begin_with(self, start: Start) -> None:
         """Begin with evaluated solutions, before the first `ask`."""
         self.state = started(self.algorithm, self.state, start)
 
@@ -126,7 +126,7 @@ class Search:
         self._proposal = proposal
         solutions = np.asarray(proposal.solutions)
         # By now the device has finished the last `tell`, so this does not wait.
-        self._warning.check(self.state.low, stacklevel=3)
+        self._warning.check(self.state.low)
         return solutions
 
     def seeds(self) -> np.ndarray:
