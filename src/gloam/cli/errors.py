@@ -78,7 +78,8 @@ def _tell(text: str, *, label: str = "", style: str = "") -> None:
 @contextmanager
 def warnings_as_lines() -> Iterator[None]:
     """Print warnings of gloam on one line each, without their source location."""
-    source = Path(__file__).parents[1]
+    library = Path(__file__).parents[1]
+    sources = {library, library.with_name("gloam_lab")}
     with warnings.catch_warnings():
         usual = warnings.showwarning
 
@@ -90,7 +91,7 @@ def warnings_as_lines() -> Iterator[None]:
             file: TextIO | None = None,
             line: str | None = None,
         ) -> None:
-            if source in Path(filename).parents:
+            if sources & set(Path(filename).parents):
                 text = " ".join(str(message).split())
                 _tell(text, label="warning:", style="yellow")
             else:  # the location helps in the user's own code
