@@ -16,7 +16,7 @@ import gloam_lab
 SOURCE = Path(gloam.__file__).parent
 LABORATORY = Path(gloam_lab.__file__).parent
 
-_BASE = {"records", "spaces", "errors", "_tools"}
+_BASE = {"records", "spaces", "evaluation", "errors", "_tools"}
 _PIECES = {"emitters", "archives", "discounts"}
 _CORE = _BASE | _PIECES | {"algorithms", "step", "_version"}
 
@@ -29,11 +29,12 @@ ALLOWED = {
     "errors": {"_tools"},
     "records": {"_tools"},
     "spaces": {"_tools"},
+    "evaluation": {"_tools", "spaces"},
     "emitters": _BASE,
     "archives": _BASE,
     "discounts": _BASE,
     "algorithms": _BASE | _PIECES,
-    "step": {"_tools", "spaces", "algorithms", "archives", "discounts", "records"},
+    "step": {"_tools", "evaluation", "algorithms", "archives", "discounts", "records"},
     "datasets": _BASE | {"archives"},
     "domains": _BASE | {"archives", "datasets"},
     # Files are below the searches: whatever a file holds, it cannot make a search run.

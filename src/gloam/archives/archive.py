@@ -15,12 +15,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gloam._tools import checks
+from gloam.evaluation import VIOLATION
 from gloam.records import MeasureSpace
 
 FieldSpecs = Mapping[str, Any]
 _ARGUMENTS = {"self", "solutions", "objectives", "measures", "cells", "vjp"}
 _COLUMNS = {"solution", "objective", "cell", "seed", "iteration"}
-RESERVED_NAMES = _ARGUMENTS | _COLUMNS | {checks.VIOLATION}
+RESERVED_NAMES = _ARGUMENTS | _COLUMNS | {VIOLATION}
 """Arguments of `tell` and columns of tables, which fields and measures cannot be named after."""
 _DTYPES = ("float32", "float16", "bfloat16", "int32", "int16", "int8")
 _DTYPES += ("uint32", "uint16", "uint8", "bool")

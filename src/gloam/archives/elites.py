@@ -16,6 +16,7 @@ from gloam.archives.cvt_archive import CVTArchive
 from gloam.archives.grid_archive import GridArchive
 from gloam.archives.qd_score import lowered_on_host, qd_score, reference_note
 from gloam.archives.store import Store, add, empty_store
+from gloam.evaluation import measure_shapes
 from gloam.records import Batch
 from gloam.spaces import Form, Space
 
@@ -250,7 +251,7 @@ class Elites:
         """
         archive = self.archive
         points = checks.finite_array("measures", measures, ndim=2, or_more=True)
-        shapes = checks.measure_shapes(len(points), archive.measure_shape)
+        shapes = measure_shapes(len(points), archive.measure_shape)
         expected = f"shape {checks.one_of(shapes)}"
         checks.expect(points.shape in shapes, "measures", expected, f"shape {points.shape}")
         points = points.reshape(len(points), archive.measure_dim)

@@ -256,8 +256,10 @@ def _start(x0: Any, seed: int) -> np.ndarray:
 
 def _measures_shape(evaluate: Any, start: np.ndarray) -> tuple[int, ...]:
     """Return the shape of the measures of a batch of two, from one call of the function."""
+    from gloam.evaluation import evaluation_parts
+
     checks.expect(callable(evaluate), "function", "a function", type(evaluate).__name__)
-    _, measures, _ = checks.evaluation_parts(evaluate(np.stack([start, start]).astype(np.float32)))
+    _, measures, _ = evaluation_parts(evaluate(np.stack([start, start]).astype(np.float32)))
     return np.shape(measures)
 
 
@@ -276,7 +278,9 @@ def _check_measures(shape: tuple[int, ...], data: "Dataset", *, has_form: bool) 
         data: The dataset.
         has_form: Whether --size or --mode was given.
     """
-    allowed = checks.measure_shapes(2, data.shape)
+    from gloam.evaluation import measure_shapes
+
+    allowed = measure_shapes(2, data.shape)
     expected = checks.one_of([f"(batch, {str(one[1:]).strip('(,)')})" for one in allowed])
     fix = "Return measures in the form of the items"
     if has_form:

@@ -21,13 +21,13 @@ from gloam.archives import Archive, Elites
 from gloam.archives.elites import added_to_empty
 from gloam.archives.qd_score import ArchiveMetrics, archive_metrics, qd_score, reference_note
 from gloam.archives.store import add, empty_store
+from gloam.evaluation import VIOLATION, of_vectors, valid_rows
 from gloam.evaluators import Evaluator, PerSolution, ResultSpec, as_evaluator
 from gloam.evaluators.results import (
     Results,
     as_seeded,
     check_some_valid,
     rows_with_seeds,
-    valid_rows,
 )
 from gloam.formats import RunFolder
 from gloam.records import Batch
@@ -150,7 +150,7 @@ _Evaluate = Callable[
 
 def _trace(problem: Any, solutions: Float[Array, "rows sol"], key: PRNGKeyArray) -> Any:
     domain, form = problem
-    return step.evaluation(step.of_vectors(step.with_key(domain, key), form)(solutions))
+    return step.evaluation(of_vectors(step.with_key(domain, key), form)(solutions))
 
 
 def _index_of(archive: Archive, measures: Float[Array, "rows meas"]) -> Int[Array, " rows"]:
@@ -206,10 +206,10 @@ def _evaluated(
     none = any(part[0] is None for part in parts)
     objectives = None if none else np.concatenate([np.asarray(part[0]) for part in parts])[:size]
     measures = np.concatenate([np.asarray(part[1]) for part in parts])[:size]
-    valid = valid_rows(archive.accepts, objectives, measures, {})
-    if all(checks.VIOLATION in part[2] for part in parts):
-        violations = np.concatenate([np.asarray(part[2][checks.VIOLATION]) for part in parts])
-        valid &= violations[:size] <= 0
+    violations = None
+    if all(VIOLATION in part[2] for part in parts):
+        violations = np.concatenate([np.asarray(part[2][VIOLATION]) for part in parts])[:size]
+    valid = valid_rows(np.asarray(archive.accepts(measures)), objectives, violations)
     valid = valid.reshape(-1, number)
     measures = np.where(valid[..., None], measures.reshape(*valid.shape, -1), 0.0)
     if objectives is not None:

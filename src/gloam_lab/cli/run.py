@@ -267,7 +267,7 @@ class Run:
     """First seed; the others follow it."""
     start_from: Path | None = None
     """Run folder whose elites the search starts from."""
-    reevaluate: bool = False
+    reevaluate_start: bool = False
     """Evaluate the solutions of --start-from again."""
     snapshots: tuple[int, ...] = ()
     """Iterations at which `gloam plot` shows the archive and the discount. Default: the last."""
@@ -294,7 +294,7 @@ class Run:
             snapshots=self.snapshots or (iterations,),
             dataset=data,
             start_from=self.start_from,
-            reevaluate=self.reevaluate,
+            reevaluate_start=self.reevaluate_start,
             **dataclasses.asdict(self.saving),
             **self.follow.arguments(),
         )
