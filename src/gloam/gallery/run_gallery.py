@@ -10,7 +10,7 @@ from gloam.datasets import Dataset, Matches
 from gloam.datasets.matches import Order
 from gloam.errors import ForeignError
 from gloam.formats import RunFolder
-from gloam.gallery.page import page
+from gloam.gallery.html_page import page
 from gloam.gallery.pairs import elite_pictures, gallery, has_pictures, ordered
 from gloam.plots import style
 from gloam.plots.run_figures import domain_name

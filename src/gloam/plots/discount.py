@@ -31,7 +31,7 @@ from gloam.formats import RunFolder
 from gloam.formats.checkpoints import state_from
 from gloam.plots import style
 from gloam.plots.grid_view import At, GridView, Measure, view_of
-from gloam.plots.heatmap import draw_function, draw_heatmap
+from gloam.plots.heatmaps import draw_function, draw_heatmap
 from gloam.plots.plane import CellValues, Plane, cell_values, in_chunks
 from gloam.plots.style import Limits
 
@@ -127,7 +127,7 @@ def discount_panels(
     Args:
         folder: A run folder. Without snapshots, its checkpoint is drawn, without training points.
         iterations: Snapshots to show; by default all, or five at even intervals.
-        measures, at: As in `gloam.plots.heatmap`. Over other measures, the highest discount is
+        measures, at: As in `heatmap`. Over other measures, the highest discount is
             drawn.
         algorithm: Needed only if the run's algorithm has parts that gloam cannot load from a file,
             such as a network of your own class.

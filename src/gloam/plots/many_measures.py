@@ -15,7 +15,7 @@ from gloam._tools import checks
 from gloam.archives import Elites, GridArchive
 from gloam.archives.archive import measure_labels
 from gloam.plots import style
-from gloam.plots.heatmap import draw_dots
+from gloam.plots.heatmaps import draw_dots
 from gloam.plots.plane import Color, Filled, Method, cell_values, project
 from gloam.plots.style import Limits
 
@@ -40,7 +40,7 @@ def projection_map(
     Empty cells are pale dots, and the best are on top. The axes name the projection.
 
     Args:
-        elites, color, limits: As in `gloam.plots.heatmap`.
+        elites, color, limits: As in `heatmap`.
         method: ``"pca"`` for principal components; ``"umap"`` (needs ``umap-learn``) and ``"tsne"``
             (needs ``scikit-learn``) preserve neighbourhoods rather than distances.
         max_cells: Maximum number of cells to draw, chosen at random with a fixed seed; by default
@@ -129,7 +129,7 @@ def parallel_axes(
     Args:
         elites: The filled archive.
         measures: Measures to show, in this order; by default the first twenty.
-        color, limits: As in `gloam.plots.heatmap`.
+        color, limits: As in `heatmap`.
         max_lines: Maximum number of elites to draw, chosen at random with a fixed seed.
         title: Heading of the figure.
         ax: Axes to draw in; by default those of a new figure.

@@ -19,11 +19,11 @@ from gloam.errors import ForeignError
 from gloam.formats import RunFolder, objects
 from gloam.formats.config import RunConfig
 from gloam.plots import style
-from gloam.plots.curves import curves
 from gloam.plots.discount import algorithm_of, discount_panels
 from gloam.plots.grid_view import At, Measure
-from gloam.plots.heatmap import archive_figure, draw_heatmap
+from gloam.plots.heatmaps import archive_figure, draw_heatmap
 from gloam.plots.many_measures import pairwise
+from gloam.plots.metric_curves import curves
 from gloam.plots.plane import CellValues, Plane, cell_values
 
 Folders = Mapping[str, Mapping[str, list[RunFolder]]]
@@ -50,7 +50,7 @@ def plot_run(
 
     Args:
         run_dir: A folder that `gloam.run` or `gloam.optimize` wrote; the run may still be going.
-        measures, at, tails: As in `gloam.plots.heatmap`, for the heatmaps.
+        measures, at, tails: As in `heatmap`, for the heatmaps.
         pdf: Write PDF files, too.
         algorithm: Needed only if the run's algorithm has parts that gloam cannot load from a file,
             such as a network of your own class.

@@ -1,7 +1,7 @@
 """Galleries as one self-contained HTML page: key figures, coverage, and all items to browse.
 
-``page.html`` beside this file has the style and the script. Titles, labels and names are escaped,
-because pages are published and file names come from anywhere.
+``html_page.html`` beside this file has the style and the script. Titles, labels and names are
+escaped, because pages are published and file names come from anywhere.
 """
 
 import base64
@@ -75,7 +75,7 @@ def page(
     table = ordered(matches, "explained")
     shown = table.iloc[evenly_spaced(len(table), limit)]
     thresholds = Thresholds(matches)
-    template = resources.files("gloam.gallery").joinpath("page.html").read_text("utf-8")
+    template = resources.files("gloam.gallery").joinpath("html_page.html").read_text("utf-8")
     script = template.rpartition("<script>")[2].partition("</script>")[0]
     orders = _orders(matches, shown)
     pairs, sizes = _pairs(matches, pictures, shown)
