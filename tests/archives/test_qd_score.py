@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from gloam.cli.run import print_metrics
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from gloam.archives.qd_score import (
     tables_with_one_reference,
     with_one_reference,
 )
+from gloam.cli.options import print_metrics
 from tests.problems import BATCH
 
 CELLS = 16

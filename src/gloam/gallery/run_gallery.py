@@ -35,7 +35,7 @@ def gallery_run(
     Args:
         run_dir: A folder that `gloam.run` or `gloam.optimize` wrote with ``dataset=...``.
         by: Order of the pairs in the figure and the table.
-        count: Largest number of pairs in the figure.
+        count: Maximum number of pairs in the figure.
         matches: The matches of the run, if they are known: finding the nearest elites of many items
             takes time. Default: they are read from the run folder.
         held_out: Items that were held out of the search; the page shows their distances.

@@ -166,7 +166,7 @@ def small_demo(monkeypatch):
     few = gloam.datasets.from_array(np.linspace(0, 1, 192, dtype=np.float32).reshape(3, 8, 8))
     monkeypatch.setattr(gloam.datasets, "digits", lambda: few)
     monkeypatch.setattr(gloam, "DMS", lambda *parts, batch_size: gloam.MAPElites(*parts))
-    monkeypatch.setattr("gloam.cli.run.show_matches", lambda *parts: None)
+    monkeypatch.setattr("gloam.cli.demo.show_matches", lambda *parts: None)
 
 
 @pytest.mark.usefixtures("small_demo")
