@@ -188,9 +188,9 @@ class Pyribs(Contender):
                 selection_rule="mu",
                 restart_rule=getattr(emitter.restart, "iterations", "basic"),
                 batch_size=emitter.batch_size,
-                seed=int(own),
+                seed=int(instance_seed),
             )
-            for own in seeds
+            for instance_seed in seeds
         ]
         self._scheduler = Scheduler(ranking, instances, result_archive=self._elites)
 

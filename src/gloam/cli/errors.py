@@ -31,10 +31,10 @@ def report(error: BaseException, command: Any) -> int:
     """
     continuation = getattr(command, "continuation", None)
     if isinstance(error, Interrupted):
-        place = f" in '{error.run_dir}'; continue with {continuation}"
-        _tell(f"stopped after iteration {error.iteration}{place}" if continuation else str(error))
+        advice = f" in '{error.run_dir}'; continue with {continuation}"
+        _tell(f"stopped after iteration {error.iteration}{advice}" if continuation else str(error))
         return _BY_SIGNAL + (error.signal or signal.SIGINT)
-    if isinstance(error, KeyboardInterrupt):  # while something is compiled, read or drawn
+    if isinstance(error, KeyboardInterrupt):  # during compilation, reading or drawing
         notes = getattr(error, "__notes__", [])
         _tell(". ".join(["stopped; all files written so far are complete", *notes]))
         return _BY_SIGNAL + signal.SIGINT
