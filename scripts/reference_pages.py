@@ -12,7 +12,15 @@ from typing import NamedTuple
 
 SOURCE = Path(__file__).parents[1] / "src"
 # Public modules that `gloam` does not re-export.
-FURTHER = ("evaluators", "explorer", "interop.gymnasium", "interop.ribs", "records", "step")
+FURTHER = (
+    "evaluators",
+    "explorer",
+    "formats",
+    "interop.gymnasium",
+    "interop.ribs",
+    "records",
+    "step",
+)
 # Modules of records, whose fields are shown without a description, too.
 RECORDS = ("gloam.records", "gloam.step")
 

@@ -146,7 +146,7 @@ def workplace(tmp_path, monkeypatch):
     """The current folder, with what the pages say that it has: pictures, and a function."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    # Without optimisation (conftest.py), k-means over 10,000 cells would take minutes.
+    # Without optimization (conftest.py), k-means over 10,000 cells would take minutes.
     monkeypatch.setenv("GLOAM_CACHE", str(tmp_path / "cache"))
     edge = gloam.domains.LinearProjection(10).edge
     centroids = np.random.default_rng(0).uniform(-edge, edge, (10_000, 10)).astype(np.float32)

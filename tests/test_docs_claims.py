@@ -36,6 +36,7 @@ PAGES = [
     *sorted(ROOT.glob("docs/**/*.md")),
 ]
 EACH_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+OURS = ("gloam.", "gloam_lab.")
 TOP = {path.name for path in ROOT.iterdir()}
 # Files that readers write themselves, folders that commands make, and files of other projects.
 READERS = {"first.py", "search.py", "simulate.py", "my_problem.py", "my_program.py", "color.py"}
@@ -138,9 +139,7 @@ def names_of(page: Path) -> set[str]:
     names = set()
     for tree in expressions(page):
         for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and dotted(node).startswith(
-                ("gloam.", "gloam_lab.")
-            ):
+            if isinstance(node, ast.Attribute) and dotted(node).startswith(OURS):
                 names.add(dotted(node))
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gloam"):
                 names |= {f"{node.module}.{alias.name}" for alias in node.names}
@@ -207,9 +206,7 @@ def calls_of(page: Path) -> Iterator[tuple[str, ast.Call]]:
     """Yield the calls of public functions and classes on a page."""
     for tree in expressions(page):
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and dotted(node.func).startswith(
-                ("gloam.", "gloam_lab.")
-            ):
+            if isinstance(node, ast.Call) and dotted(node.func).startswith(OURS):
                 yield dotted(node.func), node
 
 
@@ -498,6 +495,8 @@ def test_the_tables_of_settings_have_the_defaults():
     # Those that are not in the signature.
     plain, climbing = dms(), dms(gradients=True)
     cma, moves, *_ = plain.emitter.emitters
+    fewer = climbing.emitter.emitters[0].num_emitters
+    assert stated["num_emitters"] == f"{cma.num_emitters}; {fewer} with `gradients=True`"
     assert stated["num_moves"] == "two thirds of the emitters' solutions"
     assert 3 * moves.num_solutions == 2 * cma.num_solutions
     assert stated["restart"] == f"`{type(cma.restart).__name__}()`"
@@ -524,7 +523,7 @@ def test_callbacks_have_the_arguments_of_their_table():
         assert parameters[: len(given)] == given, text
         for keyword in call.keywords:
             assert ast.literal_eval(keyword.value) == default_of(function, keyword.arg or ""), text
-    others = {"Callback", "CallbackWarning", "CallbackFailure", "RunStart", "RunEnd"}
+    others = {"Callback", "CallbackWarning", "CallbackFailure", "Display", "RunStart", "RunEnd"}
     assert named == public_names()["gloam.callbacks"] - others
     for metric in (*stopping._GROWING, *stopping._COUNTED):
         assert f"`{metric}`" in table[2][1], metric
