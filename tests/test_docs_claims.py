@@ -497,7 +497,7 @@ def test_the_tables_of_settings_have_the_defaults():
     cma, moves, *_ = plain.emitter.emitters
     fewer = climbing.emitter.emitters[0].num_emitters
     assert stated["num_emitters"] == f"{cma.num_emitters}; {fewer} with `gradients=True`"
-    assert stated["num_moves"] == "two thirds of the emitters' solutions"
+    assert stated["num_moves"] == "two thirds of the CMA-ES solutions"
     assert 3 * moves.num_solutions == 2 * cma.num_solutions
     assert stated["restart"] == f"`{type(cma.restart).__name__}()`"
     assert stated["first_visit"] == f"none; {climbing.discount.first_visit} with `gradients=True`"
@@ -558,7 +558,7 @@ def numbers_of_pages() -> dict[str, list[str]]:
     return {
         "README.md": [f"# {total} arms of 100 joints"],
         "docs/architecture.md": [
-            f"({cma.num_emitters} emitters of {cma.batch_size} solutions, {moves.num_solutions}",
+            f"({cma.num_emitters} CMA-ES instances of {cma.batch_size} solutions, {moves.num_solutions}",
             f"a `Proposal` of {total} solutions",
             f"at the centers of {discount.num_empty_points} empty cells",
         ],
@@ -570,7 +570,7 @@ def numbers_of_pages() -> dict[str, list[str]]:
             f"(at most {' or '.join(logged)})",
         ],
         "docs/choosing.md": [
-            f"has {emitters.num_emitters} emitters with `{type(emitters.restart).__name__}()`",
+            f"has {emitters.num_emitters} CMA-ES instances with `{type(emitters.restart).__name__}()`",
             f"no moves, `alpha={model.alpha}`",
             f"`ceiling={model.ceiling:g}`, {model.num_empty_points} empty points",
             f"and a learning rate of {model.learning_rate}.",
