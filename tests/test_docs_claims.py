@@ -558,7 +558,8 @@ def numbers_of_pages() -> dict[str, list[str]]:
     return {
         "README.md": [f"# {total} arms of 100 joints"],
         "docs/architecture.md": [
-            f"({cma.num_emitters} CMA-ES instances of {cma.batch_size} solutions, {moves.num_solutions}",
+            f"({cma.num_emitters} CMA-ES instances of {cma.batch_size} solutions, "
+            f"{moves.num_solutions} moves",
             f"a `Proposal` of {total} solutions",
             f"at the centers of {discount.num_empty_points} empty cells",
         ],
@@ -570,7 +571,8 @@ def numbers_of_pages() -> dict[str, list[str]]:
             f"(at most {' or '.join(logged)})",
         ],
         "docs/choosing.md": [
-            f"has {emitters.num_emitters} CMA-ES instances with `{type(emitters.restart).__name__}()`",
+            f"has {emitters.num_emitters} CMA-ES instances",
+            f"instances with `{type(emitters.restart).__name__}()`",
             f"no moves, `alpha={model.alpha}`",
             f"`ceiling={model.ceiling:g}`, {model.num_empty_points} empty points",
             f"and a learning rate of {model.learning_rate}.",
