@@ -1,6 +1,6 @@
 """Show why two baselines differ from the paper, by changing one thing in pyribs' CMA-MAE and DDS.
 
-`docs/results` compares gloam's baselines with the paper, whose results were computed with pyribs.
+`research/study.md` compares gloam's baselines with the paper, whose results are from pyribs.
 The reasons for differences are shown in pyribs itself, without gloam:
 
 * ``cma-mae`` in float64 (pyribs' default, and the paper's) or in float32 (gloam's), and with

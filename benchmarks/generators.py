@@ -4,8 +4,9 @@
     python benchmarks/generators.py --first --resolution 64
 
 With ``--first``, it is the first picture of a new process without a cache of compiled programs.
-The forms are alternatives for the resampling of StyleGAN3; `docs/generators.md` has results. CPU
-seconds are printed as well, because they depend less on other processes.
+The forms are alternatives for the resampling of StyleGAN3;
+`research/latent-space-illumination.md` has results. CPU seconds are printed as well, because they
+depend less on other processes.
 """
 
 import argparse

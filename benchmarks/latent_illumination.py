@@ -7,7 +7,7 @@
 A StyleGAN3 of 256 x 256 (configuration T), a CLIP of the size of ViT-B/32, 10,000 cells and the
 paper's DMS: one emitter of 36 latents. With ``--gradients``, 18 of the 36 climb by gradients
 through both models. Weights are random, because the time does not depend on them. XLA counts the
-operations; `docs/generators.md` has results.
+operations; `research/latent-space-illumination.md` has results.
 """
 
 import argparse

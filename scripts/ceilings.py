@@ -159,7 +159,7 @@ def nearest_in_cell(
 ) -> tuple[Float[np.ndarray, " meas"], float]:
     """Return the point of a Voronoi cell within the box that is nearest to ``target``.
 
-    A quadratic programme with one half-space for each other centroid. Few of them matter: those
+    A quadratic program with one half-space for each other centroid. Few of them matter: those
     that the current point violates are added until there are none.
 
     Returns:
@@ -192,7 +192,7 @@ def nearest_in_cell(
 def dual_of_projection(
     A: Float[np.ndarray, "rows meas"], violation: Float[np.ndarray, " rows"]
 ) -> Float[np.ndarray, " rows"]:
-    """Return the multipliers of: minimise |z|^2 / 2 subject to ``A z <= -violation``.
+    """Return the multipliers of: minimize |z|^2 / 2 subject to ``A z <= -violation``.
 
     Least distance programming (Lawson and Hanson, Solving Least Squares Problems, chapter 23).
     """
@@ -270,7 +270,7 @@ def newton(
     high: Float[np.ndarray, "cells 2"],
     num_steps: int = 40,
 ) -> tuple[Float[np.ndarray, "n cells"], Float[np.ndarray, " cells"]]:
-    """Minimise the variance of the joint angles with the end effector in a box, from starts.
+    """Minimize the variance of the joint angles with the end effector in a box, from starts.
 
     Damped Newton steps with a line search for the variance plus a penalty for the distance.
 

@@ -20,11 +20,11 @@ def command_line_page() -> str:
 def _commands(command: tuple[str, ...]) -> list[tuple[str, ...]]:
     """Return a command and those below it; choices inside a choice are listed for the first."""
     names = re.findall(r"^ *• (\S+)", _help(command), re.MULTILINE)
-    found = [command]
-    for place, name in enumerate(names):
+    commands = [command]
+    for number, name in enumerate(names):
         below = _commands((*command, name))
-        found += below if place == 0 or not command else below[:2]
-    return found
+        commands += below if number == 0 or not command else below[:2]
+    return commands
 
 
 @functools.cache

@@ -41,8 +41,9 @@ class Examples(griffe.Extension):
 
     def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
         """Complete every object of the package."""
-        if pkg.name == "gloam":
+        if pkg.name in ("gloam", "gloam_lab"):
             self._complete(pkg)
+        if pkg.name == "gloam":
             # griffe takes `gloam.runs.run` for the module, in which the function has the same name.
             pkg.set_member("run", griffe.Alias("run", pkg["runs.run.run"], parent=pkg))
 
@@ -67,14 +68,16 @@ def _with_options(function: griffe.Function) -> None:
             owner.docstring.value = inspect.getdoc(owner_object) or ""
     else:
         imported = getattr(module, function.name)
-    for name, one in inspect.signature(imported).parameters.items():
+    for name, parameter in inspect.signature(imported).parameters.items():
         if name not in function.parameters:
             function.parameters.add(
                 griffe.Parameter(
                     name,
-                    annotation=_short(inspect.formatannotation(one.annotation)),
-                    kind=_KINDS[one.kind],
-                    default=None if one.default is one.empty else repr(one.default),
+                    annotation=_short(inspect.formatannotation(parameter.annotation)),
+                    kind=_KINDS[parameter.kind],
+                    default=None
+                    if parameter.default is parameter.empty
+                    else repr(parameter.default),
                 )
             )
     if "options" not in inspect.signature(imported).parameters:

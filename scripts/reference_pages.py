@@ -1,6 +1,6 @@
-"""Pages of the API reference: one per public package, with every public name.
+"""Pages of the API reference: one per public package of `gloam` and `gloam_lab`.
 
-Names are read from the source, without importing gloam: a package re-exports a name by
+Names are read from the source, without importing it: a package re-exports a name by
 ``from gloam.archives.elites import Elites as Elites``, or in its stub by
 ``from .elites import Elites as Elites``. Each object is documented once, on the page
 of its shortest name.
@@ -10,9 +10,17 @@ import ast
 from pathlib import Path
 from typing import NamedTuple
 
-SOURCE = Path(__file__).parents[1] / "src" / "gloam"
+SOURCE = Path(__file__).parents[1] / "src"
 # Public modules that `gloam` does not re-export.
-FURTHER = ("evaluators", "explorer", "interop.gymnasium", "interop.ribs", "records", "step")
+FURTHER = (
+    "evaluators",
+    "explorer",
+    "formats",
+    "interop.gymnasium",
+    "interop.ribs",
+    "records",
+    "step",
+)
 # Modules of records, whose fields are shown without a description, too.
 RECORDS = ("gloam.records", "gloam.step")
 
@@ -26,11 +34,17 @@ class Package(NamedTuple):
 
 
 def public_packages() -> list[Package]:
-    """Return `gloam` and the packages and modules that it re-exports."""
-    inner = [name for name, home in _re_exports(_file("gloam")).items() if home == "gloam"]
-    inner = [name for name in inner if _file(f"gloam.{name}").is_file()]
-    names = ["gloam", *(f"gloam.{name}" for name in sorted({*inner, *FURTHER}))]
+    """Return `gloam`, `gloam_lab`, and the packages and modules that these re-export."""
+    library, laboratory = _public_modules("gloam"), _public_modules("gloam_lab")
+    further = {f"gloam.{name}" for name in FURTHER}
+    names = ["gloam", *sorted({*library, *further}), "gloam_lab", *laboratory]
     return [_package(name) for name in names]
+
+
+def _public_modules(package: str) -> list[str]:
+    """Return the modules that a package re-exports."""
+    names = [name for name, home in _re_exports(_file(package)).items() if home == package]
+    return [f"{package}.{name}" for name in names if _file(f"{package}.{name}").is_file()]
 
 
 def reference_pages() -> dict[str, str]:
@@ -45,18 +59,18 @@ def reference_pages() -> dict[str, str]:
     pages = {}
     for package in packages:
         file = package.name.removeprefix("gloam.") + ".md"
-        own, elsewhere = [], []
+        here, elsewhere = [], []
         for name, home in sorted(package.homes.items(), key=lambda item: item[0].lower()):
-            place = described.setdefault((home, name), f"{package.name}.{name}")
-            (own if place == f"{package.name}.{name}" else elsewhere).append((name, place))
+            path = described.setdefault((home, name), f"{package.name}.{name}")
+            (here if path == f"{package.name}.{name}" else elsewhere).append((name, path))
         lines = [f"# {package.name}\n", f"{package.sentence}\n"]
         if elsewhere:
-            links = ", ".join(f"[{name}][{place}]" for name, place in elsewhere)
+            links = ", ".join(f"[{name}][{path}]" for name, path in elsewhere)
             lines.append(f"Documented on the page of `gloam`: {links}.\n")
         options = "    options: {show_if_no_docstring: true}\n" if package.name in RECORDS else ""
-        lines += [f"::: {place}\n{options}" for _, place in own]
+        lines += [f"::: {path}\n{options}" for _, path in here]
         pages[f"reference/{file}"] = "\n".join(lines)
-        links = ", ".join(f"[{name}][{place}]" for name, place in own)
+        links = ", ".join(f"[{name}][{path}]" for name, path in here)
         contents.append(f"## [{package.name}]({file})\n\n{package.sentence}\n\n{links}\n")
     return {"reference/index.md": "\n".join(contents), **pages}
 
@@ -65,10 +79,12 @@ def _package(name: str) -> Package:
     file = _file(name)
     tree = ast.parse(file.read_text(encoding="utf-8"))
     sentence = (ast.get_docstring(tree) or "").partition("\n\n")[0].replace("\n", " ")
-    homes = {own: _home(own, home) for own, home in _re_exports(file).items() if home != "gloam"}
+    exports = _re_exports(file)
+    modules = {module.rpartition(".")[2] for module in _public_modules(name)}
+    homes = {item: _home(item, home) for item, home in exports.items() if item not in modules}
     kinds = (ast.ClassDef, ast.FunctionDef)
     defined_here = [node.name for node in tree.body if isinstance(node, kinds)]
-    homes |= {own: name for own in defined_here if not own.startswith("_")}
+    homes |= {item: name for item in defined_here if not item.startswith("_")}
     homes.pop("__version__", None)
     return Package(name, sentence, homes)
 
@@ -77,7 +93,7 @@ def _re_exports(file: Path) -> dict[str, str]:
     """Return the names that a file re-exports, with the modules they come from."""
     stub = file.with_suffix(".pyi")
     file = stub if stub.is_file() else file
-    package = ".".join(["gloam", *file.parent.relative_to(SOURCE).parts])
+    package = ".".join(file.parent.relative_to(SOURCE).parts)
     imports = [
         node
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
@@ -99,5 +115,5 @@ def _home(name: str, module: str) -> str:
 
 def _file(name: str) -> Path:
     """Return the file of a module, or the ``__init__`` of a package."""
-    place = SOURCE.joinpath(*name.split(".")[1:])
-    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    path = SOURCE.joinpath(*name.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")

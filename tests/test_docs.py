@@ -1,9 +1,11 @@
 """Links, tables of results and Python of the documentation are right."""
 
+import importlib
 import importlib.util
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 
@@ -18,13 +20,13 @@ from PIL import Image
 import gloam
 import gloam.interop.gymnasium
 import gloam.interop.ribs
+from gloam import cli
 from gloam._tools import files
 from gloam.cli import main
 from tests.explorer.page import Page, chromium
 
 ROOT = Path(__file__).parents[1]
-CLI = (ROOT / "src/gloam/cli/__init__.py").read_text()
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("research/**/*.md")])
 SIZES = {
     "range(100)": "range(2)",
     "10_000": "4",
@@ -35,7 +37,7 @@ SIZES = {
 SIZES |= {"iterations=200": "iterations=3", "iterations=400": "iterations=5", " 50,": " 4,"}
 SIZES |= {"iterations=10,": "iterations=2,", "algorithm, 100,": "algorithm, 2,"}
 SIZES |= {"(100, 300)": "(2, 3)", "iterations=50,": "iterations=3,"}
-# The search of the README as that of the first five minutes, so that they share programs.
+# The search of the README as that of the tutorial, so that they share programs.
 SIZES |= {"shape=(100, 100)": "shape=(50, 50)", "np.zeros(100)": "np.zeros(12)"}
 
 
@@ -76,9 +78,9 @@ def tables(page: Path) -> list[list[list[str]]]:
     return [[[cell.strip(" *") for cell in row] for row in table] for table in rows]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/results/README.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/results/README.md", "research/study.md"])
 def test_scores_of_tables_are_those_of_the_study(page):
-    results = ROOT / "docs" / "results"
+    results = ROOT / "research" / "results"
     files = [pd.read_csv(results / place) for place in ("results.csv", "ta/results.csv")]
     known = pd.concat(files).set_index(["domain", "algorithm"])[["qd_score", "qd_score_error"]]
     checked = 0
@@ -98,9 +100,10 @@ def test_scores_of_tables_are_those_of_the_study(page):
 
 
 def test_metrics_of_the_study_are_those_of_its_seeds():
-    rows = pd.read_csv(ROOT / "docs" / "results" / "seeds.csv")
+    rows = pd.read_csv(ROOT / "research" / "results" / "seeds.csv")
     means = rows.groupby(["domain", "algorithm"]).mean(numeric_only=True)
-    (table,) = [t for t in tables(ROOT / "docs/diagnosing.md") if t[0][:2] == ["domain", "loss"]]
+    page = ROOT / "docs/results/README.md"
+    (table,) = [t for t in tables(page) if t[0][:2] == ["domain", "loss"]]
     names, _, *lines = table
     assert len(lines) == rows["domain"].nunique()
     for domain, *cells in lines:
@@ -111,7 +114,7 @@ def test_metrics_of_the_study_are_those_of_its_seeds():
 
 
 def test_shares_of_the_suite_are_those_of_its_table():
-    table = pd.read_csv(ROOT / "docs" / "results" / "foreign" / "table.csv")
+    table = pd.read_csv(ROOT / "research" / "results" / "foreign" / "table.csv")
     own = table[table["contender"] == "DMS"]
     held_out = own[own["half"] == "held out"]
     text = " ".join((ROOT / "README.md").read_text().split())
@@ -121,8 +124,8 @@ def test_shares_of_the_suite_are_those_of_its_table():
     assert [int(number) for number in found.groups()] == [round(number) for number in numbers]
 
 
-# Other tests run these: `tests/test_tutorial.py`, and the one for plots below.
-RUN_ELSEWHERE = {"docs/tutorials/your-data.md", "docs/plots.md"}
+# The test for plots below runs this.
+RUN_ELSEWHERE = {"docs/plots.md"}
 NEEDED = {"docs/running-at-scale.md": "distributed", "docs/generators.md": "torch"}
 NEEDED |= {"docs/from-pyribs.md": "torch"}
 # A line "*Needs ...*" stands before code that cannot run here, and tells readers why.
@@ -130,7 +133,7 @@ CODE = re.compile(
     r"(?:^\*Needs (?P<needs>[^*]+)\*\n\n)?^```python\n(?P<code>.*?)^```", re.DOTALL | re.MULTILINE
 )
 # The pages that are read first. The code of the others compiles many more programs.
-QUICK = {"docs/first-five-minutes.md", "docs/callbacks.md"}
+QUICK = {"docs/tutorial.md", "docs/callbacks.md"}
 PYTHON_PAGES = [
     pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
     for page in PAGES
@@ -143,7 +146,7 @@ def workplace(tmp_path, monkeypatch):
     """The current folder, with what the pages say that it has: pictures, and a function."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    # Without optimisation (conftest.py), k-means over 10,000 cells would take minutes.
+    # Without optimization (conftest.py), k-means over 10,000 cells would take minutes.
     monkeypatch.setenv("GLOAM_CACHE", str(tmp_path / "cache"))
     edge = gloam.domains.LinearProjection(10).edge
     centroids = np.random.default_rng(0).uniform(-edge, edge, (10_000, 10)).astype(np.float32)
@@ -207,7 +210,7 @@ def check_extending(names):
     assert len(names["result"].elites) > 1
 
 
-def check_first_five_minutes(names):
+def check_tutorial(names):
     assert names["result"].metrics["iteration"].iloc[-1] == 5
     assert len(names["table"]) > 10
 
@@ -217,7 +220,7 @@ CHECKS = {
     "docs/generators.md": check_generators,
     "docs/elites.md": check_elites,
     "docs/extending.md": check_extending,
-    "docs/first-five-minutes.md": check_first_five_minutes,
+    "docs/tutorial.md": check_tutorial,
 }
 
 
@@ -262,22 +265,17 @@ def test_every_public_name_is_in_the_reference():
     described = set(re.findall(r"^::: ([\w.]+)$", "\n".join(pages.values()), re.MULTILINE))
     objects = {id(_found(name)) for name in described}
     assert len(objects) == len(described), "something is described twice"
-    packages = [gloam, *(getattr(gloam, name) for name in dir(gloam) if not name.startswith("_"))]
-    # Rooms that are attributes of gloam only because something imports them.
-    public = {file.removeprefix("reference/").removesuffix(".md") for file in pages}
-    packages = [
-        package
-        for package in [*packages, gloam.interop.ribs, gloam.interop.gymnasium]
-        if isinstance(package, ModuleType) and package.__name__.removeprefix("gloam.") in public
-    ]
-    rooms = {"archives", "datasets", "discounts", "domains", "emitters", "evaluators", "plots"}
-    assert public >= rooms | {"gloam", "gallery", "generators", "experiments", "callbacks"}
-    for package in packages:
+    public = [package.name for package in script("reference_pages").public_packages()]
+    rooms = "archives datasets discounts domains emitters errors evaluators gallery plots callbacks"
+    assert {*public} >= {f"gloam.{room}" for room in rooms.split()}
+    assert {*public} >= {"gloam", "gloam_lab", "gloam_lab.latent_illumination"}
+    for package in map(importlib.import_module, public):
         for name, value in vars(package).items():
             # A package passes on names of its modules; a module has only its own.
-            within = "gloam" if hasattr(package, "__path__") else package.__name__
-            own = getattr(value, "__module__", "").startswith(within)
-            if own and not name.startswith("_") and callable(value):
+            is_package = hasattr(package, "__path__")
+            within = package.__name__.partition(".")[0] if is_package else package.__name__
+            is_gloams = getattr(value, "__module__", "").startswith(within)
+            if is_gloams and not name.startswith("_") and callable(value):
                 assert id(value) in objects, f"{package.__name__}.{name}"
 
 
@@ -311,7 +309,8 @@ def test_what_pages_load_from_other_hosts_is_found():
 def test_the_page_of_the_command_line_has_every_command():
     page = script("command_line_page").command_line_page()
     commands = set(re.findall(r"^## gloam (\S+)", page, re.MULTILINE))
-    assert commands == set(re.findall(r"subcommand\(\"(\w+)\"\)", CLI))
+    entries = metadata.entry_points(group="gloam.commands")
+    assert commands == {*cli._COMMANDS, *(entry.name for entry in entries)}
     assert "## gloam run dms latent-digits" in page
     assert "## gloam lsi check" in page
     assert page.count("usage: gloam") == page.count("\n## ")

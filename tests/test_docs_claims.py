@@ -31,20 +31,15 @@ from gloam_lab.latent_illumination import experiment as lsi
 from tests.test_docs import ROOT, script
 from tests.test_docs import tables as tables_of
 
-# Pages that report studies say what was so when they were made.
-REPORTS = ("research", "results", "appendix")
 PAGES = [
     *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")),
-    *(
-        page
-        for page in sorted(ROOT.glob("docs/**/*.md"))
-        if page.relative_to(ROOT / "docs").parts[0] not in REPORTS
-    ),
+    *sorted(ROOT.glob("docs/**/*.md")),
 ]
 EACH_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+OURS = ("gloam.", "gloam_lab.")
 TOP = {path.name for path in ROOT.iterdir()}
 # Files that readers write themselves, folders that commands make, and files of other projects.
-READERS = {"first.py", "search.py", "simulate.py", "my_problem.py", "my_program.py", "colour.py"}
+READERS = {"first.py", "search.py", "simulate.py", "my_problem.py", "my_program.py", "color.py"}
 MADE = {"runs/", "site/", *(f"{name}/" for name in ownership.FOLDERS)}
 
 
@@ -123,8 +118,9 @@ def public_object(name: str) -> object:
     Raises:
         AttributeError: There is none, or it is private by docs/stability.md.
     """
-    value: object = gloam
-    for part in name.split(".")[1:]:
+    package, *parts = name.split(".")
+    value: object = importlib.import_module(package)
+    for part in parts:
         if not isinstance(value, ModuleType):
             value = attribute(value, part)
             continue
@@ -139,22 +135,24 @@ def public_object(name: str) -> object:
 
 
 def names_of(page: Path) -> set[str]:
-    """Return the dotted names on a page that begin with ``gloam``."""
+    """Return the dotted names on a page that begin with ``gloam`` or ``gloam_lab``."""
     names = set()
     for tree in expressions(page):
         for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and dotted(node).startswith("gloam."):
+            if isinstance(node, ast.Attribute) and dotted(node).startswith(OURS):
                 names.add(dotted(node))
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gloam"):
                 names |= {f"{node.module}.{alias.name}" for alias in node.names}
     # Also of inline code that is no Python, such as `search.tell(..., vjp=)`.
     inline = " ".join(code_of(page).inline)
-    return names | set(re.findall(r"(?<![\w/.])gloam(?:\.\w+)+", inline))
+    return names | set(re.findall(r"(?<![\w/.])gloam(?:_lab)?(?:\.\w+)+", inline))
 
 
 @EACH_PAGE
 def test_names_are_public(page):
-    for name in names_of(page) - {"gloam.lock", "gloam.archives.store"}:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    groups = set(project["entry-points"])
+    for name in names_of(page) - {"gloam.lock", "gloam.archives.store"} - groups:
         public_object(name)
 
 
@@ -208,7 +206,7 @@ def calls_of(page: Path) -> Iterator[tuple[str, ast.Call]]:
     """Yield the calls of public functions and classes on a page."""
     for tree in expressions(page):
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and dotted(node.func).startswith("gloam."):
+            if isinstance(node, ast.Call) and dotted(node.func).startswith(OURS):
                 yield dotted(node.func), node
 
 
@@ -319,6 +317,7 @@ def test_every_extra_is_on_the_page_of_the_installation():
 @EACH_PAGE
 def test_files_and_folders_exist(page):
     folders = [ROOT, ROOT / "docs", ROOT / "src/gloam", *(ROOT / "src/gloam").glob("*/")]
+    folders.append(ROOT / "src/gloam_lab")
     for name in set(code_of(page).inline) - READERS - MADE:
         is_source = re.fullmatch(r"[\w/-]+(\.(py|md|toml|cff)|/)", name)
         is_path = re.fullmatch(r"[\w./-]+", name) and name.split("/")[0] in TOP and "/" in name
@@ -340,9 +339,9 @@ def test_functions_of_files_and_private_constants_exist(page):
 
 def test_the_table_of_folders_has_every_file_of_the_package():
     text = (ROOT / "docs/architecture.md").read_text()
-    source = ROOT / "src" / "gloam"
-    modules = [path.name for path in source.glob("*.py") if not path.name.startswith("_")]
-    packages = [f"{path.parent.name}/" for path in source.glob("*/__init__.py")]
+    source = ROOT / "src"
+    modules = [path.name for path in source.glob("gloam*/*.py") if not path.name.startswith("_")]
+    packages = [f"{path.parent.name}/" for path in source.glob("gloam*/*/__init__.py")]
     for name in (*modules, *packages):
         assert f"`{name}`" in text, name
 
@@ -496,7 +495,9 @@ def test_the_tables_of_settings_have_the_defaults():
     # Those that are not in the signature.
     plain, climbing = dms(), dms(gradients=True)
     cma, moves, *_ = plain.emitter.emitters
-    assert stated["num_moves"] == "two thirds of the emitters' solutions"
+    fewer = climbing.emitter.emitters[0].num_emitters
+    assert stated["num_emitters"] == f"{cma.num_emitters}; {fewer} with `gradients=True`"
+    assert stated["num_moves"] == "two thirds of the CMA-ES solutions"
     assert 3 * moves.num_solutions == 2 * cma.num_solutions
     assert stated["restart"] == f"`{type(cma.restart).__name__}()`"
     assert stated["first_visit"] == f"none; {climbing.discount.first_visit} with `gradients=True`"
@@ -522,7 +523,7 @@ def test_callbacks_have_the_arguments_of_their_table():
         assert parameters[: len(given)] == given, text
         for keyword in call.keywords:
             assert ast.literal_eval(keyword.value) == default_of(function, keyword.arg or ""), text
-    others = {"Callback", "CallbackWarning", "CallbackFailure", "RunStart", "RunEnd"}
+    others = {"Callback", "CallbackWarning", "CallbackFailure", "Display", "RunStart", "RunEnd"}
     assert named == public_names()["gloam.callbacks"] - others
     for metric in (*stopping._GROWING, *stopping._COUNTED):
         assert f"`{metric}`" in table[2][1], metric
@@ -557,9 +558,10 @@ def numbers_of_pages() -> dict[str, list[str]]:
     return {
         "README.md": [f"# {total} arms of 100 joints"],
         "docs/architecture.md": [
-            f"({cma.num_emitters} emitters of {cma.batch_size} solutions, {moves.num_solutions}",
+            f"({cma.num_emitters} CMA-ES instances of {cma.batch_size} solutions, "
+            f"{moves.num_solutions} moves",
             f"a `Proposal` of {total} solutions",
-            f"at the centres of {discount.num_empty_points} empty cells",
+            f"at the centers of {discount.num_empty_points} empty cells",
         ],
         "docs/asynchronous.md": [f"batches of at most {emitter._LARGEST_PART} solutions"],
         "docs/checkpoints.md": [
@@ -569,7 +571,8 @@ def numbers_of_pages() -> dict[str, list[str]]:
             f"(at most {' or '.join(logged)})",
         ],
         "docs/choosing.md": [
-            f"has {emitters.num_emitters} emitters with `{type(emitters.restart).__name__}()`",
+            f"has {emitters.num_emitters} CMA-ES instances",
+            f"instances with `{type(emitters.restart).__name__}()`",
             f"no moves, `alpha={model.alpha}`",
             f"`ceiling={model.ceiling:g}`, {model.num_empty_points} empty points",
             f"and a learning rate of {model.learning_rate}.",
@@ -597,12 +600,11 @@ def numbers_of_pages() -> dict[str, list[str]]:
             f"a random sample of {html_report._MAX_SAMPLE:,} elites",
             f"answers requests to `{local}`, `{address}` and `[{address6}]`",
         ],
-        "docs/faq.md": [f"at most {compiler._MOST_BYTES >> 30} GiB"],
         "docs/from-pyribs.md": [
             f"numbers outside are {default_of(emitter.Bounds, 'outside')}ped, or reflected",
             f"those of `gloam.CMAMAE` {rules}",
         ],
-        "docs/generators.md": [
+        "docs/latent-space-illumination.md": [
             f"the best of {lsi.NUM_STARTS} random faces",
             f"(number of landscapes, {lsi.NUM_LANDSCAPES:,} by default",
         ],
@@ -611,13 +613,14 @@ def numbers_of_pages() -> dict[str, list[str]]:
             f"reports up to {fused_driver.MOST_ROWS} of them",
             f"of {millions} million numbers or more",
         ],
+        "docs/recipes.md": [f"at most {compiler._MOST_BYTES >> 30} GiB"],
         "docs/running-at-scale.md": [
             f"{', '.join(first)} and {last} of the first",
             f"{logged[0]} failures (at most {logged[1]})",
             f"After {times} in which all evaluations failed",
         ],
         "docs/stability.md": [f"**Python**: {python.removeprefix('>=')} and newer"],
-        "docs/tutorials/your-data.md": [
+        "docs/tutorial.md": [
             f"From {millions} million numbers",
             f"all items ({default_of(gloam.gallery.page, 'limit'):,} of a larger dataset)",
         ],

@@ -3,7 +3,7 @@
 `PROBLEMS` lists them by name. A problem is built when it is run, so that the list needs no package
 but gloam. The archives, budgets and first populations are those of the authors' examples and tests
 where they have some; otherwise an archive has 1,024 centroids, and a run 1 million evaluations.
-docs/research/foreign.md gives the reasons for the halves.
+research/foreign.md gives the reasons for the halves.
 """
 
 import dataclasses

@@ -108,7 +108,7 @@ LATENT_DIGITS_SETTINGS: dict[str, Settings] = {
     "map-elites-line": {"sigma0": 0.1, "line_sigma": 0.5, "batch_size": 180},
     "map-elites": {"sigma0": 0.3, "batch_size": 180},
 }
-"""gloam's settings for `LatentDigits` by algorithm; `docs/results/README.md` says how they were
+"""gloam's settings for `LatentDigits` by algorithm; `research/study.md` says how they were
 chosen."""
 
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {

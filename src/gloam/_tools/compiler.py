@@ -16,7 +16,7 @@ _CONFIG: Any = jax.config  # its options are not declared
 _MOST_BYTES = 2 * 2**30
 # An iteration consists of over a hundred short kernels and a few loops and branches. In one graph
 # they do not wait for the host. Triton's kernels for products are chosen by measurements that take
-# longer than they save in 10,000 iterations (docs/performance.md).
+# longer than they save in 10,000 iterations (research/performance.md).
 _CUDA_OPTIONS = {
     "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,COLLECTIVES,"
     "CONDITIONAL,WHILE,DYNAMIC_SLICE_FUSION",
@@ -25,7 +25,7 @@ _CUDA_OPTIONS = {
 # XLA also chooses among the algorithms of a product by measurements. They come out differently in
 # every process, and the bits of a search with them. Two kinds of operations need them: without,
 # StyleGAN3's convolutions take seconds instead of 0.1 s, and the search for the nearest of many
-# measures, a product on TF32 units, 0.12 ms more (docs/performance.md).
+# measures, a product on TF32 units, 0.12 ms more (research/performance.md).
 _NO_MEASUREMENTS = {"xla_gpu_autotune_level": 0}
 _MEASURED = ("stablehlo.convolution", "lhs_precision_type = tf32")
 

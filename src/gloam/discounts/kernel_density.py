@@ -74,7 +74,7 @@ class KernelDensity(Discount):
     The density is ``mean_i N(m; b_i, h^2 I)``, zero while the buffer is empty. Its scale matters: a
     ranking whose values differ by less than 1e-12 counts as flat, and then the emitter restarts. In
     ten or more measures, with the paper's bandwidths, every density is that small, and emitters
-    restart from random elites in every iteration (docs/results shows that this is the paper's DDS).
+    restart from random elites in every iteration, as in the paper's DDS (research/study.md).
     Densities above ``e^80``, which small bandwidths in many measures give, are reported as
     ``e^80 (1 + log density - 80)``, which is finite and keeps the order.
 

@@ -7,7 +7,7 @@ both numbers estimated as the search runs.
 When the range grows downwards, the network is kept. It then predicts lower objectives for covered
 regions than before (except for the best), so that nothing looks better covered than it is, and
 empty regions stay at height 0. Adjusting the last layer so that predictions stay the same (PopArt)
-would leave empty regions above the new floor; `docs/research/default-search.md` compares both.
+would leave empty regions above the new floor; `research/default-search.md` compares both.
 """
 
 import equinox as eqx

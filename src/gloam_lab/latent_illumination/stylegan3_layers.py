@@ -6,7 +6,7 @@ then move whole rows of channels, and vectorise.
 
 Filters are applied in polyphase form: an output is a sum of shifted slices, and the zeros that
 upsampling inserts are never multiplied. XLA fuses each sum into one loop. Alternatives and their
-timings: ``docs/generators.md``.
+timings: ``research/latent-space-illumination.md``.
 """
 
 import math

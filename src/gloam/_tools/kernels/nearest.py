@@ -13,7 +13,7 @@ from jax.experimental.pallas import triton as plgpu
 from jaxtyping import Array, Float, Int
 
 # Points and centroids in a block, parts that centroids are divided into, and warps: the fastest of
-# those tried on an H200 (docs/performance.md).
+# those tried on an H200 (research/performance.md).
 _POINTS, _CENTROIDS, _PARTS, _WARPS = 16, 64, 4, 4
 _NOWHERE = 2**31 - 1
 
