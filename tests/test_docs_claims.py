@@ -496,6 +496,8 @@ def test_the_tables_of_settings_have_the_defaults():
     # Those that are not in the signature.
     plain, climbing = dms(), dms(gradients=True)
     cma, moves, *_ = plain.emitter.emitters
+    fewer = climbing.emitter.emitters[0].num_emitters
+    assert stated["num_emitters"] == f"{cma.num_emitters}; {fewer} with `gradients=True`"
     assert stated["num_moves"] == "two thirds of the emitters' solutions"
     assert 3 * moves.num_solutions == 2 * cma.num_solutions
     assert stated["restart"] == f"`{type(cma.restart).__name__}()`"

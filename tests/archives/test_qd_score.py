@@ -19,7 +19,7 @@ from gloam.archives.qd_score import (
     tables_with_one_reference,
     with_one_reference,
 )
-from gloam.cli.run import print_metrics
+from gloam.cli.options import print_metrics
 from tests.problems import BATCH
 
 CELLS = 16
