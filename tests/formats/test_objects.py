@@ -57,14 +57,16 @@ EXAMPLES = [
     gloam.DMS.paper(
         GRID, np.zeros(3), 0.5, bounds=(-1, None), restart=emitters.RestartEvery(5), **CMA
     ),
-    gloam.DMS.paper(
+    gloam.Algorithm(
+        emitters.CmaEmitters(
+            np.zeros(3),
+            0.5,
+            selection=emitters.FilterSelection(),
+            strategy=emitters.SepCMAES(),
+            **CMA,
+        ),
         gloam.CVTArchive(IMAGES),
-        np.zeros(3),
-        0.5,
-        network=discounts.CNN((4, 4)),
-        selection=emitters.FilterSelection(),
-        strategy=emitters.SepCMAES(),
-        **CMA,
+        discounts.DiscountModel(network=discounts.CNN((4, 4))),
     ),
     gloam.DMS.paper(
         gloam.CVTArchive(IMAGES),
@@ -78,7 +80,11 @@ EXAMPLES = [
     gloam.CMAMAE(GRID, np.zeros(3), 0.5, strategy=emitters.CMAES(pyribs_covariance=True), **CMA),
     gloam.algorithms.CMAMEGA(GRID, np.zeros(3), 0.5, adam=True, **CMA),
     gloam.algorithms.CMAMAEGA(GRID, np.zeros(3), 0.5, alpha=0.2, **CMA),
-    gloam.DDS(GRID, np.zeros(3), 0.5, bandwidth=0.3, policy=discounts.KeepLast(), **CMA),
+    gloam.Algorithm(
+        emitters.CmaEmitters(np.zeros(3), 0.5, **CMA),
+        GRID,
+        discounts.KernelDensity(bandwidth=0.3, policy=discounts.KeepLast()),
+    ),
     gloam.DDS(GRID, np.zeros(3), 0.5, bandwidth=0.3, **CMA),
     gloam.MAPElites(GRID, np.zeros(3), 0.5, bounds=(-1.0, 1.0)),
     gloam.MAPElitesLine(GRID, np.zeros(3), 0.5),

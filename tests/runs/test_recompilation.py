@@ -1,5 +1,6 @@
 """A second search of the same shapes compiles nothing, whatever its seed, numbers and arrays."""
 
+import dataclasses
 import gc
 import weakref
 from contextlib import contextmanager
@@ -21,26 +22,27 @@ from tests.problems import evaluate
 SMALL = {"num_emitters": 2, "batch_size": 6}
 
 
-def dms(number: float, array: np.ndarray, build=gloam.DMS) -> gloam.DMS:
+def dms(number: float, array: np.ndarray, build=gloam.DMS) -> gloam.Algorithm:
     archive = gloam.GridArchive((6, 6), -2.0 - number, 2.0, f_min=-10 * number)
-    return build(
+    preset = build(
         archive,
         array,
         sigma0=number,
         alpha=number,
         ceiling=1 + number,
         learning_rate=number / 100,
-        max_epochs=int(10 * number),
-        cutoff=number,
         restart=RestartEvery(int(20 * number)),
         num_init_points=12,
         num_empty_points=5,
         bounds=(-1 - number, 1 + number),
         **SMALL,
     )
+    rarely_set = {"max_epochs": int(10 * number), "cutoff": number}
+    discount = dataclasses.replace(preset.discount, **rarely_set)
+    return gloam.Algorithm(preset.emitter, archive, discount)
 
 
-def dms_paper(number: float, array: np.ndarray) -> gloam.DMS:
+def dms_paper(number: float, array: np.ndarray) -> gloam.Algorithm:
     return dms(number, array, gloam.DMS.paper)
 
 

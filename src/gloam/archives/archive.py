@@ -75,6 +75,17 @@ class Archive(eqx.Module):
     def centers_of(self, cells: Int[Array, " n"]) -> Float[Array, "n meas"]:
         """Return the centre of each cell in measure space."""
 
+    @property
+    def division(self) -> tuple[Any, ...]:
+        """Values that determine the cells; by default their centers."""
+        return (self.centers_of(jnp.arange(self.num_cells, dtype=jnp.int32)),)
+
+    def has_cells_of(self, other: "Archive") -> bool:
+        """Return whether another archive has the same cells under the same numbers."""
+        if type(self) is not type(other) or self.num_cells != other.num_cells:
+            return False
+        return self is other or all(map(np.array_equal, self.division, other.division))
+
     def accepts(
         self, measures: Float[Array | np.ndarray, "batch meas"]
     ) -> Bool[Array | np.ndarray, " batch"]:

@@ -167,6 +167,11 @@ class CVTArchive(Archive):
         return self.centroids.reshape(self.num_cells, *self.measure_shape)
 
     @property
+    def division(self) -> tuple[Any, ...]:
+        """Metric and centroids."""
+        return self.metric, self.centroids
+
+    @property
     def index(self) -> FaissIndex | None:
         """The index on the host, with the recall that it reached; ``None`` for the exact search.
 
@@ -326,13 +331,13 @@ class _ArrayCache:
 
     def get(self, array: Array, key: Hashable, make: Callable[[], Any]) -> Any:
         """Return the value for ``array`` and ``key``, calling ``make`` the first time."""
-        place = (id(array), key)
+        entry = (id(array), key)
         with self._lock:
-            if place not in self._values:
-                self._values[place] = make()
+            if entry not in self._values:
+                self._values[entry] = make()
                 # An id is free for another array only after this was called.
-                weakref.finalize(array, self._values.pop, place, None).atexit = False
-            return self._values[place]
+                weakref.finalize(array, self._values.pop, entry, None).atexit = False
+            return self._values[entry]
 
 
 _INDEXES, _LANES = _ArrayCache(), _ArrayCache()

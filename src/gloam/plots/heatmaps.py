@@ -14,7 +14,6 @@ from matplotlib.lines import Line2D
 
 from gloam._tools import checks
 from gloam.archives import CVTArchive, Elites, GridArchive
-from gloam.archives.elites import same_cells
 from gloam.archives.qd_score import reference_note
 from gloam.plots import style
 from gloam.plots.grid_view import At, Measure, viewed_values
@@ -150,7 +149,7 @@ def comparison(
     """
     archive, other = cell_values(first).archive, cell_values(second).archive
     checks.expect(
-        same_cells(archive, other),
+        archive.has_cells_of(other),
         "second",
         "an archive with the cells of the first",
         f"{other.num_cells} cells of {other.measure_dim} measures",

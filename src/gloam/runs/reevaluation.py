@@ -18,9 +18,8 @@ from gloam._tools import checks
 from gloam._tools.draws import REEVALUATION, evaluation_seeds, root_key
 from gloam._tools.programs import compiled, partition
 from gloam.archives import Archive, Elites
-from gloam.archives.elites import added_to_empty
 from gloam.archives.qd_score import ArchiveMetrics, archive_metrics, qd_score, reference_note
-from gloam.archives.store import add, empty_store
+from gloam.archives.store import add, empty_store, filled_store
 from gloam.evaluation import VIOLATION, of_vectors, valid_rows
 from gloam.evaluators import Evaluator, PerSolution, ResultSpec, as_evaluator
 from gloam.evaluators.results import (
@@ -284,7 +283,7 @@ class _Sums:
         if total:
             check_some_valid(int(self._valid[0].sum()), total)
         cells = np.resize(elites.cells, len(self._measures))
-        store = added_to_empty(
+        store = filled_store(
             elites.archive,
             np.asarray(elites.store.solutions)[cells],
             self._objectives[0],

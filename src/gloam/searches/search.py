@@ -16,8 +16,9 @@ from gloam._tools.programs import compiled, partition
 from gloam._version import __version__
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
-from gloam.archives.elites import archive_figures, thumbnail
+from gloam.archives.elites import archive_figures
 from gloam.archives.qd_score import reference_note
+from gloam.archives.thumbnails import thumbnail
 from gloam.evaluation import succeeded_rows
 from gloam.evaluators import ResultSpec
 from gloam.evaluators.results import Results, check_some_valid
@@ -339,7 +340,7 @@ class Search:
             "iteration": f"{self.iteration:,}",
             "evaluations": f"{self.iteration * self._batch:,}",
         }
-        pictures = [thumbnail(elites)] if len(elites) else []
+        pictures = [thumbnail(elites.archive, elites.store)] if len(elites) else []
         title = f"Search with {self.algorithm.name}"
         return drawing.card(title, figures | archive_figures(elites), pictures)
 
