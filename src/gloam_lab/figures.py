@@ -96,7 +96,7 @@ def _stem(name: str) -> str:
 
 
 def _heatmaps(maps: Mapping[str, CellValues], title: str) -> Figure:
-    """Draw archives side by side, on one scale of colours from f_min to the best."""
+    """Draw archives side by side, on one scale of colors from f_min to the best."""
     every = np.concatenate([shown.values for shown in maps.values()])
     best, lowest = every.max(), every.min(initial=0.0, where=np.isfinite(every))
     figure = style.figure(2.5 * len(maps) + 0.6, 3.0)
