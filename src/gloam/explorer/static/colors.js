@@ -26,7 +26,7 @@ const dusk = Uint8Array.from({ length: STOPS * 3 }, (_, i) =>
 );
 
 /** Whether the page is dark now. */
-export function isDark() {
+function isDark() {
   const chosen = document.documentElement.dataset.theme;
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
