@@ -298,7 +298,7 @@ def test_cycles_are_refused():
     x = file.parameter()
     first = file.layer("Add", [x, (2, 2)])
     file.layer("Add", [first, x])
-    with refused("edges:", "a cycle among 2 layers"):
+    with refused("edges: expected a graph without cycles, got a cycle among 2 layers"):
         openvino_ir.Graph(file.xml(), b"")
 
 
@@ -347,11 +347,11 @@ def test_shapes_that_grow_without_end_are_refused():
 def test_unknown_outputs_and_missing_inputs_are_refused():
     file = modulated()
     graph = openvino_ir.Graph(file.xml(), file.weights)
-    with refused("outputs:", "'nothing'"):
+    with refused("outputs: expected the name of a layer, got 'nothing'"):
         graph({"x": X}, (("nothing", 0),))
-    with refused("graph:", "output 3"):
+    with refused("graph: expected an output below 1, got output 3"):
         graph({"x": values(1, 3)}, (("product", 3),))
-    with refused("inputs:", "['y']"):
+    with refused("inputs: expected an array 'x', got ['y']"):
         graph({"y": X}, (("product", 0),))
 
 
