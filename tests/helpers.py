@@ -13,9 +13,10 @@ from gloam.domains import Decoder
 from gloam.records import Feedback, MeasureSpace
 
 
-def refused(message: str):
-    """A ValueError whose message begins with ``message``."""
-    return pytest.raises(ValueError, match=f"^{re.escape(message)}")
+def refused(message: str, *values: object):
+    """A ValueError whose message begins with ``message`` and names the values later, in order."""
+    pattern = ".*".join(re.escape(str(part)) for part in (message, *values))
+    return pytest.raises(ValueError, match=f"(?s)^{pattern}")
 
 
 def feedback(improvements, accepted, valid, iteration) -> Feedback:

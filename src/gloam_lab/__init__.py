@@ -1,7 +1,13 @@
-"""The laboratory: the paper's study, latent space illumination, and other libraries beside gloam.
+"""The laboratory: what reproduces the paper, and what compares gloam with other libraries.
 
-The library `gloam` never imports it. Its commands (`gloam run`, `paper`, `lsi` and `bench`) are
-entry points of the group ``gloam.commands``.
+* `presets`: algorithms with the paper's settings for a domain (`gloam run`);
+* `study` and `report`: the paper's experiments, and their tables and figures beside the `published`
+  results and the `ceilings` of the domains (`gloam paper`, `gloam paper-report`);
+* `speed` and `contenders`: gloam, pyribs and QDax on the same problems (`gloam bench`);
+* `latent_illumination`: StyleGAN3 and CLIP in JAX, and the search of faces for landscapes
+  (`gloam lsi`).
+
+The library `gloam` never imports it. Its commands are entry points of the group ``gloam.commands``.
 """
 
 import lazy_loader

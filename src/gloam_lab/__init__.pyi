@@ -3,4 +3,5 @@
 from . import latent_illumination as latent_illumination
 from .presets import paper_algorithm as paper_algorithm
 from .presets import preset_algorithm as preset_algorithm
+from .report import write_report as write_report
 from .study import Study as Study

@@ -72,15 +72,15 @@ def speed_figure(table: pd.DataFrame) -> Figure:
     figure = style.figure(4.2 * len(algorithms), 3.8)
     panels = figure.subplots(1, len(algorithms), squeeze=False)[0]
     for axes, algorithm in zip(panels, algorithms, strict=True):
-        own = table[table["algorithm"] == algorithm]
-        problems = list(dict.fromkeys(own["measure_dim"]))
-        present = [name for name in colors if name in set(own["contender"])]
+        lines = table[table["algorithm"] == algorithm]
+        problems = list(dict.fromkeys(lines["measure_dim"]))
+        present = [name for name in colors if name in set(lines["contender"])]
         width = 0.8 / len(present)
         for number, name in enumerate(present):
-            rows = pd.DataFrame(own[own["contender"] == name]).set_index("measure_dim")
+            rows = pd.DataFrame(lines[lines["contender"] == name]).set_index("measure_dim")
             offset = width * (number - (len(present) - 1) / 2)
-            places = np.arange(len(problems)) + offset
-            _draw_bars(axes, places, rows.loc[problems], 0.92 * width, name, colors[name])
+            positions = np.arange(len(problems)) + offset
+            _draw_bars(axes, positions, rows.loc[problems], 0.92 * width, name, colors[name])
         axes.set_yscale("log")
         axes.set_xticks(range(len(problems)), [f"{k} measures" for k in problems])
         axes.set_ylabel("milliseconds per iteration")
@@ -96,7 +96,7 @@ def _stem(name: str) -> str:
 
 
 def _heatmaps(maps: Mapping[str, CellValues], title: str) -> Figure:
-    """Draw archives side by side, on one scale of colours from f_min to the best."""
+    """Draw archives side by side, on one scale of colors from f_min to the best."""
     every = np.concatenate([shown.values for shown in maps.values()])
     best, lowest = every.max(), every.min(initial=0.0, where=np.isfinite(every))
     figure = style.figure(2.5 * len(maps) + 0.6, 3.0)
@@ -114,12 +114,12 @@ def _heatmaps(maps: Mapping[str, CellValues], title: str) -> Figure:
 
 
 def _draw_bars(
-    axes: Axes, places: np.ndarray, rows: pd.DataFrame, width: float, name: str, color: str
+    axes: Axes, positions: np.ndarray, rows: pd.DataFrame, width: float, name: str, color: str
 ) -> None:
     """Draw the medians of one contender, with lines from the lowest to the highest."""
     median = rows["median_ms"]
     spread = [median - rows["min_ms"], rows["max_ms"] - median]
-    axes.bar(places, median, width, yerr=spread, label=name, color=color, ecolor=style.QUIET)
-    for place, value in zip(places, median, strict=True):
+    axes.bar(positions, median, width, yerr=spread, label=name, color=color, ecolor=style.QUIET)
+    for x, value in zip(positions, median, strict=True):
         looks = {"ha": "center", "fontsize": style.SMALL - 2, "color": "black"}
-        style.annotate(axes, f"{value:.3g}", (place, value), (0, 4), **looks)
+        style.annotate(axes, f"{value:.3g}", (x, value), (0, 4), **looks)

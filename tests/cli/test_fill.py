@@ -160,7 +160,7 @@ def test_new_does_not_overwrite(problem, capsys):
 
 @pytest.fixture
 def pictures(problem):
-    """A folder with pictures of several sizes, in grey, in colour, and with transparency."""
+    """A folder with pictures of several sizes, in gray, in color, and with transparency."""
     (problem / "pictures").mkdir()
     for number, mode in enumerate(["L", "RGB", "RGBA", "P", "1", "CMYK", "L", "RGB"]):
         picture = Image.new("L", (9 + 4 * number, 20 - number), 30 * number).convert(mode)

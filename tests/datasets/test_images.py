@@ -35,7 +35,7 @@ def gray(value: int) -> np.ndarray:
 def stripes(size: int) -> np.ndarray:
     """Three squares beside each other: red, green, blue."""
     square = np.ones((size, size, 1), np.uint8)
-    return np.concatenate([square * np.uint8(colour) for colour in (RED, GREEN, BLUE)], axis=1)
+    return np.concatenate([square * np.uint8(color) for color in (RED, GREEN, BLUE)], axis=1)
 
 
 # The folder
@@ -129,7 +129,7 @@ def test_of_many_pictures_some_can_be_drawn(tmp_path):
     assert some.names == sorted(some.names)
     assert some.names != whole.names[:7]
     assert some.names == folder(tmp_path, max_items=7).names
-    with refused("max_items: expected a whole number >= 2, got 1."):
+    with refused("max_items:", "1"):
         folder(tmp_path, max_items=1)
 
 
@@ -143,16 +143,16 @@ def test_a_folder_of_broken_files_is_refused(tmp_path):
 
 
 def test_missing_and_empty_folders_are_refused(tmp_path):
-    with refused(f"path: expected an existing folder, got '{tmp_path / 'none'}'."):
+    with refused("path:", f"'{tmp_path / 'none'}'"):
         folder(tmp_path / "none")
     (tmp_path / "notes.txt").write_text("not a picture")
-    with refused(f"path: expected a folder with images, got '{tmp_path}', which has none."):
+    with refused("path:", f"'{tmp_path}', which has none"):
         folder(tmp_path)
     (tmp_path / "a.HEIC").write_bytes(b"")
     (tmp_path / "b.heic").write_bytes(b"")
     with pytest.raises(ValueError, match=r"It has other files \(2 \.heic, 1 \.txt\)\. Images are"):
         folder(tmp_path)
-    with refused(f"path: expected an existing folder, got '{tmp_path / 'notes.txt'}'. Read a file"):
+    with refused("path:", f"'{tmp_path / 'notes.txt'}'"):
         folder(tmp_path / "notes.txt")
     save(tmp_path / "one.png", gray(1))
     with pytest.raises(ValueError, match=r"got one\..* The folder is '"):
@@ -160,7 +160,7 @@ def test_missing_and_empty_folders_are_refused(tmp_path):
     with refused("items: expected at least 2 items, got one."):
         folder(tmp_path)
     save(tmp_path / "two.png", gray(1))
-    with refused("items: expected at least 2 different items, got 2 that are all equal."):
+    with refused("items:", "2 that are all equal"):
         folder(tmp_path)
 
 
@@ -188,7 +188,7 @@ def test_the_middle_is_cut_out(tmp_path):
     tall = save(tmp_path / "tall.png", stripes(20).swapaxes(0, 1))
     for path in (wide, tall):
         np.testing.assert_array_equal(read_image(path, (20, 20), "RGB")[10, 10], GREEN)
-        # Right at the edge of the cut, colours may mix.
+        # Right at the edge of the cut, colors may mix.
         inner = read_image(path, (20, 20), "RGB")[2:-2, 2:-2]
         np.testing.assert_array_equal(inner, np.broadcast_to(GREEN, inner.shape))
 
@@ -222,7 +222,7 @@ def test_a_large_photograph_keeps_its_place_when_decoded_small(tmp_path):
     path = save(tmp_path / "photo.jpg", stripes(400), quality=95)
     small = read_image(path, (5, 15), "RGB").astype(int)
     expected = np.array([RED, GREEN, BLUE])
-    # JPEG changes colours a little.
+    # JPEG changes colors a little.
     assert np.abs(small[2, [2, 7, 12]] - expected).max() < 12
 
 
@@ -244,7 +244,7 @@ def palette() -> Image.Image:
 
 
 @pytest.mark.parametrize(
-    ("picture", "suffix", "colour"),
+    ("picture", "suffix", "color"),
     [
         (Image.new("L", (4, 4), 100), ".png", (100, 100, 100)),
         (Image.new("1", (4, 4), 1), ".png", (255, 255, 255)),
@@ -253,7 +253,7 @@ def palette() -> Image.Image:
         (palette(), ".gif", RED),
         (Image.new("CMYK", (4, 4), (255, 0, 0, 0)), ".tiff", (0, 255, 255)),
         (Image.new("RGBA", (4, 4), (10, 20, 30, 255)), ".png", (10, 20, 30)),
-        # A fifth of the colour in front of white.
+        # A fifth of the color in front of white.
         (Image.new("RGBA", (4, 4), (0, 55, 255, 51)), ".png", (204, 215, 255)),
         (Image.new("LA", (4, 4), (0, 51)), ".png", (204, 204, 204)),
         (Image.new("RGBA", (4, 4), (9, 9, 9, 0)), ".webp", (255, 255, 255)),
@@ -263,19 +263,19 @@ def palette() -> Image.Image:
         (Image.fromarray(np.full((4, 4), 0.2, np.float32)), ".tiff", (51, 51, 51)),
     ],
 )
-def test_every_mode_gives_its_colour(tmp_path, picture, suffix, colour):
+def test_every_mode_gives_its_color(tmp_path, picture, suffix, color):
     path = save(tmp_path / f"x{suffix}", picture)
     rgb = read_image(path, (4, 4), "RGB")
     assert (rgb.shape, rgb.dtype) == ((4, 4, 3), np.uint8)
-    np.testing.assert_array_equal(rgb, np.broadcast_to(np.uint8(colour), (4, 4, 3)))
+    np.testing.assert_array_equal(rgb, np.broadcast_to(np.uint8(color), (4, 4, 3)))
     # The luma of ITU-R 601, which Pillow computes in whole numbers.
-    luma = np.dot(colour, [0.299, 0.587, 0.114])
+    luma = np.dot(color, [0.299, 0.587, 0.114])
     gray = read_image(path, (4, 4), "L")
     assert gray.shape == (4, 4)
     assert np.abs(gray - luma).max() <= 1
 
 
-def test_transparent_colours_of_a_palette_show_the_background(tmp_path):
+def test_transparent_colors_of_a_palette_show_the_background(tmp_path):
     path = save(tmp_path / "x.png", palette(), transparency=1)
     assert read_image(path, (4, 4), "L").tolist() == gray(255).tolist()
     assert read_image(path, (4, 4), "L", background=7).tolist() == gray(7).tolist()

@@ -108,10 +108,10 @@ def discs():
     return Dataset(np.stack([light, 1 - light]))
 
 
-def test_a_flat_colour_explains_nothing_of_a_disc():
+def test_a_flat_color_explains_nothing_of_a_disc():
     data = discs()
     flat = np.full((1, 64), 0.5)
-    # Every pixel is off by 0.1, so that 1 - MSE is 0.99; but the mean item is this flat colour.
+    # Every pixel is off by 0.1, so that 1 - MSE is 0.99; but the mean item is this flat color.
     assert 1 - np.square(data.items - flat).mean() == pytest.approx(0.99)
     found = Matches(elites_of(data.archive(), [0], [0.99], flat), data)
     assert found.explained == pytest.approx(0.0, abs=1e-6)
@@ -276,14 +276,14 @@ def test_what_does_not_belong_together_is_refused(corners):
     other = Dataset(np.zeros((3, 2)) + np.arange(3)[:, None])
     with refused("dataset: expected 4 items, one for each cell, got 3 items."):
         Matches(corners.elites, other)
-    with refused("elites: expected Elites, got CVTArchive"):
+    with refused("elites:", "CVTArchive"):
         Matches(corners.elites.archive, corners.dataset)
     grid = gloam.GridArchive((2, 2), 0, 1)
-    with refused("archive: expected CVTArchive, got GridArchive"):
+    with refused("archive:", "GridArchive"):
         Matches(elites_of(grid, [0], [1.0], [[0, 0]]), corners.dataset)
-    with refused("by: expected one of explained, distance, objective, label, item, got 'size'."):
+    with refused("by:", "'size'"):
         corners.table("size")
-    with refused("others: expected items of shape (2,), got shape (3,)."):
+    with refused("others:", "shape (3,)"):
         corners.held_out(Dataset(np.eye(3)))
 
 

@@ -32,7 +32,7 @@ def chromium():
 
 
 class Page:
-    """A page with the size and the colours of a screen."""
+    """A page with the size and the colors of a screen."""
 
     def __init__(self, driver, width, height, dark):
         self._driver = driver

@@ -205,7 +205,7 @@ def test_two_measures_of_a_grid_are_chosen(page, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", ["desktop, light"], indirect=True)
-def test_a_tail_does_not_hide_the_other_colours(page, address):
+def test_a_tail_does_not_hide_the_other_colors(page, address):
     page.open(address)
     page.wait("rows().length === 5")
     limits = """

@@ -14,7 +14,7 @@ ON_SOFT |= {"--warn": "--warn-soft", "--bad": "--bad-soft"}
 
 
 def themes():
-    """Colours by name, of the light theme and of both definitions of the dark one."""
+    """Colors by name, of the light theme and of both definitions of the dark one."""
     text = static_files()["style.css"].content.decode()
     blocks = re.findall(r":root[^{]*\{([^}]*)\}", text)
     found = [dict(re.findall(r"(--[a-z-]+): (#[0-9a-f]{6})", block)) for block in blocks]

@@ -196,7 +196,7 @@ def test_more_pairs_than_the_limit_are_spread(matches, pictures):
     assert len(few.all("img")) == 8
     assert few.data["within"][-1] == 40
     assert any(text.startswith("4 of 40 items, spread evenly") for text in few.texts)
-    with refused("limit: expected a whole number >= 1, got 0."):
+    with refused("limit:", "0"):
         page(matches, pictures, limit=0)
 
 
@@ -272,7 +272,7 @@ def test_held_out_items_have_a_section(matches, pictures, read):
         median = float(np.median(table[name]))
         assert re.search(rf"<dt>median {name}</dt><dd>{median:.2f}</dd>", text)
     assert "<dt>held-out items</dt><dd>40</dd>" in text
-    with refused("held_out: expected a table with rows of distance and floor, got columns ['a']"):
+    with refused("held_out:", "columns ['a']"):
         page(matches, pictures, held_out=pd.DataFrame({"a": [1]}))
     with refused("held_out: expected a table"):
         page(matches, pictures, held_out=table.iloc[:0])

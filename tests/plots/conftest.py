@@ -28,7 +28,7 @@ def run_3d(tmp_path_factory):
 
 
 def filled(archive, objectives, fields=None):
-    """Elites with these objectives, at the centres of their cells."""
+    """Elites with these objectives, at the centers of their cells."""
     cells = np.arange(archive.num_cells, dtype=np.int32)
     measures = np.asarray(archive.centers_of(cells))
     solutions = np.zeros((archive.num_cells, 2), np.float32)

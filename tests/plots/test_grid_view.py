@@ -43,7 +43,7 @@ def test_two_measures_are_chosen_and_others_sliced(four, measures, at, expected,
     assert GridView(four.archive, measures, at).note == note
 
 
-def test_colours_are_those_of_the_best_elite(four):
+def test_colors_are_those_of_the_best_elite(four):
     cells = np.arange(120.0)
     found = picture(plots.heatmap(four, color=cells, measures="ad"))
     objectives = np.asarray(four.store.objectives).reshape(3, 4, 2, 5)

@@ -30,8 +30,8 @@ def test_a_grid_is_drawn_cell_by_cell(run_2d):
     assert axes.get_box_aspect() == 0.75
     # Column 2, row 1 of the picture is the cell of that place.
     corners = mesh.get_coordinates()
-    centre = (corners[1, 2] + corners[2, 3]) / 2
-    cell = int(elites.archive.index_of(jnp.asarray(centre, jnp.float32)[None])[0])
+    center = (corners[1, 2] + corners[2, 3]) / 2
+    cell = int(elites.archive.index_of(jnp.asarray(center, jnp.float32)[None])[0])
     assert cell == 2 * 6 + 1
 
 
@@ -80,7 +80,7 @@ def test_objectives_that_do_not_fit_the_archive_are_refused():
         cell_values((archive, np.zeros((3, 3))))
 
 
-def test_a_field_or_numbers_give_the_colours(plane):
+def test_a_field_or_numbers_give_the_colors(plane):
     (mesh,) = drawn(plots.heatmap(plane, color="age").axes[0], QuadMesh)
     np.testing.assert_array_equal(mesh.get_array().compressed(), _by_rows(plane.cells, plane))
     values = np.full(30, np.nan)

@@ -74,7 +74,7 @@ def test_parallel_lines_pass_through_the_measures(four):
     np.testing.assert_allclose(best[:, 1], four.best.measures / [3, 4, 2, 5], rtol=1e-6)
     few = plots.parallel_axes(four, max_lines=7).axes[0]
     assert len(drawn(few, LineCollection)[0].get_segments()) == 7
-    with pytest.raises(ValueError, match="measures: expected numbers from 0 to 3, got 4"):
+    with pytest.raises(ValueError, match=r"measures: .*4"):
         plots.parallel_axes(four, measures=[0, 4])
 
 

@@ -48,7 +48,7 @@ def test_a_gap_in_the_metrics_stays_a_gap():
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), [0.5, np.nan, 0.25])
 
 
-def test_runs_are_compared_in_the_colours_of_their_algorithms(run_2d, run_3d):
+def test_runs_are_compared_in_the_colors_of_their_algorithms(run_2d, run_3d):
     nothing_trained = run_3d.read_metrics().assign(loss=np.nan)
     figure = curves({"MAP-Elites": nothing_trained, "DMS": run_2d.read_metrics()})
     colors = line_colors(["DMS", "MAP-Elites"])

@@ -61,7 +61,7 @@ def test_an_algorithm_without_a_model_has_no_discount_figure(tmp_path):
     archive = gloam.GridArchive((4, 4), -1, 1)
     write_run(tmp_path, gloam.MAPElites(archive, np.zeros(2), 0.3), bowl, seeds=[1])
     assert [path.name for path in plot_run(tmp_path)] == ["curves.png", "archive.png"]
-    with pytest.raises(ValueError, match="discount: expected DiscountModel, got NoDiscount"):
+    with pytest.raises(ValueError, match=r"discount: .*NoDiscount"):
         discount_panels(gloam.RunFolder(tmp_path))
 
 

@@ -1,4 +1,4 @@
-"""What all figures have in common: where they draw, colours, saving."""
+"""What all figures have in common: where they draw, colors, saving."""
 
 import struct
 import sys
@@ -56,7 +56,7 @@ def test_a_figure_shows_itself_in_notebooks(plane):
     assert plots.heatmap(plane)._repr_png_()[:4] == b"\x89PNG"
 
 
-def test_colours_are_distinct_and_belong_to_names():
+def test_colors_are_distinct_and_belong_to_names():
     labels = ["CMAMAE", "one", "DDS", "two", "MAPElitesLine", "three", "DMS"]
     colors = line_colors(labels)
     assert list(colors) == labels

@@ -126,7 +126,7 @@ def test_every_kind_of_archive_has_a_map(archive):
     assert "none" in page.texts
 
 
-def test_a_map_of_centroids_has_the_colour_of_the_nearest():
+def test_a_map_of_centroids_has_the_color_of_the_nearest():
     archive = gloam.CVTArchive(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
     pixels = thumbnail_pixels(archive, filled(archive, [0.0, 1.0, -np.inf, 1.0]).store)
     half = len(pixels) // 2
@@ -157,8 +157,8 @@ def test_a_dataset_of_pictures_shows_some_of_them():
     assert "50 of shape (6, 6)" in page.texts
     assert any(text.endswith("and 3 more") for text in page.texts)
     assert picture(page).shape == (3 * 34, 8 * 34, 3)
-    colour = gloam.datasets.from_array(np.random.default_rng(0).uniform(size=(3, 90, 60, 3)))
-    assert picture(shown(colour)).shape == (34, 3 * 34, 3)
+    color = gloam.datasets.from_array(np.random.default_rng(0).uniform(size=(3, 90, 60, 3)))
+    assert picture(shown(color)).shape == (34, 3 * 34, 3)
 
 
 def test_a_dataset_of_vectors_shows_where_they_lie():

@@ -1,4 +1,4 @@
-"""Drawing without matplotlib: colours, small maps, principal components, cards for notebooks."""
+"""Drawing without matplotlib: colors, small maps, principal components, cards for notebooks."""
 
 import base64
 import html
@@ -10,17 +10,17 @@ from jaxtyping import Float, Int, UInt8
 from PIL import Image
 
 EMPTY, EMPTY_DOT = "#eeeef1", "#e1e2e8"
-"""Colours of cells without an elite, as areas and as dots: lighter than any objective."""
+"""Colors of cells without an elite, as areas and as dots: lighter than any objective."""
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#22242b")
-"""Colours of lines, by Okabe and Ito, without their yellow, which is too light for a line."""
+"""Colors of lines, by Okabe and Ito, without their yellow, which is too light for a line."""
 
-# Matplotlib's inferno, which is perceptually uniform and safe for colour-blind readers. Its ends
+# Matplotlib's inferno, which is perceptually uniform and safe for color-blind readers. Its ends
 # are left out; the light one would not stand out from empty cells.
 _DUSK = (
     "160b39 290b55 3e0966 520e6d 65156e 781c6d 8c2369 9f2a63 b1325a "
     "c43c4e d44842 e25734 ed6925 f57d15 fa9207 fca80d fac026 f6d746"
 )
-# From the palette's orange over a pale grey to its blue.
+# From the palette's orange over a pale gray to its blue.
 _APART = ("8f3f00", "d55e00", "eda372", "f2f2f2", "6cb0d6", "0072b2", "004c78")
 
 _TEXT = "font-family:sans-serif;font-size:13px;line-height:1.5"
@@ -85,7 +85,7 @@ def _text(text: str) -> str:
 
 
 def shaded(values: Float[np.ndarray, "x y"]) -> UInt8[np.ndarray, "y x 3"]:
-    """Colour values over a plane as objectives; values that are not finite are empty cells."""
+    """Color values over a plane as objectives; values that are not finite are empty cells."""
     seen = np.isfinite(values)
     low, high = (values[seen].min(), values[seen].max()) if seen.any() else (0.0, 1.0)
     share = np.where(seen, values - low, 0.0) / ((high - low) or 1.0)
@@ -146,7 +146,7 @@ class PrincipalComponents:
 
 
 def rgb(color: str) -> UInt8[np.ndarray, "3"]:
-    """Return a colour ``#rrggbb`` as three bytes.
+    """Return a color ``#rrggbb`` as three bytes.
 
     >>> rgb("#0072b2").tolist()
     [0, 114, 178]

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from rich.text import Text
 
@@ -22,7 +22,7 @@ _EXPECTED += (EvaluationError, WorkerError, FetchError)
 _USER_CODE_FAILED, _FAILED, _BY_SIGNAL = 1, 2, 128
 
 
-def report(error: BaseException, command: Any) -> int:
+def report(error: BaseException, command: object) -> int:
     """Print ``error`` and return the exit code; raise unexpected errors again.
 
     Args:
@@ -58,7 +58,7 @@ def report(error: BaseException, command: Any) -> int:
     return _FAILED
 
 
-def _saved(command: Any, continuation: str | None) -> str:
+def _saved(command: object, continuation: str | None) -> str:
     """Return what was saved of a run that ended by an error in the user's code."""
     out = getattr(command, "out", None)
     if out is None or continuation is None or not RunFolder(out).holds_checkpoint:

@@ -31,7 +31,7 @@ class New:
     size: tuple[int, int] = (8, 8)
     """Height and width of the images that the function draws."""
     mode: Literal["L", "RGB"] = "L"
-    """Greyscale (L) or colour (RGB)."""
+    """Grayscale (L) or color (RGB)."""
 
     def __call__(self) -> None:
         """Write the file."""
@@ -90,7 +90,7 @@ class Fill:
     size: tuple[int, int] | None = None
     """Height and width of the images of a folder. Default: those of your function's images."""
     mode: Literal["L", "RGB"] | None = None
-    """Greyscale (L) or colour (RGB), for the images of a folder. Default: as your function's."""
+    """Grayscale (L) or color (RGB), for the images of a folder. Default: as your function's."""
     items: int | None = None
     """Number of items to use, drawn at random by the seed. Default: all."""
     metric: Literal["euclidean", "cosine"] = "euclidean"
@@ -98,7 +98,7 @@ class Fill:
     index: Literal["auto", "exact", "flat", "ivf", "hnsw"] = "auto"
     """Search for the nearest item. auto is exact, or uses FAISS for large datasets on a CPU."""
     alpha: float = 0.01
-    """Archive learning rate: 1 explores only, 0 optimises only."""
+    """Archive learning rate: 1 explores only, 0 optimizes only."""
     emitters: int = 4
     """Number of CMA-ES instances. Moves between elites add two thirds as many solutions."""
     batch_size: int = 30

@@ -27,7 +27,7 @@ class Plot:
     at: dict[str, float] = dataclasses.field(default_factory=dict)
     """Other measures and their values, to draw a slice. Default: the best elite over the others."""
     tails: float | None = None
-    """Share of the objectives at each end with one colour. Default: 0, or 0.02 for a far end."""
+    """Share of the objectives beyond each end of the colors. Default: 0, or 0.02 for outliers."""
 
     def __call__(self) -> None:
         """Draw the figures."""

@@ -1,4 +1,4 @@
-"""Options that searches of the command line share, and what they print at the end."""
+"""Options that several commands share, and the summaries that they print at the end."""
 
 import dataclasses
 from pathlib import Path
@@ -27,7 +27,7 @@ class SavingOptions:
     log_every: int = 50
     """Number of iterations between two rows of metrics."""
     checkpoint_seconds: float = 60.0
-    """Number of seconds between two checkpoints; more if they would take over 3% of the time."""
+    """Number of seconds between checkpoints; longer if these would take over 3% of the time."""
     checkpoint_every: int | None = None
     """Number of iterations between two checkpoints, in addition to --checkpoint-seconds."""
     keep_checkpoints: int = 2

@@ -27,9 +27,9 @@ def evaluate(solutions: np.ndarray) -> np.ndarray:
         solutions: ``(batch, (3 + CHANNELS) * BLOBS)`` numbers.
 
     Returns:
-        ``(batch, HEIGHT, WIDTH)`` pixels from 0 to 1, or ``(batch, HEIGHT, WIDTH, 3)`` in colour.
-        If only measures are returned, gloam maximises their similarity to the nearest item. To
-        maximise something else, return ``(objectives, measures)``.
+        ``(batch, HEIGHT, WIDTH)`` pixels from 0 to 1, or ``(batch, HEIGHT, WIDTH, 3)`` in color.
+        If only measures are returned, gloam maximizes their similarity to the nearest item. To
+        maximize something else, return ``(objectives, measures)``.
     """
     blobs = solutions.reshape(len(solutions), BLOBS, 3 + CHANNELS)
     row, column, width = (blobs[:, :, number, None, None] for number in range(3))

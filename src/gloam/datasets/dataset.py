@@ -1,4 +1,4 @@
-"""`Dataset`: items that are points of measure space, with labels, names and images to show them."""
+"""`Dataset`: points of measure space, with labels, names and images to show them."""
 
 import dataclasses
 import math
@@ -32,7 +32,7 @@ class Skipped:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Items that are points of measure space, with labels, names and images to show them.
+    """Points of measure space, each with an optional label, a name and an image to show it.
 
     Duplicate items are merged into the first of them, because a cell of an archive cannot be
     split. Usually built by `from_array`, `from_file`, `from_folder` and the other readers.

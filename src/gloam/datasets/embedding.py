@@ -33,7 +33,7 @@ def embed_all(
     checks.expect(callable(embed), "embed", "a function of a batch", repr(embed))
     batch = checks.integer("batch", batch, minimum=1)
     name = function_name(embed)
-    folder = _folder(cache, source)  # before the work, so that an error comes before it
+    folder = _folder(cache, source)  # refused before the work begins
     path = None if folder is None else folder / _file_name(name, inputs)
     cached = None if path is None else _cached(path, embed, inputs)
     if cached is not None:

@@ -50,13 +50,13 @@ def from_folder(
     Args:
         path: The folder. Images in subfolders have the subfolder's name as their label.
         size: Height and width that all images are resized to.
-        mode: ``"L"`` for gray values, ``"RGB"`` for colours. Values are scaled to [0, 1].
-        crop: Whether images with another aspect ratio are cropped to their centre, or distorted.
+        mode: ``"L"`` for gray values, ``"RGB"`` for colors. Values are scaled to [0, 1].
+        crop: Whether images with another aspect ratio are cropped to their center, or distorted.
         background: Gray value, 0 to 255, behind transparent images.
         embed, batch, cache: As in `Dataset.embedded`. If given, the items are the embeddings.
         max_pixels: Images with more pixels are skipped, because a small file can declare an image
             that fills the memory. The default is Pillow's limit.
-        max_items: Largest number of images to read; of more, a fixed random sample is read.
+        max_items: Maximum number of images. Of a larger folder, a fixed random sample is read.
             Default: all.
         skip_broken: Whether files that cannot be read are skipped, or are an error.
         progress: Whether to show progress bars.

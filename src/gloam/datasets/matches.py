@@ -115,7 +115,7 @@ class Matches:
     def reached(self) -> Bool[np.ndarray, " items"]:
         """Whether an elite is nearer to each item than the mean item is.
 
-        The other items lie outside of what the function can make, as far as the search saw.
+        The search found no good solution for the other items; perhaps there is none.
         """
         return self.explained_by_item > 0
 
@@ -254,11 +254,11 @@ def _nearest(
     tells close points apart, and block by block: all of them would not fit into memory.
     """
     is_cosine = metric == "cosine"
-    centre = 0.0 if is_cosine else _mean_row(queries, metric)
+    center = 0.0 if is_cosine else _mean_row(queries, metric)
 
     def prepared(block: Float[np.ndarray, "b meas"]) -> Float[np.ndarray, "b meas"]:
         wide = block.astype(np.float64)
-        return _unit(wide) if is_cosine else wide - centre
+        return _unit(wide) if is_cosine else wide - center
 
     best, nearest = np.full(len(queries), -np.inf), np.zeros(len(queries), int)
     for start in range(0, len(points), _POINTS):

@@ -221,7 +221,7 @@ _PLAIN = "Write the file again, without pickled objects."
 
 
 def _array_bytes(shape: Sequence[int], dtype: np.dtype, limit: int) -> int:
-    """Return the size of an array, of which also the conversion to float32 fits the limit."""
+    """Return the size of an array, after checking that it fits the limit, also as float32."""
     files.checked_size(shape, max(dtype.itemsize, 4), limit)
     return math.prod(shape) * dtype.itemsize
 
@@ -438,7 +438,7 @@ def _text_columns(
 
 
 def _rows_of(batch: "pa.RecordBatch", columns: list[str], start: int) -> np.ndarray:
-    """Return the vectors in a batch, of which the first is row ``start``."""
+    """Return the vectors of a batch; ``start`` is the number of its first row, for errors."""
     if len(columns) == 1 and _is_vector(batch.schema.field(columns[0]).type):
         return _vectors(batch.column(columns[0]), start)
     # Missing numbers become NaN, which Dataset rejects with the row.
@@ -469,7 +469,7 @@ def _is_vector(kind: "pa.DataType") -> bool:
 
 
 def _vectors(column: "pa.Array", start: int) -> np.ndarray:
-    """Return lists of one length as the rows of an array; the first is row ``start``."""
+    """Return lists of one length as the rows of an array; ``start`` is the number of the first."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

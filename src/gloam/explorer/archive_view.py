@@ -103,7 +103,7 @@ def _picture_sides(run: OpenedRun) -> dict[str, bool]:
 
 
 def packed_elites(run: OpenedRun, seed: int, at: int | None = None) -> bytes:
-    """Return the filled cells of a seed and the values for their colours, now or at a snapshot."""
+    """Return the filled cells of a seed and the values for their colors, now or at a snapshot."""
     if at is not None:
         objectives = _snapshot_objectives(run, at)
         cells = np.flatnonzero(np.isfinite(objectives))

@@ -238,7 +238,7 @@ def _add_sheets(parts: Parts, run: OpenedRun, address: str, seed: int) -> None:
 
 
 def shortened(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Round numbers to three digits, which compress well and suffice for a colour."""
+    """Round numbers to three digits, which compress well and suffice for a color."""
     return (values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
 
 

@@ -21,9 +21,8 @@ _SHOWN = {"127.0.0.1": "localhost", "0.0.0.0": "localhost", "::": "[::1]"}
 _EXPECTED_HOST = "an address or a name of this machine"
 _FIX_HOST = "Give 127.0.0.1 for this machine alone, or 0.0.0.0 to let other machines in as well."
 _ANNOUNCEMENT = (
-    "gloam explorer: it listens on {}, not on this machine alone. Everyone who can reach this "
-    "machine over a network can read all runs of the folder: there is no password. Without --host, "
-    "only this machine can read them."
+    "gloam explorer: listening on {}, where everyone who can reach this machine over a network can "
+    "read all runs of the folder, without a password. Without --host, only this machine can."
 )
 
 

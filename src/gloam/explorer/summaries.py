@@ -189,7 +189,7 @@ def has_elites(path: Path) -> bool:
 
 
 def elites_version(path: Path, seeds: Sequence[int]) -> str:
-    """Return a text that changes when the elites of a run do, without reading files."""
+    """Return a version of the elites of a run, from names and times of files."""
     last = "archive.npz" if len(seeds) == 1 else f"archive-{seeds[-1]}.npz"
     file = stamp(path / last)
     return f"{newest_checkpoint(path)}-{file[2] if file else 0}"

@@ -65,7 +65,7 @@ def page(
         title: Heading of the page.
         limit: Maximum number of items to show, evenly spaced from the best explained to the worst;
             the figures count all. 2,000 pairs of 28 x 28 pixels make a page of 3 to 6 MB in gray,
-            and of at most 14 MB in colour.
+            and of at most 14 MB in color.
         held_out: Table of items that were held out of the search, from `Matches.held_out`.
 
     Returns:
@@ -232,7 +232,7 @@ def _named(label: str) -> str:
     return html.escape(label) if label.strip() else "(none)"
 
 
-def _short(value: Any) -> str:
+def _short(value: float | np.floating) -> str:
     return rounded(np.array([float(value)]))[0]
 
 

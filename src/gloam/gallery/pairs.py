@@ -291,7 +291,7 @@ def layout_for(count: int, sides: int, shape: tuple[int, int]) -> Layout:
 
 
 def _draw(axes: Axes, picture: np.ndarray, box: tuple[int, int, int, int]) -> None:
-    """Draw a picture centred in its box and as large as possible."""
+    """Draw a picture centered in its box and as large as possible."""
     left, top, width, height = box
     scale = min(height / picture.shape[0], width / picture.shape[1])
     wide, high = round(scale * picture.shape[1]), round(scale * picture.shape[0])

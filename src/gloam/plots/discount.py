@@ -85,7 +85,7 @@ def discount_function(
     Args:
         source: A run folder or its path, or a search in memory.
         iteration: Snapshot of the run folder to show; by default the last.
-        points: Whether to draw the training points: solutions as dots in the colours of their
+        points: Whether to draw the training points: solutions as dots in the colors of their
             targets, empty cells as crosses.
         measures, at, algorithm: As in `discount_panels`.
         title: Heading of the figure.
@@ -121,9 +121,9 @@ def discount_panels(
 ) -> Figure:
     """Draw the archive above the discount function, a column for each snapshot of a run.
 
-    Dots on the discount function are the solutions of that iteration in the colours of their
+    Dots on the discount function are the solutions of that iteration in the colors of their
     targets; crosses are the empty cells that were trained to the floor. Both rows share one scale
-    of colours.
+    of colors.
 
     Args:
         folder: A run folder. Without snapshots, its checkpoint is drawn, without training points.
@@ -334,7 +334,7 @@ def _draw_training_points(
 def _panels(
     count: int, aspect: float, has_points: bool, ax: Axes | None
 ) -> tuple[Figure, list[tuple[Axes, Axes]], Axes]:
-    """Return pairs of panels, one above the other (a single pair side by side), and a colour bar.
+    """Return pairs of panels, one above the other (a single pair side by side), and a color bar.
 
     With ``has_points``, there is room for a legend below.
     """
@@ -376,7 +376,7 @@ def _add_legend(where: Figure | Axes) -> None:
     mark = partial(Line2D, [], [], linestyle="", markersize=4.5)
     color = style.objective_colors()(0.55)
     entries = {
-        "solutions, coloured by target": mark(marker="o", markeredgewidth=0, markerfacecolor=color),
+        "solutions, colored by target": mark(marker="o", markeredgewidth=0, markerfacecolor=color),
         "empty cells, trained to the minimum": mark(marker="x", color=style.QUIET),
     }
     looks = {"fontsize": style.LABEL, "handletextpad": 0.2}

@@ -1,4 +1,4 @@
-"""Two measures of a grid that has more: a slice at values of the others, or the best over them."""
+"""Two measures of a larger grid: a slice at values of the others, or the best cell over them."""
 
 from collections.abc import Mapping, Sequence
 from typing import cast
@@ -21,13 +21,13 @@ _MAX_MEASURES = 4
 
 
 class GridView:
-    """The places that two measures of a grid span, each with some of the grid's cells.
+    """A grid of two measures, each of whose cells stands for some cells of a larger grid.
 
     Args:
         archive: A grid of two or more measures.
         measures: The measures along the two axes; by default the first two that are not in ``at``.
-        at: Values of other measures, which select a slice of the grid. Of the cells that remain at
-            a place, the best is shown.
+        at: Values of other measures, which select a slice of the grid. Of the cells that remain
+            for a pair of values, the best is shown.
     """
 
     def __init__(

@@ -38,23 +38,23 @@ def heatmap(
     title: str = "",
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw an archive: each cell in the colour of its elite's objective, empty cells pale.
+    """Draw an archive: each cell in the color of its elite's objective, empty cells pale.
 
     A grid is drawn as a mesh and a CVT archive as the Voronoi cells of its centroids. Of a grid of
     three or four measures, two are drawn, with the best elite over the others at each place. Other
     cells of more than two measures are dots, placed by the first two principal components of their
-    centres, the best on top.
+    centers, the best on top.
 
     Args:
         elites: A filled archive, or an archive and the ``(cells,)`` objectives of its cells, minus
             infinity where a cell is empty.
-        color: What the colours show: ``"objective"``, a scalar field, or a number for each cell
+        color: What the colors show: ``"objective"``, a scalar field, or a number for each cell
             (cells with NaN stay pale).
         measures: The two measures of a grid to draw, by number from 0 or by name; by default the
             first two.
         at: Values of other measures of a grid, such as ``{"weight": 0.5}``: only cells that contain
             them are drawn.
-        limits: Values of the darkest and the lightest colour.
+        limits: Values of the darkest and the lightest color.
         tails: Share of the values at each end that lie beyond the limits, if these are not given.
             Default: 0, but 0.02 at an end where these 2% take up more than two thirds of the range.
         title: Heading of the figure.
@@ -81,7 +81,7 @@ def archive_figure(
 ) -> Figure:
     """Draw a heatmap of the elites beside a histogram of their objectives.
 
-    The histogram is horizontal along the colour bar, so that both share one scale.
+    The histogram is horizontal along the color bar, so that both share one scale.
 
     Args:
         elites: The filled archive.
@@ -143,7 +143,7 @@ def comparison(
         first, second: Filled archives with the same cells, for instance of two algorithms.
         labels: Their names.
         measures, at: As in `heatmap`; at each place the best of both are compared.
-        limit: Difference of the darkest colours; by default the largest.
+        limit: Difference of the darkest colors; by default the largest.
         title: Heading of the figure.
         ax: Axes to draw in; by default those of a new figure.
     """
@@ -195,7 +195,7 @@ def draw_heatmap(
     limits: Limits | None = None,
     colors: Colormap | None = None,
 ) -> ScalarMappable:
-    """Draw a heatmap without heading and colour bar, and return what a colour bar needs."""
+    """Draw a heatmap without heading and color bar, and return what a color bar needs."""
     archive, scale = shown.archive, style.color_scale(limits or shown.limits(), colors)
     values = np.ma.masked_where(~np.isfinite(shown.values), shown.values)
     axes.set_facecolor("white" if plane.is_projected else style.EMPTY)
@@ -277,7 +277,7 @@ def _draw_polygons(
     drawn = PolyCollection(
         [corners[cell] for cell in np.flatnonzero(~np.ma.getmaskarray(values))],
         cmap=scale["cmap"],
-        # Without a line in its own colour, the background shows between neighbours.
+        # Without a line in its own color, the background shows between neighbours.
         edgecolors="face",
         linewidths=0.3,
         rasterized=not is_outlined,

@@ -83,7 +83,7 @@ def pairwise(
     Args:
         elites: The filled archive.
         measures: Two to six measures to show; by default the first six.
-        limits: Objectives of the darkest and the lightest colour; by default the extremes.
+        limits: Objectives of the darkest and the lightest color; by default the extremes.
         title: Heading of the figure.
         ax: Axes to draw the panels in; by default they have a new figure.
     """
@@ -161,7 +161,7 @@ def parallel_axes(
     # Elites beyond the bounds are shown, too.
     bottom, top = min(heights.min(initial=0), 0) - 0.09, max(heights.max(initial=1), 1) + 0.09
     axes.set(xlim=(-0.4, len(chosen) - 0.6), ylim=(bottom, top))
-    # The colour bar is opaque, and the lines are translucent.
+    # The color bar is opaque, and the lines are translucent.
     style.side_bar(ScalarMappable(Normalize(*limits), drawn.get_cmap()), axes, shown.name)
     style.heading(axes, title, _sampled(len(cells), len(filled), "elites"))
     return style.figure_of(axes)

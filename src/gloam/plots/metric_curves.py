@@ -53,7 +53,7 @@ def curves(
         columns: Columns to draw, a panel for each; by default those of QD score, coverage, loss and
             unique cells that the metrics hold.
         title: Heading of the figure.
-        algorithm: Name of the algorithm of a single run, which determines its colour.
+        algorithm: Name of the algorithm of a single run, which determines its color.
         ax: Axes to draw in, or to draw the panels of several columns in; by default they have a new
             figure.
 

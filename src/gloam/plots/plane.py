@@ -42,10 +42,10 @@ class CellValues(NamedTuple):
     values: Float[np.ndarray, " cells"]
     """Not finite for cells without a value."""
     name: str
-    """Name of the numbers, for the colour bar."""
+    """Name of the numbers, for the color bar."""
 
     def limits(self, tails: float | None = None) -> style.Limits:
-        """Return the range of the colours, whose ends differ even if all values are equal.
+        """Return the range of the colors, whose ends differ even if all values are equal.
 
         Args:
             tails: Share of the values at each end that lie beyond the range. Default: 0, but 0.02
@@ -98,7 +98,7 @@ class Plane:
     """The plane in which the measure space of an archive is drawn.
 
     With two measures, the axes are the measures. With one, the vertical axis has no meaning. With
-    more, the axes are the first two principal components of the centres of the cells.
+    more, the axes are the first two principal components of the centers of the cells.
 
     Args:
         archive: The archive.
@@ -121,13 +121,13 @@ class Plane:
 
     @cached_property
     def centers(self) -> Float[np.ndarray, "cells meas"]:
-        """The centres of all cells."""
+        """The centers of all cells."""
         cells = jnp.arange(self.archive.num_cells, dtype=jnp.int32)
         return np.asarray(self.archive.centers_of(cells))
 
     @cached_property
     def spots(self) -> Float[np.ndarray, "cells 2"]:
-        """The places of the centres of all cells."""
+        """The places of the centers of all cells."""
         return self.place(self.centers)
 
     @property
@@ -146,7 +146,7 @@ class Plane:
     def sites(self) -> Float[np.ndarray, "sites meas"]:
         """The points at which a function of measures is evaluated to draw it.
 
-        A raster over the bounds, row by row from below; the centres of the cells if the plane is
+        A raster over the bounds, row by row from below; the centers of the cells if the plane is
         projected.
         """
         if self.is_projected:

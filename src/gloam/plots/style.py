@@ -1,4 +1,4 @@
-"""The house style of figures: sizes, colours, colour bars, headings, legends, and saving.
+"""The house style of figures: sizes, colors, color bars, headings, legends, and saving.
 
 Everything is set on the figure itself. Matplotlib's global settings stay as the user has them, and
 no window system is needed.
@@ -31,7 +31,7 @@ INK, QUIET, FAINT = "#22242b", "#6b6f7b", "#d9dae0"
 """Text, secondary text, and lines in the background."""
 
 Limits = tuple[float, float]
-"""Values of the darkest and the lightest colour."""
+"""Values of the darkest and the lightest color."""
 
 _RESERVED = {
     "dms": 0,
@@ -44,22 +44,22 @@ _RESERVED = {
 
 
 def objective_colors() -> Colormap:
-    """Return the colours of objectives, dark for low and light for high ones."""
+    """Return the colors of objectives, dark for low and light for high ones."""
     return ListedColormap(dusk(), name="dusk").with_extremes(bad=(0, 0, 0, 0))
 
 
 def difference_colors() -> Colormap:
-    """Return the colours of differences: orange below zero, pale near it, blue above."""
+    """Return the colors of differences: orange below zero, pale near it, blue above."""
     return ListedColormap(apart(), name="apart").with_extremes(bad=(0, 0, 0, 0))
 
 
 def color_scale(limits: Limits, colors: Colormap | None = None) -> dict[str, Any]:
-    """Return the arguments of matplotlib's functions for a scale of colours."""
+    """Return the arguments of matplotlib's functions for a scale of colors."""
     return {"cmap": colors or objective_colors(), "vmin": limits[0], "vmax": limits[1]}
 
 
 def line_colors(labels: Iterable[str]) -> dict[str, str]:
-    """Return a colour for each label; an algorithm has the same one in every figure.
+    """Return a color for each label; an algorithm has the same one in every figure.
 
     >>> line_colors(["DMS", "mine", "CMA-MAE"])
     {'DMS': '#0072b2', 'mine': '#009e73', 'CMA-MAE': '#d55e00'}
@@ -152,7 +152,7 @@ def dress(axes: Axes, *, grid: bool = False) -> None:
 def color_bar(
     figure: Figure, axes: Axes, limits: Limits, label: str = "", *, more: bool = False
 ) -> None:
-    """Fill axes with the colour bar of objectives; without a label it has no ticks either.
+    """Fill axes with the color bar of objectives; without a label it has no ticks either.
 
     ``more`` adds an arrow for values above the limits.
     """
@@ -167,7 +167,7 @@ def color_bar(
 
 
 def side_bar(drawn: ScalarMappable, axes: Axes | Sequence[Axes], label: str) -> None:
-    """Add a colour bar to the right of axes, with arrows for values beyond its limits."""
+    """Add a color bar to the right of axes, with arrows for values beyond its limits."""
     first = axes if isinstance(axes, Axes) else axes[0]
     shown, (low, high) = drawn.get_array(), drawn.get_clim()
     values = np.ma.masked_invalid([] if shown is None else shown).compressed()
@@ -181,7 +181,7 @@ def side_bar(drawn: ScalarMappable, axes: Axes | Sequence[Axes], label: str) -> 
 
 
 def heading(axes: Axes, title: str, subtitle: str = "") -> None:
-    """Set a bold title at the left, above a subtitle in secondary colour."""
+    """Set a bold title at the left, above a subtitle in secondary color."""
     pad = 22 if subtitle else 6
     axes.set_title(title, loc="left", fontsize=TITLE, color=INK, fontweight="bold", pad=pad)
     if subtitle:

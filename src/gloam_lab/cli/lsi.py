@@ -97,9 +97,9 @@ def _description(content: "StyleGAN3 | CLIP | Dataset") -> str:
 
     if isinstance(content, Dataset):
         pictures = content.items.reshape(len(content), -1, 3)
-        grey = int((np.ptp(pictures, axis=2).max(axis=1) == 0).sum())
+        gray = int((np.ptp(pictures, axis=2).max(axis=1) == 0).sum())
         counts = [f"{len(content):,} different pictures"]
-        counts += [f"{grey:,} of them grey (used as colour pictures)"] if grey else []
+        counts += [f"{gray:,} of them gray (used as color pictures)"] if gray else []
         counts += [f"{content.merged:,} duplicates"] if content.merged else []
         return ", ".join(counts)
     is_generator = isinstance(content, StyleGAN3)
@@ -195,7 +195,7 @@ class LsiRun:
     clip: Path
     """Folder with CLIP: config.json, model.safetensors and the tokenizer's files."""
     landscapes: Path
-    """Folder with the landscapes. Grey pictures are used as colour pictures."""
+    """Folder with the landscapes. Gray pictures are used as color pictures."""
     out: Path
     """Run folder for metrics, archives, checkpoints and the gallery."""
     prompt: str = "A photo of the face of a hiker."

@@ -38,8 +38,8 @@ class Paper:
     Default: all but ta-mnist and ta-fashion-mnist."""
     algorithms: tuple[str, ...] = ()
     """Algorithms to run. dms is gloam's default, the others have the paper's settings; -pyribs
-    selects pyribs' CMA-ES. Default: dms dms-paper cma-mae dds map-elites-line map-elites. By name
-    also: dms-gradients (gloam's default with gradients), cma-mega, cma-maega."""
+    selects pyribs' CMA-ES. Default: dms dms-paper cma-mae dds map-elites-line map-elites. Others:
+    dms-gradients (gloam's default with gradients), cma-mega, cma-maega."""
     ablation: Literal["alpha", "empty", "restart"] | None = None
     """Ablation of DMS to run instead of the algorithms."""
     seeds: int = 20

@@ -41,7 +41,7 @@ class LpChoice(_Problem):
     measures: int = 2
     """Number of measures. 2 uses a grid of 100 x 100 cells, others 10,000 centroids."""
     objective: Literal["sphere", "rastrigin", "flat"] = "sphere"
-    """Objective function to maximise."""
+    """Objective function to maximize."""
     solution: int = 100
     """Number of variables of a solution; a multiple of the number of measures."""
     centroids: Path | None = None
@@ -120,7 +120,7 @@ class DmsPaperChoice(_CmaOptions):
     """Discount Model Search with the paper's settings for the domain."""
 
     alpha: float | None = None
-    """Archive learning rate: 0 optimises only, 1 explores only."""
+    """Archive learning rate: 0 optimizes only, 1 explores only."""
     empty_points: int | None = None
     """Number of empty cells per iteration that the discount model is trained to be low at."""
 
@@ -144,7 +144,7 @@ class CmaMaeChoice(_CmaOptions):
     """CMA-MAE: one threshold per cell, with the paper's settings for the domain."""
 
     alpha: float | None = None
-    """Archive learning rate: 0 optimises only, 1 is CMA-ME."""
+    """Archive learning rate: 0 optimizes only, 1 is CMA-ME."""
 
     name = "cma-mae"
 
@@ -181,7 +181,7 @@ class CmaMaegaChoice(CmaMegaChoice):
     """CMA-MAEGA: as CMA-MEGA, with the thresholds of CMA-MAE. Not for images."""
 
     alpha: float | None = None
-    """Archive learning rate: 0 optimises only, 1 explores only."""
+    """Archive learning rate: 0 optimizes only, 1 explores only."""
 
     name = "cma-maega"
 

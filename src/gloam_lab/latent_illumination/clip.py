@@ -131,8 +131,8 @@ class CLIP(Embedder):
 
         Args:
             images: Floats in [-1, 1] with channels first, as generators return them, or bytes with
-                channels last (or without channels: greyscale), as datasets store them. The shorter
-                side is resized to the model's size (224) with antialiasing, and the centre is
+                channels last (or without channels: grayscale), as datasets store them. The shorter
+                side is resized to the model's size (224) with antialiasing, and the center is
                 kept. Bytes give the same bits as OpenAI's pipeline; floats are not rounded.
         """
         shape, dtype = jnp.shape(images), images.dtype

@@ -1,7 +1,7 @@
 """The two towers of CLIP (Radford et al., 2021), and the preprocessing of images.
 
 Tensors have the names of Hugging Face's ``CLIPModel``. Images are resized with a bicubic filter so
-that the shorter side fits, cropped at the centre and normalised. OpenAI's pipeline resizes bytes
+that the shorter side fits, cropped at the center and normalized. OpenAI's pipeline resizes bytes
 with Pillow: byte images go through the same fixed-point arithmetic here, bit by bit. Images of
 floats are resized with the same filter, without rounding to bytes.
 """
@@ -117,7 +117,7 @@ class VisionTower(eqx.Module):
         self.transformer = Transformer(settings, tensors, "vision_model.encoder.layers")
 
     def __call__(self, pixels: Float[Array, "n 3 size size"]) -> Float[Array, "n embedding"]:
-        """Return the features of `prepared` pixels, not normalised."""
+        """Return the features of `prepared` pixels, not normalized."""
         settings = self.transformer.settings
         n, (hidden, channels, patch, _) = pixels.shape[0], self.patches.shape
         side = pixels.shape[2] // patch
@@ -154,7 +154,7 @@ class TextTower(eqx.Module):
         self.end = end
 
     def __call__(self, tokens: Int[Array, "n length"]) -> Float[Array, "n embedding"]:
-        """Return the features of tokens, not normalised. Tokens after the end have no effect."""
+        """Return the features of tokens, not normalized. Tokens after the end have no effect."""
         settings, length = self.transformer.settings, tokens.shape[1]
         rows = self.embedding[tokens] + self.positions[:length]
         rows = self.transformer(rows, jnp.tril(jnp.ones((length, length), bool)))
@@ -186,7 +186,7 @@ def product(subscripts: str, a: Array, b: Array, half: Any) -> Array:
 
 
 def normalized(rows: Array, weight: Array, bias: Array, epsilon: float) -> Array:
-    """Apply layer normalisation to the last axis."""
+    """Apply layer normalization to the last axis."""
     centered = rows - jnp.mean(rows, axis=-1, keepdims=True)
     variance = jnp.mean(jnp.square(centered), axis=-1, keepdims=True)
     return centered * jax.lax.rsqrt(variance + epsilon) * weight + bias
@@ -199,11 +199,11 @@ def _norm(tensors: Tensors, name: str) -> tuple[Array, Array]:
 def prepared(
     images: Float[Array, "n 3 height width"] | UInt8[Array, "n height width *channels"], size: int
 ) -> Float[Array, "n 3 size size"]:
-    """Resize, crop and normalise images for the vision tower.
+    """Resize, crop and normalize images for the vision tower.
 
     Args:
         images: Floats in [-1, 1] with channels first, as generators return them, or bytes with
-            channels last (or without channels: greyscale), as datasets store them. Of any size.
+            channels last (or without channels: grayscale), as datasets store them. Of any size.
         size: Height and width of the result.
     """
     if jnp.issubdtype(images.dtype, jnp.floating):
@@ -247,7 +247,7 @@ def _bicubic_windows(old: int, new: int, first: int, count: int) -> _Windows:
 
 
 def _axis_windows(shape: tuple[int, int], size: int) -> tuple[_Windows, _Windows]:
-    """Return windows of rows and columns that resize the shorter side and crop at the centre."""
+    """Return windows of rows and columns that resize the shorter side and crop at the center."""
     shorter = min(shape)
     windows = []
     for old in shape:

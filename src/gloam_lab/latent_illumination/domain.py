@@ -30,7 +30,7 @@ _START_TRUNCATION = 0.7
 class LatentIllumination(Domain):
     """Search a generator's latents for images of a prompt that match the items of a dataset.
 
-    A solution is a normalised latent ``q = (w - w_avg) / w_std``, with ``w_std`` estimated from
+    A solution is a normalized latent ``q = (w - w_avg) / w_std``, with ``w_std`` estimated from
     10,000 random latents. The measures are the embedding of its image, of length one. A cell is
     the embedding of an item of the dataset; the nearest one by angle counts. The objective is
     ``(f_prompt + f_centroid) / 2`` with
@@ -132,7 +132,7 @@ class LatentIllumination(Domain):
     def __call__(
         self, solutions: Float[Array, "batch sol"]
     ) -> tuple[Float[Array, " batch"], Float[Array, "batch meas"]]:
-        """Return the objectives and measures of normalised latents."""
+        """Return the objectives and measures of normalized latents."""
         embeddings = self.embeddings(solutions)
         cells = self.landscape.index_of(embeddings)
         closeness = (1 + self.landscape.closeness(embeddings, cells)) / 2
@@ -146,7 +146,7 @@ class LatentIllumination(Domain):
         return (1 - (distance + penalty) / 2 + closeness) / 2, embeddings
 
     def embeddings(self, solutions: Float[Array, "batch sol"]) -> Float[Array, "batch meas"]:
-        """Return the embeddings of the images of normalised latents."""
+        """Return the embeddings of the images of normalized latents."""
         self._check(solutions)
         count = solutions.shape[0]
         num_chunks = -(-count // self.chunk)
@@ -161,7 +161,7 @@ class LatentIllumination(Domain):
     def render(
         self, solutions: Float[Array, "batch sol"], size: int | tuple[int, int] | None = None
     ) -> Float[Array, "batch height width channels"]:
-        """Return the images of normalised latents, with values from 0 to 1 and channels last.
+        """Return the images of normalized latents, with values from 0 to 1 and channels last.
 
         Args:
             solutions: ``(batch, sol)``.

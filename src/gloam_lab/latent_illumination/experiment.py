@@ -116,7 +116,7 @@ def check_files(files: LsiFiles, *, progress: bool = False) -> None:
 
 
 def read_generator(path: str | os.PathLike, half: str | None = None) -> StyleGAN3:
-    """Read a StyleGAN3 for unconditional colour images.
+    """Read a StyleGAN3 for unconditional color images.
 
     Args:
         path: The safetensors file.
@@ -131,7 +131,7 @@ def read_generator(path: str | os.PathLike, half: str | None = None) -> StyleGAN
     checks.expect(
         settings.img_channels == 3 and settings.c_dim == 0,
         "stylegan",
-        "a network of colour images without class labels",
+        "a network of color images without class labels",
         f"{settings.img_channels} channels and {settings.c_dim} labels in '{path}'",
     )
     return generator
@@ -165,7 +165,7 @@ def read_landscapes(
 ) -> Dataset:
     """Read pictures, with their embeddings as items and copies of 128 x 128 pixels for galleries.
 
-    Grey pictures become colour pictures with three equal channels. An unreadable file is an error,
+    Gray pictures become color pictures with three equal channels. An unreadable file is an error,
     because the archive would have other cells than requested.
 
     Args:

@@ -90,7 +90,7 @@ class StyleGAN3(Generator):
     def random(
         settings: StyleGAN3Settings, *, half: str | None = None, key: PRNGKeyArray
     ) -> "StyleGAN3":
-        """Return a network with random weights, initialised as before training."""
+        """Return a network with random weights, initialized as before training."""
         return StyleGAN3(settings, random_tensors(settings, key=key), half)
 
     def save(self, path: str | os.PathLike) -> None:
@@ -127,7 +127,7 @@ class StyleGAN3(Generator):
 
     @property
     def w_avg(self) -> Float[Array, " w"]:
-        """Mean of w in training, the centre of truncation."""
+        """Mean of w in training, the center of truncation."""
         return self.mapping.average
 
     def map(

@@ -225,19 +225,19 @@ def test_a_pickle_is_not_loaded_as_a_network(copied, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_grey_landscapes_become_colour_pictures(copied, capsys):
+def test_grey_landscapes_become_color_pictures(copied, capsys):
     path = sorted(copied.landscapes.iterdir())[0]
     pixels = np.random.default_rng(1).integers(0, 256, (30, 40)).astype(np.uint8)
     model = read_embedder(copied.clip)
     Image.fromarray(np.stack([pixels] * 3, axis=2)).save(path)
-    colour = read_landscapes(copied.landscapes, model)
+    color = read_landscapes(copied.landscapes, model)
     Image.fromarray(pixels).save(path)
-    grey = read_landscapes(copied.landscapes, model)
-    np.testing.assert_array_equal(grey.items, colour.items)
-    assert grey.images.shape == (8, 128, 128, 3)
-    np.testing.assert_array_equal(grey.images, colour.images)
+    gray = read_landscapes(copied.landscapes, model)
+    np.testing.assert_array_equal(gray.items, color.items)
+    assert gray.images.shape == (8, 128, 128, 3)
+    np.testing.assert_array_equal(gray.images, color.images)
     main(["lsi", "check", "--no-time", *copied.options])
-    assert "8 different pictures, 1 of them grey (used as colour pictures)" in (
+    assert "8 different pictures, 1 of them gray (used as color pictures)" in (
         capsys.readouterr().out
     )
 
@@ -299,7 +299,7 @@ def test_a_killed_run_continues_to_the_same_bits_and_a_gallery(
     assert "<h1>A photo of the face of a hiker.</h1>" in page
     assert page.count("<img") >= 2 * count
     sheet = np.asarray(Image.open(killed_run.figures / "gallery.png").convert("RGB"), int)
-    # The sheet has colours, which grey pictures would not have.
+    # The sheet has colors, which gray pictures would not have.
     assert (np.ptp(sheet, axis=2) > 20).sum() > 1000
 
 

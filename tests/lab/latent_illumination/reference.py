@@ -6,7 +6,7 @@ from gloam_lab.latent_illumination.stylegan3_settings import _filters, tensor_sh
 
 
 def trained(settings, seed=0):
-    """Random tensors in which nothing has the value that it is initialised with."""
+    """Random tensors in which nothing has the value that it is initialized with."""
     rng = np.random.default_rng(seed)
     tensors = {name: rng.standard_normal(shape) for name, shape in tensor_shapes(settings).items()}
     for layer in settings.layers():

@@ -204,7 +204,7 @@ prepared_at_64 = jax.jit(lambda images: prepared(images, 64))
 
 
 def by_pillow(image, size):
-    """OpenAI's pipeline: shorter side to ``size`` by Pillow, centre crop, normalisation."""
+    """OpenAI's pipeline: shorter side to ``size`` by Pillow, center crop, normalization."""
     picture = Image.fromarray(image).convert("RGB")
     width, height = picture.size
     shorter = min(width, height)
@@ -230,9 +230,9 @@ def test_byte_images_are_prepared_as_by_pillow(shape):
     assert difference.max() < 2 / 255 / STD.min()
 
 
-def test_grey_images_are_colour_images_of_equal_channels():
-    grey = np.random.default_rng(0).integers(0, 256, (2, 30, 40)).astype(np.uint8)
-    both = prepared_at_64(grey), prepared_at_64(np.repeat(grey[..., None], 3, axis=3))
+def test_grey_images_are_color_images_of_equal_channels():
+    gray = np.random.default_rng(0).integers(0, 256, (2, 30, 40)).astype(np.uint8)
+    both = prepared_at_64(gray), prepared_at_64(np.repeat(gray[..., None], 3, axis=3))
     np.testing.assert_array_equal(*both)
 
 

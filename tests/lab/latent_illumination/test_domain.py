@@ -313,5 +313,5 @@ def test_wrong_arguments_are_refused(change, message):
 
 
 def test_latents_of_another_size_are_refused(domain):
-    with pytest.raises(ValueError, match=r"solutions: expected rows of 4 numbers, got shape"):
+    with pytest.raises(ValueError, match=r"solutions: .*shape"):
         domain(jnp.zeros((2, 5)))

@@ -1,4 +1,4 @@
-// The archive of a run: a heatmap of a grid, or a map of points, coloured by a property.
+// The archive of a run: a heatmap of a grid, or a map of points, colored by a property.
 
 import { colorLimits, duskScale, labelColor, labelScale, limitsOf, scaleLegend } from "gloam/colors";
 import { choice, fill, h } from "gloam/dom";
@@ -47,7 +47,7 @@ export class ArchiveMap {
     this.discounts = null;
     this.controls = h("div", { class: "toolbar small" });
     this.viewControls = h("div", { class: "joined" });
-    const range = choice("Range of colours", RANGES, this.range, (value) => {
+    const range = choice("Range of colors", RANGES, this.range, (value) => {
       this.range = value;
       this.draw();
     });
@@ -77,7 +77,7 @@ export class ArchiveMap {
     return this.layers[kind];
   }
 
-  /** The limits of the colours of objectives, which stay the same at all snapshots. */
+  /** The limits of the colors of objectives, which stay the same at all snapshots. */
   get limits() {
     return colorLimits(this.latest ?? [], this.range);
   }
@@ -163,7 +163,7 @@ export class ArchiveMap {
       name === "grid" || has(`runs/${this.run.id}/map?by=${name}${cells ? `&seed=${this.seed}` : ""}`));
     fill(
       this.controls,
-      choice("Colour", options, this.color, (value) => {
+      choice("Color", options, this.color, (value) => {
         this.color = value;
         this.draw();
       }),
@@ -198,7 +198,7 @@ export class ArchiveMap {
     }
   }
 
-  /** The values of all cells for a colour, NaN for empty cells. */
+  /** The values of all cells for a color, NaN for empty cells. */
   values(color) {
     const found = new Float32Array(this.archive.num_cells).fill(NaN);
     const { cell } = this.elites;

@@ -1,9 +1,9 @@
-// Colours of values and lines, as in the figures of gloam.plots.
+// Colors of values and lines, as in the figures of gloam.plots.
 
 import { h } from "gloam/dom";
 import { number } from "gloam/format";
 
-// Matplotlib's inferno from 0.1 to 0.9 (CC0): perceptually uniform, and safe for any colour vision.
+// Matplotlib's inferno from 0.1 to 0.9 (CC0): perceptually uniform, and safe for any color vision.
 const DUSK =
   "160b39190c3e1b0c411e0c45210c4a230c4c260c51280b532b0b572f0a5b310a5c340a5f3609613909633d09653e0966" +
   "420a68450a69470b6a4a0c6b4c0c6b4f0d6c520e6d540f6d57106e59106e5c126e5f136e61136e64156e65156e69166e" +
@@ -17,7 +17,7 @@ const DUSK =
 const [TAIL, HIDING] = [0.02, 2 / 3];
 const MOST_SORTED = 100_000;
 const STOPS = DUSK.length / 6;
-// Okabe and Ito's colours without yellow, which is too light for a line.
+// Okabe and Ito's colors without yellow, which is too light for a line.
 const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"];
 const DARK_PALETTE = ["#4aa8e0", "#f0803c", "#2fc296", "#dd9cc0", "#8fcff2", "#f0b63a"];
 
@@ -26,18 +26,18 @@ const dusk = Uint8Array.from({ length: STOPS * 3 }, (_, i) =>
 );
 
 /** Whether the page is dark now. */
-export function isDark() {
+function isDark() {
   const chosen = document.documentElement.dataset.theme;
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-/** The colour of a line by its number. */
+/** The color of a line by its number. */
 export function lineColor(number) {
   const palette = isDark() ? DARK_PALETTE : PALETTE;
   return palette[number % palette.length];
 }
 
-/** A colour with an opacity from 0 to 1. */
+/** A color with an opacity from 0 to 1. */
 export function translucent(color, opacity) {
   return color + Math.round(255 * opacity).toString(16).padStart(2, "0");
 }
@@ -48,7 +48,7 @@ export function cssColor(name) {
 }
 
 /**
- * A scale of colours. `write(value, target, at)` writes red, green and blue of a value.
+ * A scale of colors. `write(value, target, at)` writes red, green and blue of a value.
  * @param {[number, number]} limits lowest and highest value
  */
 export function duskScale([low, high]) {
@@ -65,7 +65,7 @@ export function duskScale([low, high]) {
   };
 }
 
-/** A scale of colours for codes 0, 1, 2, ... of labels. */
+/** A scale of colors for codes 0, 1, 2, ... of labels. */
 export function labelScale(count) {
   const colors = Array.from({ length: count }, (_, code) => labelColor(code, count));
   return {
@@ -103,7 +103,7 @@ export function limitsOf(values) {
 }
 
 /**
- * The limits of a scale of colours, as in gloam.plots: "all" values, without the tails ("inner"), or
+ * The limits of a scale of colors, as in gloam.plots: "all" values, without the tails ("inner"), or
  * ("auto") without a tail that takes up more than two thirds of the range.
  */
 export function colorLimits(values, range) {
@@ -121,7 +121,7 @@ export function colorLimits(values, range) {
   return found[0] < found[1] ? found : [low, high];
 }
 
-/** A bar of the colours with its limits, and a sign where values lie beyond them. */
+/** A bar of the colors with its limits, and a sign where values lie beyond them. */
 export function scaleLegend([low, high], [lowest, highest]) {
   const bar = h("span", { class: "bar", "aria-hidden": "true" });
   bar.style.background = duskGradient();

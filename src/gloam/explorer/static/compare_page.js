@@ -224,7 +224,7 @@ function meanAndError(values) {
 }
 
 /** A table that is sorted by a click on the head of a column. */
-export function sortableTable(head, rows, caption) {
+function sortableTable(head, rows, caption) {
   const body = h("tbody", {}, rows);
   let sorted = { column: -1, sign: 1 };
   const isNumeric = (column) => rows[0]?.children[column]?.classList.contains("number");

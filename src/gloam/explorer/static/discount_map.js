@@ -66,7 +66,7 @@ export class DiscountMap {
     let spots = found;
     const own = limitsOf(found.values);
     const shared = [Math.max(own[0], limits[0]), Math.min(own[1], limits[1])];
-    // The colour limits of the archive, unless they would show little of the model.
+    // The color limits of the archive, unless they would show little of the model.
     const tells = shared[1] - shared[0] > 0.3 * (own[1] - own[0]);
     const scale = duskScale(tells ? shared : own);
     const { archive } = this.run;
@@ -95,7 +95,7 @@ export class DiscountMap {
     const points = found.x.length ? `, ${counted(found.x.length, "training point")}` : "";
     const over = this.view ? this.view.note.replace("best", "highest") : "";
     this.caption.textContent = `Discount model · iteration ${number(found.about.iteration)}${points}${over && ` · ${over}`}`;
-    this.points.textContent = found.x.length ? "● solutions, coloured by target; × empty cells" : "";
+    this.points.textContent = found.x.length ? "● solutions, colored by target; × empty cells" : "";
     const [low, high] = scale.limits;
     const beyond = own[0] < low || own[1] > high ? ` (values from ${number(own[0])} to ${number(own[1])})` : "";
     fill(this.legend, scaleLegend(scale.limits, own), h("span", { class: "quiet" }, `discount${beyond}`));

@@ -39,7 +39,7 @@ export function startKeys() {
 }
 
 /** Show the list of keys. */
-export function showHelp() {
+function showHelp() {
   const close = h("button", { onclick: () => dialog.close() }, "Close");
   const rows = KEYS.map(([key, what]) =>
     h("div", { class: "key-row" }, h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)),

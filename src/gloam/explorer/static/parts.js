@@ -13,7 +13,7 @@ const SYMBOLS = {
   newer: "↑",
 };
 
-/** The state of a run: a symbol, a word and a colour. */
+/** The state of a run: a symbol, a word and a color. */
 export function stateMark({ state, reason }) {
   const names = { newer: "newer format" };
   return h(

@@ -1,4 +1,4 @@
-// A layer of a plane: up to millions of coloured points, drawn by WebGL.
+// A layer of a plane: up to millions of colored points, drawn by WebGL.
 
 import { webglAttribute, webglCirclePoint, webglFillColor, webglScaleLinear, webglSeriesPoint } from "d3fc-webgl";
 import KDBush from "kdbush";
@@ -61,7 +61,7 @@ export class PointsLayer {
     setTimeout(() => this.points === points && this.makeIndex(), 200);
   }
 
-  /** Upload places and colours to the GPU. */
+  /** Upload places and colors to the GPU. */
   paint() {
     if (!this.gl || !this.points) return;
     const { x, y, values, scale } = this.points;

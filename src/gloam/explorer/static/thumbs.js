@@ -3,7 +3,7 @@
 import { has, isReport, json, pictureAddress } from "gloam/source";
 
 /** Number of pairs on one sheet. */
-export const TILES = 48;
+const TILES = 48;
 
 /** The place of each picture: the address of a sheet and the row on it. */
 export class Thumbs {
