@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gloam._tools import checks
-from gloam.evaluation import evaluation_parts
 from gloam.errors import EvaluationError
+from gloam.evaluation import evaluation_parts
 from gloam.evaluators.results import check_some_valid
 
 
