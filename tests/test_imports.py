@@ -34,7 +34,7 @@ ALLOWED = {
     "archives": _BASE,
     "discounts": _BASE,
     "algorithms": _BASE | _PIECES,
-    "step": {"_tools", "evaluation", "algorithms", "archives", "discounts", "records"},
+    "step": {"_tools", "evaluation", "spaces", "algorithms", "archives", "discounts", "records"},
     "datasets": _BASE | {"archives"},
     "domains": _BASE | {"archives", "datasets"},
     # Files are below the searches: whatever a file holds, it cannot make a search run.

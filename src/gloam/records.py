@@ -8,7 +8,8 @@ measures, ``cells`` archive cells.
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from gloam._tools.registry import register
 
@@ -63,7 +64,7 @@ class Proposal(eqx.Module):
     """ASK: solutions to evaluate."""
 
     solutions: Float[Array, "batch sol"]
-    aux: Any
+    aux: PyTree
     """Data that the emitter needs to adapt to the solutions, such as the noise they came from."""
     aims: "Aims | None" = None
     """Objectives of the solutions whose gradients the emitter needs."""
@@ -195,6 +196,20 @@ class LowObjectives(eqx.Module):
     """Number of batches with at least half of their valid objectives below it."""
 
 
+class Store(eqx.Module):
+    """The elites of all cells. A cell is empty while its objective is minus infinity."""
+
+    solutions: Float[Array, "cells sol"]
+    objectives: Float[Array, " cells"]
+    measures: Float[Array, "cells meas"]
+    fields: dict[str, Array]
+
+    @property
+    def occupied(self) -> Bool[Array, " cells"]:
+        """True for cells that hold an elite."""
+        return self.objectives > -jnp.inf
+
+
 class SearchState(eqx.Module):
     """Everything that changes during a search. A checkpoint contains exactly this."""
 
@@ -203,9 +218,9 @@ class SearchState(eqx.Module):
     iteration: Int[Array, ""]
     failed: Int[Array, ""]
     """Number of failed evaluations since the start of the run."""
-    emitter: Any
-    store: Any
-    discount: Any
+    emitter: PyTree
+    store: Store
+    discount: PyTree
     low: LowObjectives
     x0: Float[Array, " sol"]
     """Starting solution of this seed. It never changes, and stands in for elites while the archive

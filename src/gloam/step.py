@@ -56,6 +56,7 @@ from gloam.records import (
     StepInfo,
     Weights,
 )
+from gloam.spaces import Form
 
 Evaluation = tuple[Float[Array, " batch"] | None, Float[Array, "batch meas"], dict[str, Array]]
 """Objectives, measures and fields. ``None`` maximizes the closeness to the center of the cell."""
@@ -127,6 +128,16 @@ def step(
 def with_key(evaluate: Callable[..., Any], key: PRNGKeyArray) -> Callable[[Any], Any]:
     """Return the evaluation with a random key, if it asks for one."""
     return partial(evaluate, key=key) if asks_for(evaluate, "key") else evaluate
+
+
+def evaluate_vectors(
+    evaluate: Callable[..., Any],
+    form: Form | None,
+    solutions: Float[Array, "batch sol"],
+    key: PRNGKeyArray,
+) -> Evaluation:
+    """Evaluate vectors outside of an iteration, with a random key if the evaluation has one."""
+    return evaluation(of_vectors(with_key(evaluate, key), form)(solutions))
 
 
 @_float32()

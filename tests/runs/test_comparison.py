@@ -129,9 +129,7 @@ def test_a_run_without_rows_is_refused(results, columns):
 
 def test_a_run_that_lost_columns_is_refused(results):
     table = results["plain"].metrics.drop(columns=["f_min", "evaluations"])
-    with refused(
-        "runs['plain']: expected whole metrics, got none of the columns ['evaluations', 'f_min']"
-    ):
+    with pytest.raises(ValueError, match=r"^runs\['plain'\]: .*\['evaluations', 'f_min'\]"):
         gloam.compare({"plain": dataclasses.replace(results["plain"], metrics=table)})
 
 

@@ -51,8 +51,8 @@ class Static:
 
     def with_arrays(self, arrays: list[Array]) -> Any:
         """Return the tree with arrays in their places."""
-        found = iter(arrays)
-        leaves = [next(found) if leaf is _ARRAY else leaf for leaf in self._leaves]
+        remaining = iter(arrays)
+        leaves = [next(remaining) if leaf is _ARRAY else leaf for leaf in self._leaves]
         return jax.tree.unflatten(self._structure, leaves)
 
 
@@ -112,11 +112,11 @@ def _hash(leaf: Any) -> int:
         return id(leaf)
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if one is other:
+def _equal(first: Any, second: Any) -> bool:
+    if first is second:
         return True
     try:
-        hash(one)
+        hash(first)
     except TypeError:
         return False
-    return type(one) is type(other) and bool(one == other)
+    return type(first) is type(second) and bool(first == second)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,21 +10,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 from gloam._tools.devices import place_of_ranks
 from gloam._tools.draws import uniforms
 from gloam.archives.archive import Archive
-from gloam.records import Added, Batch
-
-
-class Store(eqx.Module):
-    """The elites of all cells. A cell is empty while its objective is minus infinity."""
-
-    solutions: Float[Array, "cells sol"]
-    objectives: Float[Array, " cells"]
-    measures: Float[Array, "cells meas"]
-    fields: dict[str, Array]
-
-    @property
-    def occupied(self) -> Bool[Array, " cells"]:
-        """True for cells that hold an elite."""
-        return self.objectives > -jnp.inf
+from gloam.records import Added, Batch, Store
 
 
 def empty_store(

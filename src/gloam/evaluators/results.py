@@ -210,15 +210,17 @@ class Seeded:
         return self.function(solutions, seeds=seeds.astype(np.int64))
 
 
-def as_seeded(function: Callable, form: Form | None = None) -> tuple[Callable, bool]:
+def as_seeded(
+    function: Callable, form: Form | None = None, *, per_solution: bool = False
+) -> tuple[Callable, bool]:
     """Return a function of values as one of vectors, and whether it asks for seeds.
 
-    If it does, it is one of `rows_with_seeds`.
+    If it does, it is one of `rows_with_seeds`. ``per_solution`` has the meaning of `PerSolution`.
 
     Raises:
         ValueError: It asks in another way.
     """
-    is_single = isinstance(function, PerSolution)
+    is_single = per_solution or isinstance(function, PerSolution)
     inner = function.function if isinstance(function, PerSolution) else function
     asks = asks_for(inner, "seed" if is_single else "seeds")
     whole = of_vectors(inner, form, is_single=is_single)

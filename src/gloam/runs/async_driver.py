@@ -28,8 +28,8 @@ from gloam.runs.options import Asynchronous, start_of
 from gloam.runs.python_driver import HostDriver, restored_states, stacked_state
 from gloam.searches import AsyncSearch, Ticket
 
-# Longest wait between two looks at the time limit of evaluations.
-_LOOK_SECONDS = 0.05
+# Longest time between two checks of the time limit of evaluations.
+_POLL_SECONDS = 0.05
 
 
 class _Job(NamedTuple):
@@ -41,7 +41,7 @@ class _Job(NamedTuple):
 
 
 class AsyncDriver(HostDriver[AsyncSearch]):
-    """Hands solutions to an executor, and tells results in the order in which they arrive."""
+    """Submits solutions to an executor, and tells results in the order of arrival."""
 
     kind: DriverKind = "asynchronous"
 
@@ -79,7 +79,7 @@ class AsyncDriver(HostDriver[AsyncSearch]):
         self._late: dict[Future, _Job] = {}  # those that exceeded the time limit
         self._began: dict[Future, float] = {}
         self._waiting: deque[tuple[_Job, Block]] = deque()  # results for seeds that have to wait
-        self._next_look = 0.0
+        self._next_poll = 0.0
 
     @property
     def iteration(self) -> int:
@@ -88,7 +88,7 @@ class AsyncDriver(HostDriver[AsyncSearch]):
 
     def checkpoint(self) -> SearchState:
         """Return the states of all seeds. Each contains its own iteration."""
-        self._check_whole()
+        self._check_consistent()
         state = stacked_state([search.checkpoint() for search in self.searches])
         return dataclasses.replace(state, iteration=np.int32(self.iteration))
 
@@ -160,10 +160,10 @@ class AsyncDriver(HostDriver[AsyncSearch]):
         """Wait for one result, or for an evaluation to exceed its time limit."""
         limit = self._settings.timeout
         pending = [*self._jobs, *self._late]
-        done, _ = wait(pending, None if limit is None else _LOOK_SECONDS, FIRST_COMPLETED)
-        if limit is not None and time.monotonic() >= self._next_look:
+        done, _ = wait(pending, None if limit is None else _POLL_SECONDS, FIRST_COMPLETED)
+        if limit is not None and time.monotonic() >= self._next_poll:
             self._fail_slow(limit, target)
-            self._next_look = time.monotonic() + _LOOK_SECONDS
+            self._next_poll = time.monotonic() + _POLL_SECONDS
         first = next((future for future in pending if future in done), None)
         if first is None:
             return
@@ -197,12 +197,13 @@ class AsyncDriver(HostDriver[AsyncSearch]):
             self._waiting.append((job, block))
             return
         evaluations = search.evaluations
-        found = assembled([([0], block)], 1, self._spec)
-        failure = next(iter(all_failures(found, self._archive)), None)
+        evaluated = assembled([([0], block)], 1, self._spec)
+        failure = next(iter(all_failures(evaluated, self._archive)), None)
         if failure is None:
             try:
                 with self._learning():
-                    search.tell([ticket], found.objectives, found.measures, **found.fields)
+                    objectives, measures, fields, _ = evaluated
+                    search.tell([ticket], objectives, measures, **fields)
             except ValueError as error:  # objectives, while others had none
                 failure = Failure.of(0, "wrong form", error)
         if failure is not None:

@@ -53,17 +53,17 @@ class Comparison:
         checks.expect(metric in _METRICS, "metric", f"one of {list(_METRICS)}", repr(metric))
         by_name = self.scores.groupby("algorithm", sort=False)[metric]
         groups = {str(name): values.to_numpy(np.float64) for name, values in by_name}
-        found = games_howell(groups)
+        tests = games_howell(groups)
         rows = [
             {
-                "algorithm": one,
-                "other": other,
-                "difference": found[one, other].difference,
-                "p": found[one, other].p,
-                "hedges_g": hedges_g(groups[one], groups[other]),
-                "sign": found[one, other].sign,
+                "algorithm": first,
+                "other": second,
+                "difference": tests[first, second].difference,
+                "p": tests[first, second].p,
+                "hedges_g": hedges_g(groups[first], groups[second]),
+                "sign": tests[first, second].sign,
             }
-            for one, other in itertools.combinations(groups, 2)
+            for first, second in itertools.combinations(groups, 2)
         ]
         return pd.DataFrame(rows)
 
@@ -126,12 +126,12 @@ def compare(runs: Mapping[str, Run | Sequence[Run]], *, f_min: float | None = No
     got = f"{type(runs).__name__} {checks.short(runs)}"
     checks.expect(isinstance(runs, Mapping), "runs", "a dict of runs", got, fix)
     checks.expect(len(runs) > 0, "runs", "at least one algorithm", "none", fix)
-    found = {name: list(_parts(name, given)) for name, given in runs.items()}
-    _check_cells(found)
+    runs_by_name = {name: list(_read_runs(name, given)) for name, given in runs.items()}
+    _check_cells(runs_by_name)
     entries = [
         (name, table, elites)
-        for name, parts in found.items()
-        for table, by_seed in parts
+        for name, tables_and_elites in runs_by_name.items()
+        for table, by_seed in tables_and_elites
         for elites in by_seed
     ]
     archives = [elites for _, _, elites in entries]
@@ -151,19 +151,18 @@ def compare(runs: Mapping[str, Run | Sequence[Run]], *, f_min: float | None = No
         for (name, table, elites), score in zip(entries, scores, strict=True)
     ]
     metrics = {}
-    for name, parts in found.items():
-        metrics[name] = recounted(
-            pd.concat([table for table, _ in parts]), reference, is_given=f_min is not None
-        )
+    for name, tables_and_elites in runs_by_name.items():
+        rows_of_runs = pd.concat([table for table, _ in tables_and_elites])
+        metrics[name] = recounted(rows_of_runs, reference, is_given=f_min is not None)
     return Comparison(pd.DataFrame(rows), metrics, reference)
 
 
-def _parts(name: Any, given: Any) -> Iterator[tuple[pd.DataFrame, list[Elites]]]:
+def _read_runs(name: Any, given: Any) -> Iterator[tuple[pd.DataFrame, list[Elites]]]:
     """Yield the metrics and the elites of all seeds of each run of an algorithm."""
     checks.instance("name of an algorithm in runs", name, str)
-    whose, parts = f"runs['{name}']", given if isinstance(given, (list, tuple)) else [given]
-    checks.expect(len(parts) > 0, whose, "at least one run", "none", "Leave it out.")
-    for run in parts:
+    argument, runs = f"runs['{name}']", given if isinstance(given, (list, tuple)) else [given]
+    checks.expect(len(runs) > 0, argument, "at least one run", "none", "Leave it out.")
+    for run in runs:
         if isinstance(run, Result):
             table, by_seed = run.metrics, list(run.elites_by_seed.values())
         else:
@@ -173,22 +172,25 @@ def _parts(name: Any, given: Any) -> Iterator[tuple[pd.DataFrame, list[Elites]]]
             seeds = folder.read_config().seeds
             table, by_seed = folder.read_metrics(), [folder.read_archive(seed) for seed in seeds]
         fix = "Wait for the first logged iteration, or leave the run out."
-        checks.expect(len(table) > 0, whose, "a run with rows of metrics", "none", fix)
+        checks.expect(len(table) > 0, argument, "a run with rows of metrics", "none", fix)
         missing = sorted(_NEEDED - set(table.columns))
         fix = "The first line of its metrics.csv is damaged: restore the file from a copy."
-        checks.expect(not missing, whose, "whole metrics", f"none of the columns {missing}", fix)
+        checks.expect(not missing, argument, "all columns", f"none of {missing}", fix)
         yield table, by_seed
 
 
-def _check_cells(found: Mapping[str, list[tuple[pd.DataFrame, list[Elites]]]]) -> None:
-    """Check that all runs fill the same cells: other scores and coverages do not compare."""
-    # The seeds of a run share their archive.
-    archives = [(name, by_seed[0].archive) for name, parts in found.items() for _, by_seed in parts]
+def _check_cells(runs_by_name: Mapping[str, list[tuple[pd.DataFrame, list[Elites]]]]) -> None:
+    """Check that all runs have the same cells; otherwise scores and coverages do not compare."""
+    archives = [
+        (name, by_seed[0].archive)  # the seeds of a run share their archive
+        for name, tables_and_elites in runs_by_name.items()
+        for _, by_seed in tables_and_elites
+    ]
     first, archive = archives[0]
     for name, other in archives[1:]:
         got = " and ".join(
-            f"'{label}' with {type(one).__name__} of {one.num_cells:,} cells"
-            for label, one in ((first, archive), (name, other))
+            f"'{label}' with {type(cells).__name__} of {cells.num_cells:,} cells"
+            for label, cells in ((first, archive), (name, other))
         )
         fix = "Run all algorithms with the same archive: the same shape, bounds or centroids."
         expected = "archives with the same cells"
@@ -282,13 +284,13 @@ def games_howell(groups: Mapping[str, np.ndarray]) -> dict[tuple[str, str], Pair
     values = _checked_values(groups)
     constant = [group.var() == 0 for group in values]
     with np.errstate(divide="ignore", invalid="ignore"):  # pairs of constant groups
-        found = stats.tukey_hsd(*values, equal_var=False)
+        tests = stats.tukey_hsd(*values, equal_var=False)
     result = {}
-    for (i, one), (j, other) in itertools.permutations(enumerate(groups), 2):
-        difference, p = float(found.statistic[i, j]), float(np.clip(found.pvalue[i, j], 0, 1))
+    for (i, first), (j, second) in itertools.permutations(enumerate(groups), 2):
+        difference, p = float(tests.statistic[i, j]), float(np.clip(tests.pvalue[i, j], 0, 1))
         if constant[i] and constant[j]:
             p = float(difference == 0)
-        result[one, other] = PairwiseTest(difference, p)
+        result[first, second] = PairwiseTest(difference, p)
     return result
 
 

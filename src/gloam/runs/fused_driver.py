@@ -28,7 +28,7 @@ from gloam._tools.programs import Static, partition
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.errors import EvaluationError
-from gloam.evaluation import asks_for, of_vectors
+from gloam.evaluation import asks_for
 from gloam.formats import RunFolder
 from gloam.formats.config import DriverKind
 from gloam.records import SearchState, StepInfo
@@ -115,7 +115,9 @@ class FusedDriver:
             return
         if start.results is None:
             key = jax.random.fold_in(root_key(self.seeds[0]), STARTS)
-            start = evaluated_start(start, self.batch, jax.jit(self._evaluated), key)
+            form = self.algorithm.emitter.form
+            evaluate = jax.jit(partial(step.evaluate_vectors, self._domain, form))
+            start = evaluated_start(start, self.batch, evaluate, key)
         state = self.checkpoint()
         states = [
             started(self.algorithm, _state_of_seed(state, index), start)
@@ -123,10 +125,6 @@ class FusedDriver:
         ]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
         self._state = dataclasses.replace(stacked, iteration=state.iteration)
-
-    def _evaluated(self, rows: Array, key: PRNGKeyArray) -> step.Evaluation:
-        domain, form = step.with_key(self._domain, key), self.algorithm.emitter.form
-        return step.evaluation(of_vectors(domain, form)(rows))
 
     def restore(self, read: Callable[[Any], SearchState]) -> None:
         """Begin at a checkpoint; ``read`` returns its state, given the shapes of the state."""

@@ -22,6 +22,7 @@ from gloam.formats import RunFolder
 from gloam.formats.checkpoints import Checkpoint
 from gloam.formats.config import DriverKind, RunConfig, describe
 from gloam.formats.run_folder import dataset_arrays, dataset_digest
+from gloam.records import SearchState
 from gloam.runs.options import RunOptions
 from gloam.runs.result import Result
 from gloam.runs.signals import StopRequest, stop_signals
@@ -59,7 +60,7 @@ class Driver(Protocol):
         """Begin at iteration 0, with an archive that is empty or has the solutions of ``start``."""
         ...
 
-    def restore(self, read: Callable[[Any], Any]) -> None:
+    def restore(self, read: Callable[[Any], SearchState]) -> None:
         """Begin at a checkpoint; ``read`` returns its state, given the shapes of the state."""
         ...
 
@@ -72,7 +73,7 @@ class Driver(Protocol):
         """Number of finished iterations."""
         ...
 
-    def checkpoint(self) -> Any:
+    def checkpoint(self) -> SearchState:
         """Return the state for a checkpoint."""
         ...
 
@@ -442,7 +443,7 @@ def _restore(
         )
     checkpoint: Checkpoint | None = None
 
-    def read(like: Any) -> Any:
+    def read(like: Any) -> SearchState:
         nonlocal checkpoint
         checkpoint = folder.read_checkpoint(like)
         return checkpoint.state

@@ -36,7 +36,7 @@ class Asynchronous:
     """Settings of asynchronous evaluation in `gloam.optimize`.
 
     Args:
-        close_at: Share of its solutions that must be evaluated before an emitter adapts, as in
+        close_at: Share of its solutions that must be evaluated before an instance adapts, as in
             `gloam.AsyncSearch`.
         timeout: Seconds after which an evaluation counts as failed, or ``None``. An executor cannot
             end it: its worker stays busy, and a late result still enters the archive.
@@ -151,25 +151,25 @@ def seed_list(seeds: int | Sequence[int]) -> list[int]:
     checks.expect(is_list and not isinstance(seeds, str), "seeds", expected, checks.short(seeds))
     most = f"at most {_MOST_SEEDS:,} seeds"
     # Not by its length, which a long range does not have.
-    some = list(itertools.islice(seeds, _MOST_SEEDS + 1))
-    checks.expect(len(some) <= _MOST_SEEDS, "seeds", most, f"more, {checks.short(seeds)}")
-    found = [checks.seed("seeds", seed) for seed in seeds]
-    is_set = 0 < len(found) == len(set(found))
+    values = list(itertools.islice(seeds, _MOST_SEEDS + 1))
+    checks.expect(len(values) <= _MOST_SEEDS, "seeds", most, f"more, {checks.short(seeds)}")
+    checked_seeds = [checks.seed("seeds", value) for value in values]
+    is_set = 0 < len(checked_seeds) == len(set(checked_seeds))
     checks.expect(is_set, "seeds", "different seeds, at least one", checks.short(seeds))
-    return found
+    return checked_seeds
 
 
 def start_of(domain: Callable, algorithm: Algorithm, seed: int) -> Float[np.ndarray, " sol"]:
     """Return the starting solution of a seed.
 
-    It is ``domain.x0_of(seed)`` if the domain has one and the algorithm was built with the domain's
-    own ``x0``. Otherwise it is the algorithm's ``x0``.
+    It is ``domain.x0_of(seed)`` if the domain has this method and the algorithm was built with
+    ``domain.x0``. Otherwise it is the algorithm's ``x0``.
     """
-    own = np.asarray(algorithm.emitter.x0)
+    x0 = np.asarray(algorithm.emitter.x0)
     x0_of: Any = getattr(domain, "x0_of", None)
-    if x0_of is None or not np.array_equal(own, np.asarray(getattr(domain, "x0", None))):
-        return own
+    if x0_of is None or not np.array_equal(x0, np.asarray(getattr(domain, "x0", None))):
+        return x0
     start = checks.finite_array("x0_of", x0_of(seed), ndim=1)
     got = f"{start.size} for seed {seed}"
-    checks.expect(start.shape == own.shape, "x0_of", f"{own.size} numbers, as x0 has", got)
+    checks.expect(start.shape == x0.shape, "x0_of", f"{x0.size} numbers, as x0 has", got)
     return start

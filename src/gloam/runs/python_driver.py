@@ -15,7 +15,7 @@ from gloam._tools import checks
 from gloam._tools.draws import STARTS, evaluation_key, evaluation_seeds, root_key
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
-from gloam.evaluators import Evaluator, PerSolution, ResultSpec, as_evaluator
+from gloam.evaluators import Evaluator, ResultSpec, as_evaluator
 from gloam.evaluators.results import Results, as_seeded, rows_with_seeds
 from gloam.formats import RunFolder
 from gloam.formats.config import DriverKind
@@ -36,7 +36,7 @@ _Search = TypeVar("_Search", Search, AsyncSearch)
 
 
 class HostDriver(Generic[_Search]):
-    """Base of drivers with evaluations in Python: searches, failures and what they report."""
+    """Base of drivers with evaluations in Python: searches, failures, metrics and elites."""
 
     rows_at_once = 1
     searches: list[_Search]
@@ -53,14 +53,14 @@ class HostDriver(Generic[_Search]):
         expected, got = "a function of a batch of solutions", type(evaluate).__name__
         checks.expect(callable(evaluate), "evaluate", expected, got)
         checks.instance("algorithm", algorithm, Algorithm, "Build one, for instance gloam.DMS.")
-        declared = isinstance(evaluate, PerSolution) or not per_solution
         self.seeds, self.batch = seeds, algorithm.emitter.num_solutions
-        function = evaluate if declared else PerSolution(evaluate)
-        self._function, self._has_seeds = as_seeded(function, algorithm.emitter.form)
+        self._function, self._has_seeds = as_seeded(
+            evaluate, algorithm.emitter.form, per_solution=per_solution
+        )
         self._archive, self._spec = algorithm.archive, ResultSpec.of(algorithm.archive)
         self._log = FailureLog()
         self._limit = FailureLimit(max_failure_rate)
-        self._is_torn = False
+        self._is_inconsistent = False
 
     @contextmanager
     def _learning(self) -> Iterator[None]:
@@ -70,11 +70,11 @@ class HostDriver(Generic[_Search]):
         except (ValueError, Warning):  # refused before a change, or warned of after it
             raise
         except BaseException:
-            self._is_torn = True
+            self._is_inconsistent = True
             raise
 
-    def _check_whole(self) -> None:
-        if self._is_torn:
+    def _check_consistent(self) -> None:
+        if self._is_inconsistent:
             raise RuntimeError("the search was interrupted while it learned")
 
     def start(self, start: Start | None = None) -> None:
@@ -86,12 +86,12 @@ class HostDriver(Generic[_Search]):
             if self._has_seeds:
                 key = evaluation_key(jax.random.fold_in(root_key(self.seeds[0]), STARTS), 0)
                 rows = rows_with_seeds(rows, evaluation_seeds(key, len(rows)))
-            found = self.evaluator.evaluate(self._function, rows, self._spec)
-            failures = all_failures(found, self._archive)
+            evaluated = self.evaluator.evaluate(self._function, rows, self._spec)
+            failures = all_failures(evaluated, self._archive)
             refuse_first_batches([Outcome(self.seeds[0], len(rows), failures)])
             for failure in failures:
                 self._log.add(self.seeds[0], 0, start.solutions[failure.row], failure)
-            start = start._replace(results=found[:3])
+            start = start._replace(results=evaluated[:3])
         for search in self.searches:
             search.begin_with(start)
 
@@ -154,19 +154,19 @@ class PythonDriver(HostDriver[Search]):
         """
         for iteration in range(self.iteration + 1, self.iteration + iterations + 1):
             evaluated = [self._evaluated(search) for search in self.searches]
-            outcomes = [one.outcome for one in evaluated]
-            for one in evaluated:
-                for failure in one.outcome.failures:
-                    self._log.add(one.outcome.seed, iteration, one.solutions[failure.row], failure)
+            outcomes = [batch.outcome for batch in evaluated]
+            for solutions, _, outcome in evaluated:
+                for failure in outcome.failures:
+                    self._log.add(outcome.seed, iteration, solutions[failure.row], failure)
             if iteration == 1:
                 refuse_first_batches(outcomes)
-            learned = [
-                (one.results, *self._cells_and_gradients(search, one.results))
-                for search, one in zip(self.searches, evaluated, strict=True)
+            arguments = [
+                (batch.results, *self._cells_and_gradients(search, batch.results))
+                for search, batch in zip(self.searches, evaluated, strict=True)
             ]
             with self._learning():
-                for search, parts in zip(self.searches, learned, strict=True):
-                    search.learn(*parts)
+                for search, results_cells_gradients in zip(self.searches, arguments, strict=True):
+                    search.learn(*results_cells_gradients)
             self._limit.note(outcomes, iteration)
         jax.block_until_ready([search.state.iteration for search in self.searches])
 
@@ -177,7 +177,7 @@ class PythonDriver(HostDriver[Search]):
 
     def checkpoint(self) -> SearchState:
         """Return the states of all seeds in one, as the fused driver has them."""
-        self._check_whole()
+        self._check_consistent()
         return stacked_state([search.state for search in self.searches])
 
     def read_failures(self, folder: RunFolder) -> None:
@@ -187,12 +187,12 @@ class PythonDriver(HostDriver[Search]):
     def _evaluated(self, search: Search) -> "_EvaluatedBatch":
         solutions = search.ask_vectors()
         rows = rows_with_seeds(solutions, search.seeds()) if self._has_seeds else solutions
-        found = self.evaluator.evaluate(self._function, rows, self._spec)
-        if self._spec.has_objectives is None and len(found.failures) < self.batch:
-            given = found.objectives is not None
+        evaluated = self.evaluator.evaluate(self._function, rows, self._spec)
+        if self._spec.has_objectives is None and len(evaluated.failures) < self.batch:
+            given = evaluated.objectives is not None
             self._spec = dataclasses.replace(self._spec, has_objectives=given)
-        outcome = Outcome(search.seed, self.batch, all_failures(found, self._archive))
-        return _EvaluatedBatch(solutions, found[:3], outcome)
+        outcome = Outcome(search.seed, self.batch, all_failures(evaluated, self._archive))
+        return _EvaluatedBatch(solutions, evaluated[:3], outcome)
 
     def _cells_and_gradients(
         self, search: Search, results: Results
@@ -221,13 +221,13 @@ def restored_states(
     states: Sequence[SearchState], read: Callable[[Any], SearchState]
 ) -> list[SearchState]:
     """Return the states of a checkpoint; ``read`` is given the shapes of the stacked state."""
-    one, number = states[0], len(states)
-    shapes = jax.tree.map(lambda s: jax.ShapeDtypeStruct((number, *s.shape), s.dtype), one)
-    state = read(eqx.tree_at(lambda s: s.iteration, shapes, one.iteration))
-    # Each seed gets its own arrays, because they are donated to the next iteration.
+    first, number = states[0], len(states)
+    shapes = jax.tree.map(lambda s: jax.ShapeDtypeStruct((number, *s.shape), s.dtype), first)
+    state = read(eqx.tree_at(lambda s: s.iteration, shapes, first.iteration))
+    # Separate arrays for each seed, because they are donated to the next iteration.
     iterations = jnp.stack([state.iteration] * number)
     state = eqx.tree_at(lambda s: s.iteration, state, iterations)
-    return [jax.tree.map(lambda leaf, i=place: leaf[i], state) for place in range(number)]
+    return [jax.tree.map(lambda leaf, i=i: leaf[i], state) for i in range(number)]
 
 
 def _stack(*leaves: Any) -> Any:

@@ -20,8 +20,8 @@ from gloam._tools.programs import compiled, partition
 from gloam.archives import Archive, Elites
 from gloam.archives.qd_score import ArchiveMetrics, archive_metrics, qd_score, reference_note
 from gloam.archives.store import add, empty_store, filled_store
-from gloam.evaluation import VIOLATION, of_vectors, valid_rows
-from gloam.evaluators import Evaluator, PerSolution, ResultSpec, as_evaluator
+from gloam.evaluation import VIOLATION, valid_rows
+from gloam.evaluators import Evaluator, ResultSpec, as_evaluator
 from gloam.evaluators.results import (
     Results,
     as_seeded,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 _HALVES, _GROUPS = 64, 16
 # Numbers, and elites, that are evaluated before their means are computed.
 _NUMBERS, _ELITES = 2**24, 4096
-_COLUMNS = ("qd_score", "coverage")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,13 +109,13 @@ def reevaluate(
     """
     folder = run_dir if isinstance(run_dir, RunFolder) else RunFolder(run_dir)
     config = folder.must_hold_run().read_config()
-    found = {seed: folder.read_archive(seed, archive=archive) for seed in config.seeds}
+    elites_by_seed = {seed: folder.read_archive(seed, archive=archive) for seed in config.seeds}
     last = folder.read_metrics().iloc[-1]
     batch = int(last["evaluations"]) // int(last["iteration"])
     got = type(evaluate).__name__
     checks.expect(callable(evaluate), "evaluate", "a function of a batch of solutions", got)
     problem = Problem(evaluate, config.driver == "fused", per_solution, evaluator)
-    return corrected(found, problem, number, batch)
+    return corrected(elites_by_seed, problem, number, batch)
 
 
 def corrected(
@@ -127,29 +126,27 @@ def corrected(
 
     number = checks.count("number", number)
     rows, corrected_elites = [], {}
-    # That of the search, and one for all seeds: scores before and after can be compared.
+    # One reference for all scores, before and after, so that they can be compared.
     f_min = min(elites.f_min for elites in elites_by_seed.values())
     with _evaluation(problem, next(iter(elites_by_seed.values()))) as evaluate:
         for seed, elites in elites_by_seed.items():
             key = jax.random.fold_in(root_key(seed), REEVALUATION)
             key = jax.random.fold_in(key, number)
-            sums = _Sums(elites, number)
-            for chunk in sums.chunks():
-                sums.put(chunk, _evaluated(evaluate, elites, chunk, number, batch, key))
-            corrected_elites[seed], row = sums.result(f_min)
+            means = _Means(elites, number)
+            for chunk in means.chunks():
+                means.put(chunk, _evaluated(evaluate, elites, chunk, number, batch, key))
+            corrected_elites[seed], row = means.result(f_min)
             rows.append({"seed": seed} | row)
     return Corrected(corrected_elites, pd.DataFrame(rows), number)
 
 
-_Evaluate = Callable[
-    [Float[np.ndarray, "rows sol"], PRNGKeyArray],
-    Results,
-]
+_Evaluate = Callable[[Float[np.ndarray, "rows sol"], PRNGKeyArray], Results]
 
 
-def _trace(problem: Any, solutions: Float[Array, "rows sol"], key: PRNGKeyArray) -> Any:
-    domain, form = problem
-    return step.evaluation(of_vectors(step.with_key(domain, key), form)(solutions))
+def _evaluate(
+    domain_and_form: Any, solutions: Float[Array, "rows sol"], key: PRNGKeyArray
+) -> step.Evaluation:
+    return step.evaluate_vectors(*domain_and_form, solutions, key)
 
 
 def _index_of(archive: Archive, measures: Float[Array, "rows meas"]) -> Int[Array, " rows"]:
@@ -157,7 +154,7 @@ def _index_of(archive: Archive, measures: Float[Array, "rows meas"]) -> Int[Arra
         return archive.index_of(measures)
 
 
-_traced, _cells = compiled(_trace), compiled(_index_of)
+_compiled_evaluate, _compiled_index_of = compiled(_evaluate), compiled(_index_of)
 
 
 @contextmanager
@@ -165,11 +162,11 @@ def _evaluation(problem: Problem, elites: Elites) -> Iterator[_Evaluate]:
     """Yield the evaluation of rows with a random key, with its workers started."""
     if problem.is_traced:
         arrays, static = partition((problem.evaluate, elites.form))
-        yield lambda solutions, key: _traced(static, arrays, jnp.asarray(solutions), key)
+        yield lambda solutions, key: _compiled_evaluate(static, arrays, jnp.asarray(solutions), key)
         return
-    declared = isinstance(problem.evaluate, PerSolution) or not problem.per_solution
-    function = problem.evaluate if declared else PerSolution(problem.evaluate)
-    function, has_seeds = as_seeded(function, elites.form)
+    function, has_seeds = as_seeded(
+        problem.evaluate, elites.form, per_solution=problem.per_solution
+    )
     evaluator, spec = as_evaluator(problem.evaluator), ResultSpec.of(elites.archive)
     evaluator.check(function)
 
@@ -197,17 +194,19 @@ def _evaluated(
     """Evaluate some elites ``number`` times each."""
     solutions, archive = elites.solutions[chunk], elites.archive
     size, first = len(solutions) * number, chunk.start * number
-    parts = []
+    results = []
     for start in range(0, size, batch):
         # Always a whole batch, whose shape the domain knows and is compiled for.
         rows = np.minimum(np.arange(start, start + batch), size - 1) // number
-        parts.append(evaluate(solutions[rows], jax.random.fold_in(key, first + start)))
-    none = any(part[0] is None for part in parts)
-    objectives = None if none else np.concatenate([np.asarray(part[0]) for part in parts])[:size]
-    measures = np.concatenate([np.asarray(part[1]) for part in parts])[:size]
-    violations = None
-    if all(VIOLATION in part[2] for part in parts):
-        violations = np.concatenate([np.asarray(part[2][VIOLATION]) for part in parts])[:size]
+        results.append(evaluate(solutions[rows], jax.random.fold_in(key, first + start)))
+
+    def joined(arrays: list[Any]) -> np.ndarray | None:
+        is_given = all(array is not None for array in arrays)
+        return np.concatenate([np.asarray(a) for a in arrays])[:size] if is_given else None
+
+    objectives, measures = (joined([result[i] for result in results]) for i in (0, 1))
+    violations = joined([fields.get(VIOLATION) for _, _, fields in results])
+    assert measures is not None
     valid = valid_rows(np.asarray(archive.accepts(measures)), objectives, violations)
     valid = valid.reshape(-1, number)
     measures = np.where(valid[..., None], measures.reshape(*valid.shape, -1), 0.0)
@@ -216,15 +215,15 @@ def _evaluated(
     return _Evaluations(objectives, measures, valid)
 
 
-class _Sums:
+class _Means:
     """Means of the evaluations of the elites of one seed: of all, and of random half-samples."""
 
     def __init__(self, elites: Elites, number: int):
         self._elites, self._number = elites, number
         self._random = np.random.default_rng(0)
         num_cells, measure_dim = elites.archive.num_cells, elites.archive.measure_dim
-        # The first row is of all evaluations, the others of halves. There is a place for each cell,
-        # so that programs are compiled once for all seeds; those without an elite are not valid.
+        # The first row is of all evaluations, the others of halves. Each cell has a column, so that
+        # programs are compiled once for all seeds; columns without an elite are not valid.
         size = (1 + _HALVES if number > 1 else 1, num_cells)
         self._objectives, self._cells = np.zeros(size, np.float32), np.zeros(size, np.int32)
         self._valid = np.zeros(size, bool)
@@ -240,42 +239,49 @@ class _Sums:
         for start in range(0, total, self._chunk):
             yield slice(start, min(start + self._chunk, total))
 
-    def put(self, chunk: slice, found: _Evaluations) -> None:
+    def put(self, chunk: slice, evaluations: _Evaluations) -> None:
         """Compute means of the evaluations of some elites."""
         archive, number = self._elites.archive, self._number
-        self._num_valid += int(found.valid.sum())
-        means, own_cells, valid = self._means(found, found.valid)
+        self._num_valid += int(evaluations.valid.sum())
+        means, all_cells, valid = self._means(evaluations, evaluations.valid)
         self._measures[chunk] = means
         # Noise is often on objectives alone, and then elites stay where they are.
-        moves = np.ptp(found.measures, axis=1).any(axis=1) | ~found.valid.all(axis=1)
+        has_noise = np.ptp(evaluations.measures, axis=1).any(axis=1)
+        moves = has_noise | ~evaluations.valid.all(axis=1)
         groups = np.arange(number) % (min(number, _GROUPS) // 2 * 2 or 1)
         for row in range(len(self._objectives)):
-            weights, cells, usable = found.valid, own_cells, valid
+            weights, cells, usable = evaluations.valid, all_cells, valid
             if row:
                 ranks = self._random.random((len(means), groups.max() + 1)).argsort(axis=1)
-                weights = found.valid & (ranks < (groups.max() + 1) // 2)[:, groups]
+                weights = evaluations.valid & (ranks < (groups.max() + 1) // 2)[:, groups]
                 if moves.any():
-                    _, cells, usable = self._means(found, weights)
-                    cells = np.where(moves, cells, own_cells)
-            objectives = found.objectives
+                    _, cells, usable = self._means(evaluations, weights)
+                    cells = np.where(moves, cells, all_cells)
+            objectives = evaluations.objectives
             if objectives is None:
-                flat = jnp.asarray(found.measures.reshape(-1, archive.measure_dim), jnp.float32)
-                close = archive.closeness(flat, jnp.asarray(np.repeat(cells, number)))
-                objectives = np.asarray(close).reshape(weights.shape)
+                measures = evaluations.measures.reshape(-1, archive.measure_dim)
+                closeness = archive.closeness(
+                    jnp.asarray(measures, jnp.float32), jnp.asarray(np.repeat(cells, number))
+                )
+                objectives = np.asarray(closeness).reshape(weights.shape)
             self._objectives[row, chunk] = _mean(objectives[..., None], weights)[:, 0]
             self._cells[row, chunk], self._valid[row, chunk] = cells, usable
 
-    def _means(self, found: _Evaluations, weights: Bool[np.ndarray, "rows number"]) -> Any:
-        """Return mean measures, their cells, and whether there are any."""
+    def _means(
+        self, evaluations: _Evaluations, weights: Bool[np.ndarray, "rows number"]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return mean measures, their cells, and a mask of rows that have a mean."""
         archive = self._elites.archive
-        means = _mean(found.measures, weights).astype(np.float32)
+        means = _mean(evaluations.measures, weights).astype(np.float32)
         valid = np.asarray(archive.accepts(means)) & weights.any(axis=1)
-        spare = np.ones((self._chunk - len(means), means.shape[1]), np.float32)
-        return means, self._index_of(np.concatenate([means, spare]))[: len(means)], valid
+        padding = np.ones((self._chunk - len(means), means.shape[1]), np.float32)
+        return means, self._index_of(np.concatenate([means, padding]))[: len(means)], valid
 
     def _index_of(self, measures: Float[np.ndarray, "rows meas"]) -> Int[np.ndarray, " rows"]:
-        found = self._elites.archive.index_on_host(measures)
-        return np.asarray(_cells(self._static, self._arrays, measures)) if found is None else found
+        cells = self._elites.archive.index_on_host(measures)
+        if cells is None:
+            cells = _compiled_index_of(self._static, self._arrays, measures)
+        return np.asarray(cells)
 
     def result(self, f_min: float) -> tuple[Elites, dict[str, Any]]:
         """Return the corrected elites, and a row of the table with QD scores from ``f_min``."""
@@ -292,31 +298,31 @@ class _Sums:
             {name: np.asarray(values)[cells] for name, values in elites.store.fields.items()},
             self._valid[0],
         )
-        more = {"form": elites.form, "is_corrected": True}
-        again = Elites(elites.archive, store, reference=f_min, **more)
+        again = Elites(elites.archive, store, reference=f_min, form=elites.form, is_corrected=True)
         is_given = elites.archive.f_min is not None
         scores = np.array(
             [
-                _score(elites.archive.num_cells, is_given, *rows, f_min)
-                for rows in zip(self._objectives, self._cells, self._valid, strict=True)
+                _score(elites.archive.num_cells, is_given, *means, f_min)
+                for means in zip(self._objectives, self._cells, self._valid, strict=True)
             ]
         )
-        errors = (
-            np.sqrt(np.mean((scores[1:] - scores[0]) ** 2, axis=0)) if len(scores) > 1 else None
-        )
-        after, before = (
-            (qd_score(found.objectives, f_min, is_given=is_given), found.coverage)
-            for found in (again, elites)
-        )
-        row: dict[str, Any] = {}
-        for place, name in enumerate(_COLUMNS):
-            row[f"corrected_{name}"] = after[place]
-            row[f"corrected_{name}_error"] = np.nan if errors is None else errors[place]
-        row |= dict(zip(_COLUMNS, before, strict=True)) | {"f_min": f_min}
-        evaluations = len(elites) * self._number
-        row |= {"num_elites": len(again), "evaluated_elites": len(elites)}
-        row |= {"evaluations": evaluations, "failed": evaluations - self._num_valid}
-        return again, row
+        errors = np.full(2, np.nan)
+        if len(scores) > 1:
+            errors = np.sqrt(np.mean((scores[1:] - scores[0]) ** 2, axis=0))
+        evaluations = total * self._number
+        return again, {
+            "corrected_qd_score": qd_score(again.objectives, f_min, is_given=is_given),
+            "corrected_qd_score_error": errors[0],
+            "corrected_coverage": again.coverage,
+            "corrected_coverage_error": errors[1],
+            "qd_score": qd_score(elites.objectives, f_min, is_given=is_given),
+            "coverage": elites.coverage,
+            "f_min": f_min,
+            "num_elites": len(again),
+            "evaluated_elites": total,
+            "evaluations": evaluations,
+            "failed": evaluations - self._num_valid,
+        }
 
 
 def _mean(
@@ -336,8 +342,8 @@ def _score(
     f_min: float,
 ) -> tuple[float, float]:
     """Return QD score and coverage of rows that are added to an empty archive."""
-    found = _metrics(objectives, cells, valid, f_min, num_cells, is_given)
-    return float(found.qd_score), float(found.coverage)
+    metrics = _metrics(objectives, cells, valid, f_min, num_cells, is_given)
+    return float(metrics.qd_score), float(metrics.coverage)
 
 
 @partial(jax.jit, static_argnums=(4, 5))
@@ -349,7 +355,14 @@ def _metrics(
     num_cells: int,
     is_given: bool,
 ) -> ArchiveMetrics:
-    nothing = jnp.zeros((objectives.shape[0], 0), jnp.float32)
-    batch = Batch(nothing, objectives, nothing, cells, valid, {})
+    empty = jnp.zeros((objectives.shape[0], 0), jnp.float32)
+    batch = Batch(
+        solutions=empty,
+        objectives=objectives,
+        measures=empty,
+        cells=cells,
+        valid=valid,
+        fields={},
+    )
     store, _ = add(empty_store(num_cells, 0, 0, {}), batch)
     return archive_metrics(store, f_min, is_given=is_given)

@@ -1,4 +1,4 @@
-"""The result of a run, and the exception of an interrupted one."""
+"""The result of a run."""
 
 import dataclasses
 from concurrent.futures import Executor
@@ -72,11 +72,11 @@ class Result:
     ) -> Corrected:
         """Evaluate the elites again, for problems with noise.
 
-        An archive keeps the highest objective that it has seen in a cell, so with noise its elites
-        are lucky ones, and its QD score and coverage are too high. Here each elite gets the mean
-        objective and the mean measures of ``number`` new evaluations, with random numbers that the
-        search has not seen, and is added to an empty archive. The QD score and coverage of this
-        archive are the corrected ones.
+        An archive keeps the highest objective that it has seen in a cell, so with noise the
+        objectives of its elites, its QD score and its coverage are biased upwards. Here each elite
+        gets the mean objective and the mean measures of ``number`` new evaluations, with random
+        numbers that the search has not seen, and is added to an empty archive. The QD score and
+        coverage of this archive are the corrected ones.
 
         Standard errors are root mean squares of the differences between the score and those of 64
         random halves of the evaluations. They shrink as ``1 / sqrt(number)``, and are NaN for one
@@ -174,11 +174,11 @@ class Result:
         return min(elites.f_min for elites in self.elites_by_seed.values())
 
     def _by_seed(self) -> dict[str, list[float]]:
-        found = [self.elites_by_seed[seed] for seed in self.seeds]
+        of_seeds = [self.elites_by_seed[seed] for seed in self.seeds]
         values = {
-            "QD score": scores_from_one_reference(found)[1],
-            "coverage": [elites.coverage for elites in found],
+            "QD score": scores_from_one_reference(of_seeds)[1],
+            "coverage": [elites.coverage for elites in of_seeds],
         }
-        if all(len(elites) for elites in found):
-            values["best objective"] = [elites.best_objective for elites in found]
+        if all(len(elites) for elites in of_seeds):
+            values["best objective"] = [elites.best_objective for elites in of_seeds]
         return values

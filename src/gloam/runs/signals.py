@@ -61,16 +61,15 @@ def _stopping() -> list[signal.Signals]:
     not installed by Python (``None``) and could not be restored. Batch systems announce the end of
     a job by SIGUSR1, SIGUSR2 or SIGXCPU; a program that handles these itself keeps its handlers.
     """
-    found = []
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):
-        if hasattr(signal, name):
-            kind = getattr(signal, name)
-            found += [kind] if signal.getsignal(kind) not in (signal.SIG_IGN, None) else []
-    for name in ("SIGUSR1", "SIGUSR2", "SIGXCPU"):
-        if hasattr(signal, name):
-            kind = getattr(signal, name)
-            found += [kind] if signal.getsignal(kind) is signal.SIG_DFL else []
-    return found
+    usual, of_batch_systems = (
+        [getattr(signal, name) for name in names if hasattr(signal, name)]
+        for names in (
+            ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"),
+            ("SIGUSR1", "SIGUSR2", "SIGXCPU"),
+        )
+    )
+    stopping = [s for s in usual if signal.getsignal(s) not in (signal.SIG_IGN, None)]
+    return stopping + [s for s in of_batch_systems if signal.getsignal(s) is signal.SIG_DFL]
 
 
 @contextmanager

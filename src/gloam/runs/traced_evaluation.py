@@ -67,14 +67,14 @@ def _check_gradients(
         "Use operations that JAX can differentiate, gloam.optimize with vjp=..., or an algorithm "
         "without gradients."
     )
-    for name, found in (("objectives", objectives), ("measures", measures)):
-        is_float = found is None or jnp.issubdtype(found.dtype, jnp.floating)
+    for name, shape in (("objectives", objectives), ("measures", measures)):
+        is_float = shape is None or jnp.issubdtype(shape.dtype, jnp.floating)
         expected = "floats, because the emitter needs gradients"
-        checks.expect(is_float, name, expected, f"{found and found.dtype} from the domain", fix)
+        checks.expect(is_float, name, expected, f"{shape and shape.dtype} from the domain", fix)
 
     def gradients(rows: jax.Array) -> jax.Array:
-        found, pull = jax.vjp(lambda some: step.evaluation(domain(some))[:2], rows)
-        return pull(found)[0]
+        outputs, vjp = jax.vjp(lambda rows: step.evaluation(domain(rows))[:2], rows)
+        return vjp(outputs)[0]
 
     solutions = jax.ShapeDtypeStruct((number, algorithm.emitter.x0.shape[0]), jnp.float32)
     try:

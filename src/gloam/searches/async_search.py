@@ -47,9 +47,9 @@ _train = compiled(part_step.train, donate_state=True)
 class AsyncSearch:
     """A search that you drive, for evaluations of uneven duration.
 
-    Each emitter adapts when its own solutions are evaluated, and continues without waiting for the
-    others. Results enter the archive in any order. The discount is trained whenever as many results
-    have arrived as the synchronous search has in a batch, which is an iteration.
+    Each instance of CMA-ES adapts when its own solutions are evaluated, and continues without
+    waiting for the others. Results enter the archive in any order. The discount is trained whenever
+    as many results have arrived as the synchronous search has in a batch, which is an iteration.
 
     The search depends only on the seed and on the order of the calls: the same seed, asked and told
     in the same order, gives the same search.
@@ -58,8 +58,8 @@ class AsyncSearch:
         algorithm: For instance `gloam.DMS`. Emitters that need gradients are refused.
         seed: Seed of the random numbers.
         x0: Starting solution, instead of the algorithm's own ``x0``.
-        close_at: Share of its solutions that must be evaluated before an emitter adapts. Later
-            results enter the archive and train the discount, but the emitter does not use them.
+        close_at: Share of its solutions that must be evaluated before an instance adapts. Later
+            results enter the archive and train the discount, but the instance ignores them.
         start_from: Solutions that were found before, as in `gloam.Search`.
 
     Example:
@@ -135,14 +135,14 @@ class AsyncSearch:
         """
         (number,) = self._tickets.numbers([ticket], may_have_failed=True)
         place = self._tickets.place(number)
-        which = place.part, place.generation
-        if which not in self._seeds:
-            key = part_step.evaluation_key(self._search.state.key, *which)
-            # Of the parts that are open or were before; late tickets may ask for older ones.
+        generation = place.part, place.generation
+        if generation not in self._seeds:
+            key = part_step.evaluation_key(self._search.state.key, *generation)
+            # Seeds of the open parts, and of as many before them, for late tickets.
             while len(self._seeds) > 2 * self._table.num_parts:
                 del self._seeds[next(iter(self._seeds))]
-            self._seeds[which] = evaluation_seeds(key, self._table.part_size)
-        return int(self._seeds[which][place.row % self._table.part_size])
+            self._seeds[generation] = evaluation_seeds(key, self._table.part_size)
+        return int(self._seeds[generation][place.row % self._table.part_size])
 
     def tell(
         self,
@@ -226,8 +226,8 @@ class AsyncSearch:
 
     def metrics(self) -> dict[str, Any]:
         """Return the metrics of the search; those of training are of the last iteration."""
-        found = self._search.metrics_of(self._with_results())
-        return found | {"evaluations": self.evaluations}
+        metrics = self._search.metrics_of(self._with_results())
+        return metrics | {"evaluations": self.evaluations}
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Return the arrays for a figure of the search after the last iteration."""
@@ -247,14 +247,13 @@ class AsyncSearch:
 
     def restore(self, state: SearchState) -> None:
         """Continue from the state of a checkpoint."""
-        own: EmittersInParts = state.emitter
-        parts, emitters, iteration = own.parts, own.emitters, own.iteration
-        self._table.restore(parts)
-        self._num_counted = int(parts.num_untrained)
+        saved: EmittersInParts = state.emitter
+        self._table.restore(saved.parts)
+        self._num_counted = int(saved.parts.num_untrained)
         self._tickets.void()
         self._told.clear()
-        iteration = jnp.asarray(iteration, jnp.int32)
-        self._search.state = dataclasses.replace(state, emitter=emitters, iteration=iteration)
+        iteration = jnp.asarray(saved.iteration, jnp.int32)
+        self._search.state = dataclasses.replace(state, emitter=saved.emitters, iteration=iteration)
 
     def _open(self, part: int) -> None:
         """Ask for the next solutions of a part."""
@@ -301,12 +300,13 @@ class AsyncSearch:
         if not told:
             return
         rows = self._rows_to_add()
-        self._search.state, *found = _add(self._static, self._arrays, self._search.state, *rows)
-        batch, added = jax.device_get(found)
-        counted = [row for row, one in enumerate(told) if one.is_counted]
+        state = self._search.state
+        self._search.state, *added_rows = _add(self._static, self._arrays, state, *rows)
+        batch, added = jax.device_get(added_rows)
+        counted = [index for index, row in enumerate(told) if row.is_counted]
         self._table.store_untrained(_rows_of(batch, counted))
-        awaited = [row for row, one in enumerate(told) if one.place is not None]
-        places = [one.place for one in told if one.place is not None]
+        awaited = [index for index, row in enumerate(told) if row.place is not None]
+        places = [row.place for row in told if row.place is not None]
         self._table.store(places, _rows_of(batch, awaited), _rows_of(added, awaited))
         told.clear()
 

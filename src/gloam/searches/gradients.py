@@ -1,4 +1,4 @@
-"""Gradients from Python: the vector-Jacobian product of the user's, and checks of its results."""
+"""Gradients from Python: checks of the user's vector-Jacobian product and of its results."""
 
 from collections.abc import Callable
 from typing import Any
@@ -67,12 +67,12 @@ def gradients_by(
     """
     number, shape = len(solutions), solutions.shape
     try:
-        found = vjp(solutions, objective_weights, measure_weights)
+        gradients = vjp(solutions, objective_weights, measure_weights)
     except Exception as error:
         error.add_note(f"vjp raised it, for the gradients of {number} solutions.")
         raise
     fix = "Return the gradient of each solution's weighted sum, in the shape of the solutions."
-    array = checks.real_array("vjp", found, f"gradients of shape {shape}", fix)
+    array = checks.real_array("vjp", gradients, f"gradients of shape {shape}", fix)
     expected, got = f"gradients of shape {shape}, one row for each solution", f"{array.shape}"
     checks.expect(array.shape == shape, "vjp", expected, got, fix)
     with np.errstate(all="ignore"):  # numbers beyond float32 become infinite, and are masked

@@ -11,9 +11,9 @@ from gloam.records import Fit, LowObjectives, StepInfo
 from gloam.step import SearchMetrics
 
 
-def metric_columns(info: StepInfo, found: SearchMetrics) -> dict[str, Any]:
+def metric_columns(info: StepInfo, metrics: SearchMetrics) -> dict[str, Any]:
     """Return the columns of the metrics table, on the device."""
-    archive, discount = found.archive, found.discount
+    archive, discount = metrics.archive, metrics.discount
     return {
         "qd_score": archive.qd_score,
         "f_min": archive.f_min,
@@ -27,10 +27,10 @@ def metric_columns(info: StepInfo, found: SearchMetrics) -> dict[str, Any]:
         **info.emitter,
         "unique_cells": info.unique_cells,
         "failed": info.failed,
-        "failed_total": found.failed,
+        "failed_total": metrics.failed,
         "infeasible": info.infeasible,
-        "infeasible_total": found.infeasible,
-        "started_from": found.started,
+        "infeasible_total": metrics.infeasible,
+        "started_from": metrics.started,
         "below_f_min": info.below_f_min,
         "outside_bounds": info.outside_bounds,
         "empty_discount": discount.empty_discount,
@@ -71,7 +71,7 @@ def snapshot_arrays(objectives: Any, discount: Any, fit: Fit) -> dict[str, np.nd
         "real": np.asarray(fit.is_trained),
     }
     learned = state_arrays(discount)
-    return arrays | {f"discount {place}": array for place, array in learned.items()}
+    return arrays | {f"discount {name}": array for name, array in learned.items()}
 
 
 class LowObjectiveWarning:

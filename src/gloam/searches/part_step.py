@@ -1,9 +1,9 @@
-"""The verbs of an iteration for one part of the emitter, for asynchronous search.
+"""The steps of an iteration for one part of the emitter, for asynchronous search.
 
 A `gloam.emitters.Divisible` emitter has parts, such as the CMA-ES instances of
 `gloam.emitters.CmaEmitters`; any other emitter is one part. Each part asks for its solutions and
 adapts when they are evaluated, independently of the others. Results enter the store as they arrive,
-and the discount is trained whenever a whole batch has arrived. Archive, discount and verbs are
+and the discount is trained whenever a whole batch has arrived. Archive, discount and steps are
 those of `gloam.step`, and all functions are pure.
 """
 
@@ -75,7 +75,9 @@ def add_rows(
     filled = valid & (before == -jnp.inf)
     infeasible = state.infeasible + jnp.sum(is_infeasible, dtype=jnp.int32)
     failed = state.failed + jnp.sum(is_row & ~valid & ~is_infeasible, dtype=jnp.int32)
-    in_order = Added(accepted, filled, added.unique_cells, before)
+    in_order = Added(
+        accepted=accepted, filled=filled, unique_cells=added.unique_cells, before=before
+    )
     return dataclasses.replace(state, failed=failed, infeasible=infeasible), batch, in_order
 
 
@@ -97,7 +99,9 @@ def adapt_part(
     algorithm, view, alone = pair[0], _view(pair, state, index, generation), _alone(pair)
     _, scored = step.score(alone, view, batch)
     proposal = Proposal(batch.solutions, aux)
-    added = Added(accepted, filled, jnp.zeros((), jnp.int32), before)
+    added = Added(
+        accepted=accepted, filled=filled, unique_cells=jnp.zeros((), jnp.int32), before=before
+    )
     emitter = step.adapt(alone, view, proposal, batch, scored, added)
     if isinstance(algorithm.emitter, Divisible):
         emitter = algorithm.emitter.with_part_state(state.emitter, index, emitter)
@@ -126,10 +130,10 @@ def _view(
 ) -> SearchState:
     """Return the state from the view of one part: its own key, generation and emitter."""
     key = _part_key(state.key, index)
-    emitter, own = pair[0].emitter, state.emitter
+    emitter, emitter_state = pair[0].emitter, state.emitter
     if isinstance(emitter, Divisible):
-        own = emitter.part_state(own, index)
-    return dataclasses.replace(state, key=key, iteration=generation, emitter=own)
+        emitter_state = emitter.part_state(emitter_state, index)
+    return dataclasses.replace(state, key=key, iteration=generation, emitter=emitter_state)
 
 
 def evaluation_key(key: PRNGKeyArray, index: int, generation: int) -> PRNGKeyArray:

@@ -74,26 +74,26 @@ class PartTable:
         number = emitter.num_solutions
         sizes = (number, emitter.x0.shape[0], archive.measure_dim, dict(archive.fields))
         self.arrays = OpenParts(
-            np.zeros(self.num_parts, np.int32),
-            np.full(self.num_parts, -1, np.int32),
-            np.zeros(number, bool),
-            np.zeros(number, bool),
-            np.zeros(number, bool),
-            np.zeros(number, np.float32),
-            _empty_rows(*sizes),
-            None,
-            _empty_rows(*sizes),
-            np.zeros((), np.int32),
+            generations=np.zeros(self.num_parts, np.int32),
+            opened=np.full(self.num_parts, -1, np.int32),
+            is_told=np.zeros(number, bool),
+            accepted=np.zeros(number, bool),
+            filled=np.zeros(number, bool),
+            before=np.zeros(number, np.float32),
+            batch=_empty_rows(*sizes),
+            aux=None,
+            untrained=_empty_rows(*sizes),
+            num_untrained=np.zeros((), np.int32),
         )
         self._queue: deque[Place] = deque()
 
     def allocate_aux(self, aux: Any) -> None:
         """Allocate ``aux`` of all parts; the argument has the shapes of one."""
 
-        def room(leaf: Any) -> np.ndarray:
+        def zeros(leaf: Any) -> np.ndarray:
             return np.zeros((self.num_parts * leaf.shape[0], *leaf.shape[1:]), leaf.dtype)
 
-        self.arrays = dataclasses.replace(self.arrays, aux=jax.tree.map(room, aux))
+        self.arrays = dataclasses.replace(self.arrays, aux=jax.tree.map(zeros, aux))
 
     def restore(self, arrays: OpenParts) -> None:
         """Continue with the arrays of a checkpoint. Solutions without a result are queued again."""
@@ -124,10 +124,10 @@ class PartTable:
         arrays.batch.valid[rows] = arrays.is_told[rows] = False
         arrays.batch.violations[rows] = 0
 
-        def keep(all_: np.ndarray, one: Any) -> None:
-            all_[self._share(all_, part)] = one
+        def store(of_all: np.ndarray, of_part: Any) -> None:
+            of_all[self._share(of_all, part)] = of_part
 
-        jax.tree.map(keep, arrays.aux, proposal.aux)
+        jax.tree.map(store, arrays.aux, proposal.aux)
         self._queue.extend(self._untold(part))
 
     def take(self) -> Place | None:
@@ -167,8 +167,8 @@ class PartTable:
         """Close a part; return its generation, ``aux``, results and what was added of them."""
         arrays, rows = self.arrays, self._rows(part)
         generation = arrays.generations[part].copy()
-        aux = jax.tree.map(lambda all_: all_[self._share(all_, part)].copy(), arrays.aux)
-        batch = jax.tree.map(lambda all_: all_[rows].copy(), arrays.batch)
+        aux = jax.tree.map(lambda array: array[self._share(array, part)].copy(), arrays.aux)
+        batch = jax.tree.map(lambda array: array[rows].copy(), arrays.batch)
         accepted, filled = arrays.accepted[rows] & batch.valid, arrays.filled[rows] & batch.valid
         arrays.generations[part] += 1
         arrays.opened[part] = -1
@@ -201,13 +201,20 @@ def _empty_rows(number: int, solution_dim: int, measure_dim: int, fields: dict[s
         return np.zeros((number, *shape), dtype)
 
     extras = {name: zeros(*spec.shape, dtype=spec.dtype) for name, spec in fields.items()}
-    cells, valid = zeros(dtype=np.int32), zeros(dtype=bool)
-    return Batch(zeros(solution_dim), zeros(), zeros(measure_dim), cells, valid, extras, zeros())
+    return Batch(
+        solutions=zeros(solution_dim),
+        objectives=zeros(),
+        measures=zeros(measure_dim),
+        cells=zeros(dtype=np.int32),
+        valid=zeros(dtype=bool),
+        fields=extras,
+        violations=zeros(),
+    )
 
 
 def _copy_rows(table: Any, rows: Any, results: Batch) -> None:
-    def copy(all_: np.ndarray, new: Any) -> None:
-        all_[rows] = new
+    def copy(array: np.ndarray, new: Any) -> None:
+        array[rows] = new
 
     jax.tree.map(copy, table, results)
 
@@ -271,10 +278,10 @@ class TicketBook:
 
     def take(self, number: int, *, as_failed: bool = False) -> HandedOut:
         """Remove a ticket. One that failed is kept, so that a late result is accepted."""
-        found = self._out.pop(number)
+        handed_out = self._out.pop(number)
         if as_failed:
-            self._out[number] = found._replace(has_failed=True)
-        return found
+            self._out[number] = handed_out._replace(has_failed=True)
+        return handed_out
 
     def place(self, number: int) -> Place:
         """Return the place of a ticket's solution."""
@@ -339,8 +346,8 @@ def padded_rows(
     archive: Archive, told: list[Told], size: int, *, has_objectives: bool
 ) -> tuple[Any, ...]:
     """Return results as arguments of `gloam.searches.part_step.add_rows`, padded to ``size``."""
-    results = [one.result for one in told]
-    solutions = _padded([one.solution for one in told], size, 0.0)
+    results = [row.result for row in told]
+    solutions = _padded([row.solution for row in told], size, 0.0)
     measures = _padded([result.measures for result in results], size, np.nan)
     objectives = None
     if has_objectives:
@@ -357,5 +364,5 @@ def padded_rows(
 
 def _padded(rows: list[Any], size: int, padding: float) -> np.ndarray:
     array = np.stack(rows)
-    rest = np.full((size - len(rows), *array.shape[1:]), padding, array.dtype)
-    return np.concatenate([array, rest])
+    missing = np.full((size - len(rows), *array.shape[1:]), padding, array.dtype)
+    return np.concatenate([array, missing])

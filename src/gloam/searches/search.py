@@ -63,7 +63,7 @@ class Search:
     Args:
         algorithm: For instance `gloam.DMS`.
         seed: Seed of the random numbers. The same seed gives the same search.
-        x0: Starting solution, instead of the algorithm's own ``x0``: a vector, or a dict of values
+        x0: Starting solution, instead of the algorithm's ``x0``: a vector, or a dict of values
             of its space, or a tree.
         start_from: Solutions that were found before: `gloam.Elites`, a table as of
             `gloam.Elites.to_pandas`, or the path of a run folder. They enter the archive and train
@@ -185,9 +185,9 @@ class Search:
             check_vjp(vjp, self.algorithm.emitter)
         results = self.result_spec.checked(objectives, measures, fields, self._batch)
         check_some_valid(int(self._succeeded(results).sum()), self._batch)
-        found = self._index_on_host(results[1]) if cells is None else self._checked_cells(cells)
-        gradients = None if vjp is None else self.gradients(vjp, results, found)
-        self.learn(results, found, gradients)
+        known = self._index_on_host(results[1]) if cells is None else self._checked_cells(cells)
+        gradients = None if vjp is None else self.gradients(vjp, results, known)
+        self.learn(results, known, gradients)
 
     def gradients(self, vjp: VJP, results: Results, cells: np.ndarray | None) -> np.ndarray:
         """Return gradients for `learn`, from results that were checked before.
@@ -237,8 +237,7 @@ class Search:
 
     def elites(self) -> Elites:
         """Return the elites found so far."""
-        state = self.state
-        return elites_of(self.algorithm, state)
+        return elites_of(self.algorithm, self.state)
 
     def metrics(self) -> dict[str, Any]:
         """Return the metrics of the search; those of training are of the last `tell`."""
@@ -246,9 +245,9 @@ class Search:
 
     def metrics_of(self, state: SearchState) -> dict[str, Any]:
         """Return the metrics of a state that follows the last `tell`."""
-        found, iteration = _metrics(self._static, self._arrays, state), int(state.iteration)
+        metrics, iteration = _metrics(self._static, self._arrays, state), int(state.iteration)
         if self.info is not None:
-            columns = jax.device_get(metric_columns(self.info, found))
+            columns = jax.device_get(metric_columns(self.info, metrics))
             columns = {name: np.asarray(value)[None] for name, value in columns.items()}
             counts = self._batch, len(self._gradient_rows)
             return metric_rows([self.seed], iteration, *counts, columns)[0]
@@ -257,16 +256,16 @@ class Search:
             "iteration": iteration,
             "evaluations": iteration * self._batch,
             "gradients": iteration * len(self._gradient_rows),
-            "qd_score": float(found.archive.qd_score),
-            "f_min": float(found.archive.f_min),
-            "num_elites": int(found.archive.num_elites),
-            "num_counted": int(found.archive.num_counted),
-            "coverage": float(found.archive.coverage),
-            "best_objective": float(found.archive.best_objective),
-            "mean_objective": float(found.archive.mean_objective),
-            "failed_total": int(found.failed),
-            "infeasible_total": int(found.infeasible),
-            "started_from": int(found.started),
+            "qd_score": float(metrics.archive.qd_score),
+            "f_min": float(metrics.archive.f_min),
+            "num_elites": int(metrics.archive.num_elites),
+            "num_counted": int(metrics.archive.num_counted),
+            "coverage": float(metrics.archive.coverage),
+            "best_objective": float(metrics.archive.best_objective),
+            "mean_objective": float(metrics.archive.mean_objective),
+            "failed_total": int(metrics.failed),
+            "infeasible_total": int(metrics.infeasible),
+            "started_from": int(metrics.started),
         }
 
     def snapshot(self) -> dict[str, np.ndarray]:
@@ -286,9 +285,9 @@ class Search:
             "seed": self.seed,
             "algorithm": objects.encode(self.algorithm, arrays),
         }
-        parts = {f"array {name}": array for name, array in arrays.items()}
-        parts |= {f"state {name}": array for name, array in state_arrays(self.state).items()}
-        write_arrays(checks.path("path", path), parts, kind="search", about=content)
+        named = {f"array {name}": array for name, array in arrays.items()}
+        named |= {f"state {name}": array for name, array in state_arrays(self.state).items()}
+        write_arrays(checks.path("path", path), named, kind="search", about=content)
 
     @classmethod
     def load(cls, path: str | os.PathLike, algorithm: Algorithm | None = None) -> "Search":
@@ -313,10 +312,10 @@ class Search:
             if algorithm is None:
                 algorithm = objects.decode(content.get("algorithm"), named)
             else:
-                mine = objects.encode(algorithm, {})
-                differ = objects.differences(content.get("algorithm"), mine, "algorithm")
-                if differ:
-                    raise ValueError(f"it was saved with another algorithm: {differ[0]}")
+                given = objects.encode(algorithm, {})
+                differences = objects.differences(content.get("algorithm"), given, "algorithm")
+                if differences:
+                    raise ValueError(f"it was saved with another algorithm: {differences[0]}")
             if not isinstance(algorithm, Algorithm):
                 raise ValueError("it contains no algorithm")
             # Shapes first: the settings in a file may ask for more than its arrays show.
@@ -349,12 +348,12 @@ class Search:
         return succeeded_rows(np.asarray(self._accepts(measures)), objectives, fields)
 
     def _checked_cells(self, cells: ArrayLike) -> np.ndarray:
-        found, number = checks.rows("cells", cells, (self._batch,)), self._archive.num_cells
-        is_integer = found.dtype.kind in "iu"
-        inside = is_integer and bool(((found >= 0) & (found < number)).all())
-        got = f"{found.dtype} {found.min()} to {found.max()}"
+        rows, number = checks.rows("cells", cells, (self._batch,)), self._archive.num_cells
+        is_integer = rows.dtype.kind in "iu"
+        inside = is_integer and bool(((rows >= 0) & (rows < number)).all())
+        got = f"{rows.dtype} {rows.min()} to {rows.max()}"
         checks.expect(inside, "cells", f"indices from 0 to {number - 1}", got)
-        return found.astype(np.int32)
+        return rows.astype(np.int32)
 
 
 def elites_of(algorithm: Algorithm, state: SearchState) -> Elites:
@@ -365,11 +364,10 @@ def elites_of(algorithm: Algorithm, state: SearchState) -> Elites:
 
 def _start(algorithm: Algorithm, x0: Any) -> jax.Array:
     """Return the starting solution as a new array, because the state is donated."""
-    own, form = algorithm.emitter.x0, algorithm.emitter.form
+    default, form = algorithm.emitter.x0, algorithm.emitter.form
     if form is not None and x0 is not None and not hasattr(x0, "shape"):
         x0 = form.vector(x0)
-    start = own if x0 is None else checks.finite_array("x0", x0, ndim=1)
-    checks.expect(
-        start.shape == own.shape, "x0", f"{own.size} numbers, as the algorithm has", f"{start.size}"
-    )
+    start = default if x0 is None else checks.finite_array("x0", x0, ndim=1)
+    expected = f"{default.size} numbers, as the algorithm has"
+    checks.expect(start.shape == default.shape, "x0", expected, start.size)
     return jnp.array(start, jnp.float32, copy=True)

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gloam._tools import checks
+from gloam._tools.registry import register
 from gloam._tools.trees import Tree
 from gloam.spaces.variables import (
     Categorical,
@@ -59,6 +60,8 @@ class Discrete(NamedTuple):
         return jnp.where(self.is_discrete, whole, vectors)
 
 
+# Files keep pairs in place of a dict, whose order JSON need not keep.
+@register(build="of")
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
 class Space:
     """Named variables, given to an algorithm in the place of ``x0``.

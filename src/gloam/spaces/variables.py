@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from gloam._tools import checks
+from gloam._tools.registry import register
 
 Rows = np.ndarray | Array
 # float32 holds all whole numbers up to this one.
@@ -56,6 +57,7 @@ class Variable(ABC):
         """Return the value at which a search starts, if none is given."""
 
 
+@register
 @checks.names_arguments
 @dataclasses.dataclass(frozen=True)
 class Real(Variable):
@@ -127,6 +129,7 @@ class Real(Variable):
         return math.sqrt(self.lower * self.upper) if self.log else (self.lower + self.upper) / 2
 
 
+@register
 @checks.names_arguments
 @dataclasses.dataclass(frozen=True)
 class Integer(Variable):
@@ -183,6 +186,7 @@ class Integer(Variable):
         return (self.lower + self.upper) // 2
 
 
+@register
 @checks.names_arguments
 @dataclasses.dataclass(frozen=True)
 class Categorical(Variable):
