@@ -54,15 +54,15 @@ class ResultSpec:
         Raises:
             ValueError, TypeError: They do not have the specified form.
         """
-        given = objectives is not None
+        has_objectives = objectives is not None
         checks.expect(
-            self.has_objectives in (None, given),
+            self.has_objectives in (None, has_objectives),
             "objectives",
             "objectives for every solution or for none",
-            "objectives and measures" if given else "measures alone",
+            "objectives and measures" if has_objectives else "measures alone",
         )
         values = None
-        if given:
+        if has_objectives:
             values = _float32(checks.rows("objectives", objectives, (number,)))
         shape = np.shape(measures)[1:] if self.measure_shape is None else self.measure_shape
         rows = checks.rows("measures", measures, *checks.measure_shapes(number, shape))
@@ -95,18 +95,18 @@ class ResultSpec:
         # Copies, because a function may return the same array at each call and write into it.
         if self.fields is None:
             return {name: np.array(checks.as_numpy(value)) for name, value in fields.items()}
-        found = {}
+        violations = {}
         if checks.VIOLATION in fields:
-            fields, given = dict(fields), checks.as_numpy(fields[checks.VIOLATION])
+            fields = dict(fields)
+            given = checks.as_numpy(fields.pop(checks.VIOLATION))
             given = given.astype(np.float32) if given.dtype == bool else given
-            found[checks.VIOLATION] = _float32(checks.rows(checks.VIOLATION, given, (number,)))
-            del fields[checks.VIOLATION]
+            violations[checks.VIOLATION] = _float32(checks.rows(checks.VIOLATION, given, (number,)))
         checks.same_names("fields", self.fields, fields)
         rows = {
             name: np.array(field_rows(name, fields[name], number, spec))
             for name, spec in self.fields.items()
         }
-        return rows | found
+        return rows | violations
 
 
 def _float32(array: np.ndarray) -> np.ndarray:
@@ -278,7 +278,7 @@ def function_of_user(function: Any) -> Any:
 
 
 class Block(NamedTuple):
-    """Consecutive rows of a chunk: their results, or the failure of one row."""
+    """Results of consecutive rows of a chunk, or the failure of one row."""
 
     start: int
     results: Results | None
@@ -337,8 +337,8 @@ def portable_blocks(
     function: Callable, solutions: np.ndarray, spec: ResultSpec, retry_rows: bool
 ) -> list[Block]:
     """Return the blocks of `evaluated_blocks` as a list that can be sent to another process."""
-    found = evaluated_blocks(function, solutions, spec, retry_rows=retry_rows)
-    return [block.portable() for block in found]
+    blocks = evaluated_blocks(function, solutions, spec, retry_rows=retry_rows)
+    return [block.portable() for block in blocks]
 
 
 def _block(
@@ -379,7 +379,7 @@ def assembled(
             failures.append(dataclasses.replace(block.failure, row=rows[0]))
         elif block.results is not None:
             good.append((rows, block.results))
-    good.sort(key=lambda one: one[0])
+    good.sort(key=lambda rows_and_results: rows_and_results[0])
     kept, odd = _of_one_form(good, spec)
     failures = sorted(failures + odd, key=lambda failure: failure.row)
     if not kept and spec.measure_shape is None:
