@@ -135,7 +135,7 @@ def valid_rows(
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """Why one solution of a batch has no result; texts are those of `checks.plain_text`."""
+    """Failure of one solution of a batch; texts are those of `checks.plain_text`."""
 
     row: int
     kind: FailureKind
@@ -205,22 +205,22 @@ class OfVectors:
     It is a class, so that it can be sent to workers.
     """
 
-    def __init__(self, function: Callable, form: Form, *, one: bool):
-        self.function, self.form, self.one = function, form, one
+    def __init__(self, function: Callable, form: Form, *, per_solution: bool):
+        self.function, self.form, self.per_solution = function, form, per_solution
 
     def __call__(self, vectors: np.ndarray, **seeds: Any) -> Any:
         """Evaluate a batch of vectors, or one."""
-        values = self.form.value if self.one else self.form.values
+        values = self.form.value if self.per_solution else self.form.values
         return self.function(values(vectors), **seeds)
 
 
 def of_vectors(function: Callable, form: Form | None) -> Callable:
-    """Return a function of flat vectors from one of values; ``None`` if it takes vectors."""
+    """Return a function of flat vectors from a function of a form's values."""
     if form is None:
         return function
     if isinstance(function, PerSolution):
-        return PerSolution(OfVectors(function.function, form, one=True))
-    return OfVectors(function, form, one=False)
+        return PerSolution(OfVectors(function.function, form, per_solution=True))
+    return OfVectors(function, form, per_solution=False)
 
 
 class Seeded:
@@ -247,9 +247,9 @@ class Seeded:
 
 
 def as_seeded(function: Callable, form: Form | None = None) -> tuple[Callable, bool]:
-    """Return a function of values as one of vectors, and whether it asks for seeds.
+    """Return a function of vectors from a function of values, and whether it asks for seeds.
 
-    If it does, it is one of `rows_with_seeds`.
+    If it does, the returned function takes the rows of `rows_with_seeds`.
 
     Raises:
         ValueError: It asks in another way.

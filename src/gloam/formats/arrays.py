@@ -204,7 +204,7 @@ def _checked(array: np.ndarray, name: str, entry: Any) -> np.ndarray:
 
 
 def _reason(error: Exception) -> str:
-    """A short reason; a library's own advice, such as to load a pickle, is left out."""
+    """Return a short reason, without advice of a library such as to load a pickle."""
     if isinstance(error, FileNotFoundError):
         return "it does not exist"
     if isinstance(error, OSError):

@@ -52,15 +52,15 @@ def own_files(run_folder: Path, *, partial: bool = False) -> list[Path]:
 
 
 def check_places(run_folder: Path, *, checkpoints: bool) -> None:
-    """Check that there is no folder in the place of a file that gloam writes, and conversely.
+    """Check that no folder has the name of one of gloam's files, and no file that of a folder.
 
     Args:
         run_folder: The folder.
-        checkpoints: Also check the places of checkpoints. A run that has some reads the one before
-            a folder, as before a damaged one.
+        checkpoints: Also check the names of checkpoints. A run that is resumed skips a folder, as
+            it skips a damaged checkpoint.
 
     Raises:
-        DamagedFileError: There is one.
+        DamagedFileError: A folder or file is in the place of another.
     """
     for path in _named(run_folder):
         if checkpoints or path.parent.name != "checkpoint":

@@ -45,7 +45,7 @@ def elites_from_arrays(
     cells: Any = None,
     fields: Mapping[str, Any] | None = None,
 ) -> Elites:
-    """Build elites from solutions that were found elsewhere, keeping the best of each cell.
+    """Build elites from solutions of another program, keeping the best of each cell.
 
     Args:
         archive: The archive to fill.
@@ -98,12 +98,12 @@ def elites_from_pandas(archive: Archive, table: "pd.DataFrame", form: Form | Non
 
     def block(name: str) -> np.ndarray:
         numbered = [f"{name}_{i}" for i in range(len(columns))]
-        found = [column for column in numbered if column in columns]
-        is_complete = len(found) > 0 and found == numbered[: len(found)]
+        present = [column for column in numbered if column in columns]
+        is_complete = len(present) > 0 and present == numbered[: len(present)]
         expected = f"columns {name}_0, {name}_1, ..."
         fix = f"The columns are {', '.join(columns[:8])}..."
         checks.expect(is_complete, "table", expected, "other columns", fix)
-        return table[found].to_numpy()
+        return table[present].to_numpy()
 
     checks.expect("objective" in columns, "table", "a column 'objective'", "none")
     names = list(archive.measure_names)
@@ -114,9 +114,9 @@ def elites_from_pandas(archive: Archive, table: "pd.DataFrame", form: Form | Non
         fields[name] = values.reshape(len(table), *spec.shape)
     by_name = {name: table[name].to_numpy() for name in columns}
     if isinstance(form, Space):  # a variable with the name of a measure has another column
-        own = {name: f"solution_{name}" for name, _ in form.places}
-        by_name |= {n: by_name[column] for n, column in own.items() if column in by_name}
-    found = elites_from_arrays(
+        renamed = {name: f"solution_{name}" for name, _ in form.places}
+        by_name |= {n: by_name[column] for n, column in renamed.items() if column in by_name}
+    elites = elites_from_arrays(
         archive,
         block("solution") if form is None else form.from_columns(by_name),
         table["objective"].to_numpy(),
@@ -124,7 +124,7 @@ def elites_from_pandas(archive: Archive, table: "pd.DataFrame", form: Form | Non
         cells=table["cell"].to_numpy() if "cell" in columns else None,
         fields=fields,
     )
-    return Elites(archive, found.store, form=form)
+    return Elites(archive, elites.store, form=form)
 
 
 def elites_to_parquet(elites: Elites, path: str | os.PathLike) -> None:
