@@ -20,6 +20,11 @@ SNAPSHOTS = [2, 6]
 BATCH = 12
 
 
+def snapshots_of(folder):
+    """All snapshots of a run folder, by iteration."""
+    return {at: folder.read_snapshot(at) for at in folder.snapshot_iterations}
+
+
 def small_dms(archive, x0, **settings):
     """DMS with a small network and two emitters."""
     small = {"num_emitters": 2, "batch_size": BATCH // 2, "num_empty_points": 9}

@@ -7,7 +7,7 @@ import pytest
 
 import gloam
 from gloam.callbacks import Callback, CallbackWarning
-from tests.helpers import assert_same_bits, refused
+from tests.helpers import assert_same_bits
 
 from .conftest import Recorder, search
 
@@ -142,7 +142,7 @@ class MuteError(Exception):
 
 
 def test_an_error_without_a_text_does_not_end_the_run(tmp_path):
-    with pytest.warns(CallbackWarning, match="raised MuteError: .*raised ValueError"):
+    with pytest.warns(CallbackWarning, match=r"raised MuteError: .*raised ValueError"):
         result = search(callbacks=[Raises("log", MuteError())], run_dir=tmp_path)
     assert result.metrics["iteration"].max() == 10
     recorder = Recorder()
@@ -167,7 +167,7 @@ def test_an_answer_that_is_no_reason_is_reported():
         def log(self, rows):
             return True
 
-    with pytest.warns(CallbackWarning, match="log: expected a string or None, got True"):
+    with pytest.warns(CallbackWarning, match=r"log:.*True"):
         result = search(callbacks=[Answers()])
     assert result.metrics["iteration"].max() == 10
 
@@ -198,8 +198,8 @@ def test_an_evaluation_that_fails_ends_the_callbacks():
 
 
 def test_what_is_no_callback_is_refused():
-    with refused("callbacks: expected a list of callbacks"):
+    with pytest.raises(ValueError, match=r"^callbacks:.*list"):
         search(callbacks=Recorder())
     for wrong in (Recorder, print, 3):
-        with refused("callbacks: expected instances of Callback"):
+        with pytest.raises(ValueError, match=r"^callbacks:.*Callback"):
             search(callbacks=[wrong])

@@ -9,7 +9,7 @@ import gloam
 from gloam.errors import WorkerError
 from gloam.evaluators import Dask
 from tests.evaluators import functions
-from tests.helpers import assert_same_bits, refused
+from tests.helpers import assert_same_bits
 from tests.problems import small
 
 distributed = pytest.importorskip("distributed", reason="needs gloam[dask]")
@@ -70,12 +70,12 @@ def test_a_client_stays_open_and_a_lost_one_is_an_error(cluster):
     for _ in range(2):
         assert dask.evaluate(functions.batch, X).failures == []
     client.close()
-    with pytest.raises(WorkerError, match="expected a scheduler that answers, got none"):
+    with pytest.raises(WorkerError, match="scheduler"):
         dask.evaluate(functions.batch, X)
 
 
 def test_other_things_are_no_clusters():
-    with refused("cluster: expected an address such as 'tcp://10.0.0.1:8786', a Client or a"):
+    with pytest.raises(ValueError, match=r"^cluster:.*address.*Client"):
         Dask(8)
 
 
@@ -132,6 +132,6 @@ def test_a_signal_ends_a_batch_whose_workers_are_lost_one_after_the_other(cluste
 
 @pytest.mark.parametrize("patience", [0.0, -1.0, float("nan"), "long"])
 def test_patience_is_a_time(cluster, patience):
-    with refused("patience: expected a finite number > 0"):
+    with pytest.raises(ValueError, match=r"^patience:.*> 0"):
         Dask(cluster, patience=patience)
     assert Dask("tcp://10.0.0.1:8786").patience > Dask(cluster).patience > 0

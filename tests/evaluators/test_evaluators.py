@@ -156,7 +156,7 @@ def test_an_executor_that_breaks_is_an_error_of_the_evaluator():
 
 
 def test_other_things_are_no_evaluators():
-    with refused("evaluator: expected Evaluator, got int 8. Give Processes(...)"):
+    with pytest.raises(ValueError, match=r"^evaluator:.*int 8.*Processes"):
         as_evaluator(8)
 
 
@@ -295,7 +295,7 @@ def test_an_answer_for_one_solution_that_does_not_fit_is_a_failed_row(answer, er
 
 
 def test_wrong_measures_of_one_solution_have_the_shape_that_was_returned():
-    with refused("measures: expected shape (2,) (of one solution), got shape (3,)"):
+    with pytest.raises(ValueError, match=r"^measures:.*\(2,\).*\(3,\)"):
         ResultSpec((2,)).of_one((1.0, np.zeros(3)))
     assert ResultSpec((2, 3)).of_one((1.0, np.zeros(6)))[1].shape == (1, 6)
 
@@ -336,7 +336,7 @@ def test_without_a_form_the_rows_that_differ_from_most_fail():
 
     found = InProcess().evaluate(PerSolution(odd), X_BAD)
     assert [failure.row for failure in found.failures] == BAD
-    with pytest.raises(EvaluationError, match="The first failed by RuntimeError: too far"):
+    with pytest.raises(EvaluationError, match="RuntimeError: too far"):
         InProcess().evaluate(functions.raises, X_BAD[BAD])
 
 
@@ -365,5 +365,5 @@ def test_a_search_of_your_own_can_use_an_evaluator(evaluators):
 
 
 def test_a_batch_has_solutions():
-    with refused("solutions: expected at least one solution, got none"):
+    with pytest.raises(ValueError, match=r"^solutions:.*at least one"):
         InProcess().evaluate(PerSolution(functions.one), X[:0])

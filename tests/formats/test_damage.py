@@ -26,7 +26,9 @@ def elites_in(folder):
 
 
 def snapshots_in(folder):
-    return [array for shot in folder.read_snapshots().values() for array in shot.values()]
+    return [
+        array for at in folder.snapshot_iterations for array in folder.read_snapshot(at).values()
+    ]
 
 
 def state_in(folder):

@@ -60,10 +60,10 @@ def test_another_seed_driver_or_dataset_is_refused(finished_run, tmp_path):
     before = contents(run)
     with pytest.raises(ValueError, match="seeds is"):
         resumed(run, seeds=[1])
-    with pytest.raises(ValueError, match="driver is 'fused' in the file and 'ask-tell' now"):
+    with pytest.raises(ValueError, match=r"driver.*'fused'.*'ask-tell'"):
         resumed(run, run=gloam.optimize)
     other = gloam.datasets.from_array(PIXELS, labels=["a"] * len(PIXELS))
-    with pytest.raises(ValueError, match="dataset has other items, labels or names"):
+    with pytest.raises(ValueError, match="dataset"):
         resumed(run, dataset=other)
     assert contents(run) == before
     resumed(run)
@@ -147,7 +147,7 @@ def test_links_in_a_strangers_folder_are_not_followed(finished_run, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(finished_run, run)
     (run / NAME).symlink_to(mine)
-    with pytest.raises(gloam.errors.DamagedFileError, match="link instead of a lock file"):
+    with pytest.raises(gloam.errors.DamagedFileError, match="link"):
         gloam.resume(run, iterations=6, progress=False)
     (run / NAME).unlink()
     (run / f".config.json.{os.getpid()}.gloam-partial").symlink_to(mine)
@@ -177,7 +177,7 @@ def test_seeds_have_64_bits(tmp_path):
 def test_a_snapshot_that_does_not_exist_is_answered_by_those_that_do(finished_run):
     folder = gloam.RunFolder(finished_run)
     for odd in ("x", None, 2.0, -1):
-        with refused("iteration: expected a whole number >= 0"):
+        with pytest.raises(ValueError, match=r"^iteration:.*>= 0"):
             folder.read_snapshot(odd)
     with pytest.raises(ValueError, match=r"iteration: expected .* got 3\. .*: 2, 4"):
         folder.read_snapshot(3)
@@ -195,5 +195,5 @@ def test_a_run_folder_has_a_path(path, tmp_path, monkeypatch):
 
 
 def test_an_archive_of_another_type_is_refused(finished_run):
-    with pytest.raises(ValueError, match=r"^archive: expected Archive, got list"):
+    with pytest.raises(ValueError, match=r"^archive:.*list"):
         gloam.RunFolder(finished_run).read_archive(archive=[1])

@@ -53,10 +53,10 @@ def test_numpy_numbers_are_written_as_their_values(tmp_path):
 @pytest.mark.parametrize("value", ["1", None, [1.0], 1j])
 def test_other_values_and_names_are_refused(tmp_path, value):
     metrics = MetricsFile(tmp_path)
-    with pytest.raises(ValueError, match="metrics: expected numbers, got"):
+    with pytest.raises(ValueError, match=r"metrics:.*numbers"):
         metrics.append([ROWS[0] | {"loss": value}], sync=False)
     for name in ("", "a,b", 'a"b', "a\nb"):
-        with pytest.raises(ValueError, match="a name without commas, quotes or line breaks"):
+        with pytest.raises(ValueError, match=r"metric:.*commas"):
             metrics.append([ROWS[0] | {name: 1.0}], sync=False)
     assert metrics.read()[0].empty
 
@@ -136,7 +136,7 @@ def test_a_file_with_another_header_is_refused(tmp_path, header):
         assert table.empty
         assert "does not begin with the names of its columns" in str(error)
         path.write_bytes(path.read_bytes() + HEADER)
-    with pytest.raises(gloam.errors.DamagedFileError, match="names of its columns"):
+    with pytest.raises(gloam.errors.DamagedFileError, match=r"metrics\.csv.*columns"):
         metrics.append(ROWS, sync=False)
 
 
@@ -290,7 +290,7 @@ def test_failures_round_trip(tmp_path):
         for name in table.columns:
             for one, other in zip(found[name], table[name], strict=True):
                 np.testing.assert_array_equal(one, other)
-    with pytest.raises(gloam.errors.DamagedFileError, match="it belongs to another run"):
+    with pytest.raises(gloam.errors.DamagedFileError, match="another run"):
         read_failures(tmp_path, run="b")
 
 

@@ -18,7 +18,7 @@ from gloam.formats.arrays import read_arrays, write_arrays
 from gloam.formats.documents import read_document, write_document
 from tests import problems
 from tests.formats.test_crafted import DOMAINS, deep
-from tests.run_folders import write_grid_run, write_pictures_run
+from tests.run_folders import snapshots_of, write_grid_run, write_pictures_run
 
 from .attack import CODE, Attack, check_refusal
 from .command_lines import called
@@ -224,8 +224,12 @@ class Configurations:
 
     def _read(self) -> None:
         run = gloam.RunFolder(self._run)
-        readers = [run.read_config, run.read_form, run.read_archive, run.read_metrics]
-        readers += [run.read_checkpoint_iteration, run.check_number_of_seeds, run.read_snapshots]
+        readers = [run.read_config, run.read_archive, run.read_metrics]
+        readers += [
+            run.read_checkpoint_iteration,
+            run.check_number_of_seeds,
+            lambda: snapshots_of(run),
+        ]
         readers += [lambda name=name: run.read_part(name) for name in ("algorithm", "domain")]
         for read in readers:
             try:

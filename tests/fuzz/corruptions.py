@@ -19,7 +19,7 @@ from tests.formats.conftest import small_run
 from tests.formats.test_crafted import Payload, hostile_member, pickled
 from tests.formats.test_damage import READERS, continued
 from tests.helpers import assert_same_bits
-from tests.run_folders import write_grid_run
+from tests.run_folders import snapshots_of, write_grid_run
 
 from .attack import SECRET, Attack, check_refusal
 from .command_lines import called
@@ -63,7 +63,7 @@ class Corruptions:
         self._renew()
         run = gloam.RunFolder(self._run)
         self._expected = {name: read(run) for name, read in READERS.items()}
-        self._snapshots = run.read_snapshots()
+        self._snapshots = snapshots_of(run)
         self._failures = run.read_failures()
         self._names = sorted(
             str(path.relative_to(self._sound))
@@ -154,7 +154,7 @@ class Corruptions:
             shots = _outcome(lambda at=at: run.read_snapshot(at), self._run)
             if shots is not None:
                 assert_same_bits(shots, expected)
-        self._check(lambda: (run.read_form(), run.check_number_of_seeds()), None)
+        self._check(run.check_number_of_seeds, None)
         self._check(lambda: [run.read_checkpoint_iteration()], [ITERATIONS])
         self._check_metrics(run.read_metrics)
         failures = _outcome(run.read_failures, self._run)

@@ -352,16 +352,14 @@ def test_texts_that_would_fill_the_memory_are_refused(tmp_path):
     """A hundred thousand labels of a megabyte, which would take 400 GB as an array."""
     texts = pa.DictionaryArray.from_arrays(np.zeros(100_000, np.int32), ["a" * 1_000_000])
     path = written(tmp_path / "bomb.parquet", {"x": np.arange(100_000) % 7, "kind": texts})
-    with pytest.raises(ValueError, match="got 400 GB for 100,000 texts of up to 1,000,000 char"):
+    with pytest.raises(ValueError, match=r"400 GB.*100,000.*1,000,000"):
         datasets.from_file(path, ["x"], "kind")
 
 
 def test_columns_that_are_no_labels_are_refused(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"v": zeros(3, 2), "kind": zeros(3, 2)}), path)
-    with pytest.raises(
-        ValueError, match="label, names: expected columns of texts or numbers, got list"
-    ):
+    with pytest.raises(ValueError, match=r"label, names:.*list"):
         datasets.from_file(path, "v", "kind")
 
 
@@ -395,7 +393,7 @@ def pictures(tmp_path) -> Path:
 
 
 def skipped(folder: Path, **options) -> dict[str, str]:
-    with pytest.warns(UserWarning, match="could not be read and were skipped"):
+    with pytest.warns(UserWarning, match="skipped"):
         data = datasets.from_folder(folder, (5, 5), progress=False, **options)
     return {file.name: file.reason for file in data.skipped}
 

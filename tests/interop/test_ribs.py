@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gloam
-from tests.helpers import assert_same_bits, refused
+from tests.helpers import assert_same_bits
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -89,19 +89,19 @@ def test_an_elite_on_a_border_is_told_of():
     just_below = np.float32(1.0) - np.finfo(np.float32).eps
     elites = gloam.interop.elites_from_arrays(archive, [[1.0]], [1.0], [[just_below]])
     assert elites.cells.tolist() == [0]
-    with pytest.warns(UserWarning, match="1 of 1 elites lie on a border"):
+    with pytest.warns(UserWarning, match="1 of 1 elites"):
         to_ribs(elites)
 
 
 def test_what_cannot_be_converted_is_refused():
-    with refused("archive: expected a GridArchive or a CVTArchive of pyribs"):
+    with pytest.raises(ValueError, match=r"^archive:.*pyribs.*GridArchive"):
         from_ribs(gloam.GridArchive((2,), 0, 1))
     cosine = gloam.CVTArchive(np.eye(2), metric="cosine")
     elites = gloam.interop.elites_from_arrays(cosine, [[1.0]], [1.0], [[1.0, 0.0]], cells=[0])
-    with refused("archive: expected a GridArchive or a CVTArchive with the Euclidean metric"):
+    with pytest.raises(ValueError, match=r"^archive:.*Euclidean"):
         to_ribs(elites)
     theirs = archives.GridArchive(
         solution_dim=1, dims=(2,), ranges=[(0, 1)], extra_fields={"name": ((), object)}
     )
-    with refused("field 'name': expected numbers"):
+    with pytest.raises(ValueError, match=r"^field 'name':.*object"):
         from_ribs(theirs)

@@ -17,7 +17,7 @@ from gloam.interop import (
     gymnasium,
     tables,
 )
-from tests.helpers import assert_same_bits, refused
+from tests.helpers import assert_same_bits
 
 ARCHIVE = gloam.GridArchive(
     (3, 4), -1, 1, fields={"image": (2, 2), "count": jax.ShapeDtypeStruct((), "int32")}
@@ -109,7 +109,7 @@ def test_the_variables_of_a_space_come_back(tmp_path):
         np.testing.assert_array_equal(again.cells, elites.cells)
         # Logarithms are computed again.
         np.testing.assert_allclose(again.solutions, elites.solutions, rtol=1e-5, atol=1e-6)
-    with refused("layers: expected whole numbers from 1 to 3"):
+    with pytest.raises(ValueError, match=r"^layers:.*1 to 3"):
         elites_from_parquet(archive, path, gloam.Space(layers=gloam.Integer(1, 3)))
 
 
@@ -122,21 +122,21 @@ def test_the_examples_hold():
 
 def test_wrong_data_are_refused(elites, tmp_path):
     plain = gloam.GridArchive((2,), 0, 1)
-    with refused("objectives: expected 2 numbers"):
+    with pytest.raises(ValueError, match=r"^objectives:.*2"):
         elites_from_arrays(plain, np.zeros((2, 1)), [1.0], np.zeros((2, 1)))
-    with refused("measures: expected shape (2, 1)"):
+    with pytest.raises(ValueError, match=r"^measures:.*\(2, 1\)"):
         elites_from_arrays(plain, np.zeros((2, 1)), [1.0, 2.0], np.zeros((2, 3)))
     for cells in ([0, 2], [-1, 0], [0], [0.0, 1.0]):
-        with refused("cells: expected 2 whole numbers from 0 to 1"):
+        with pytest.raises(ValueError, match=r"^cells:.*0 to 1"):
             elites_from_arrays(plain, np.zeros((2, 1)), [1, 2], np.zeros((2, 1)), cells=cells)
-    with refused("cells: expected whole numbers"):
+    with pytest.raises(ValueError, match=r"^cells:.*whole numbers"):
         elites_from_arrays(plain, np.zeros((2, 1)), [1, 2], np.zeros((2, 1)), cells=[[0], [0, 1]])
-    with refused("table: expected columns solution_0"):
+    with pytest.raises(ValueError, match=r"^table:.*solution_0"):
         elites_from_pandas(plain, pd.DataFrame({"objective": [1.0], "measures_0": [0.0]}))
-    with refused("table: expected columns objective"):
+    with pytest.raises(ValueError, match=r"^table:.*objective"):
         elites_from_pandas(plain, pd.DataFrame({"measures_0": [0.0]}))
     with pytest.raises(ValueError, match="fields"):
         elites_from_arrays(ARCHIVE, np.zeros((1, 1)), [1.0], np.zeros((1, 2)))
     (tmp_path / "mine").write_text("mine")
-    with refused("path: expected a new file"):
+    with pytest.raises(ValueError, match=r"^path:.*exists"):
         elites_to_parquet(elites, tmp_path / "mine")

@@ -97,13 +97,13 @@ def test_missing_gradients_are_refused(name):
 
 def test_other_shapes_and_other_things_are_refused():
     _, by_autograd = torch_evaluation(lambda x: x[:, :3])
-    with refused("measures: expected shape (4, 2), got (4, 3) from the function"):
+    with pytest.raises(ValueError, match=r"^measures:.*\(4, 2\).*\(4, 3\)"):
         by_autograd(SOLUTIONS, WEIGHTS, OF_MEASURES)
-    with refused("function: expected a function of a batch of solutions, got int"):
+    with pytest.raises(ValueError, match=r"^function:.*int"):
         torch_evaluation(3)
 
 
 def test_without_pytorch_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ImportError, match=r"^torch_evaluation: expected PyTorch.*pip install"):
+    with pytest.raises(ImportError, match=r"^torch_evaluation:.*PyTorch.*pip install"):
         torch_evaluation(function)

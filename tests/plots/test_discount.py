@@ -23,7 +23,7 @@ def discount_at(folder, iteration, points):
     """The discount function of a snapshot, worked out apart from the plots."""
     algorithm = folder.read_part("algorithm")
     like = jax.eval_shape(lambda key: step.init(algorithm, key).discount, jax.random.key(0))
-    arrays = folder.read_snapshots()[iteration]
+    arrays = folder.read_snapshot(iteration)
     learned = {
         name.removeprefix("discount "): array
         for name, array in arrays.items()
@@ -36,7 +36,7 @@ def test_the_discount_function_is_drawn_with_its_training_points(run_2d):
     figure = discount_panels(run_2d)
     *panels, bar = figure.axes
     assert len(panels) == 2 * len(SNAPSHOTS)
-    snapshots = run_2d.read_snapshots()
+    snapshots = {at: run_2d.read_snapshot(at) for at in SNAPSHOTS}
     best = max(shot["objectives"].max() for shot in snapshots.values())
     for above, below, at in zip(panels[::2], panels[1::2], SNAPSHOTS, strict=True):
         shot = snapshots[at]
@@ -127,7 +127,7 @@ def test_many_measures_are_drawn(run_3d):
     centers = np.asarray(run_3d.read_part("algorithm").archive.centroids)
     expected = np.sort(discount_at(run_3d, ITERATIONS, centers))
     np.testing.assert_allclose(cells.get_array(), expected, atol=1e-5)
-    shot = run_3d.read_snapshots()[ITERATIONS]
+    shot = run_3d.read_snapshot(ITERATIONS)
     assert len(batch.get_offsets()) == shot["real"][:BATCH].sum()
 
 

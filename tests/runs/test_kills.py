@@ -92,7 +92,7 @@ def test_metrics_hold_a_row_for_each_seed_and_logged_iteration(whole):
 
 
 def test_a_snapshot_holds_the_points_that_were_trained_on(whole):
-    snapshot = gloam.RunFolder(whole.run_dir).read_snapshots()[40]
+    snapshot = gloam.RunFolder(whole.run_dir).read_snapshot(40)
     assert len(snapshot["points"]) == BATCH + 10
 
 

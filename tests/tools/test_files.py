@@ -132,7 +132,7 @@ def test_the_cache_folder_is_where_the_environment_says(variables, folder, monke
 
 def test_a_relative_cache_folder_is_refused(monkeypatch):
     only(monkeypatch, GLOAM_CACHE="off")
-    with pytest.raises(ValueError, match="expected an absolute path, got 'off'"):
+    with pytest.raises(ValueError, match=r"absolute.*'off'"):
         files.cache_folder()
 
 
@@ -161,5 +161,5 @@ def test_cached_files_are_in_the_cache_folder(user, tmp_path, monkeypatch):
 
 def test_a_path_without_the_name_of_a_file_is_refused():
     for path in ("", "x\0y"):
-        with pytest.raises(ValueError, match=r"^path: expected the name of a file, got '"):
+        with pytest.raises(ValueError, match=r"^path:.*name of a file"):
             files.write_bytes(Path(path), b"")

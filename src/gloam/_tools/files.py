@@ -42,20 +42,20 @@ def write(path: Path, save: Callable[[IO[bytes]], Any]) -> None:
     """
     if not path.name or "\0" in str(path):
         raise ValueError(f"path: expected the name of a file, got {str(path)!r}.")
-    aside = path.with_name(f".{path.name}.{os.getpid()}{_PARTIAL}")
+    partial = path.with_name(f".{path.name}.{os.getpid()}{_PARTIAL}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         # "x" does not follow a link of that name that someone else has made.
-        with open(aside, "xb") as file:
+        with open(partial, "xb") as file:
             save(file)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(aside, path)
+        os.replace(partial, path)
         _sync_folder(path.parent)
     except BaseException as error:
         with contextlib.suppress(OSError):
-            aside.unlink()
+            partial.unlink()
         if isinstance(error, OSError):  # the error of a full disk names no file
             raise OSError(error.errno, error.strerror or str(error), str(path)) from error
         raise
@@ -173,10 +173,10 @@ def open_regular(path: str | os.PathLike) -> IO[bytes]:
 def stamp(path: Path) -> Stamp:
     """Return inode, size and modification time of a file, or ``None`` if it does not exist."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def read_array(
@@ -223,11 +223,11 @@ def read_npy(stream: IO[bytes], size: int, limit: int) -> np.ndarray:
     view, done = content.data, 0
     while done < needed:
         # In pieces, because a compressed stream makes a copy of everything it reads at once.
-        part = stream.read(min(needed - done, 1 << 24))
-        if not part:
+        piece = stream.read(min(needed - done, 1 << 24))
+        if not piece:
             raise ValueError(f"it ends after {done:,} of {needed:,} bytes")
-        view[done : done + len(part)] = part
-        done += len(part)
+        view[done : done + len(piece)] = piece
+        done += len(piece)
     array = content.view(dtype) if dtype.itemsize else np.empty(0, dtype)
     return array.reshape(shape[::-1]).T if fortran_order else array.reshape(shape)
 
@@ -284,9 +284,9 @@ class _Counted:
     def read(self, size: int = -1, /) -> bytes:
         if not 0 <= size <= _LARGEST_HEADER:
             raise ValueError("the header is too long")
-        part = self._stream.read(size)
-        self.count += len(part)
-        return part
+        content = self._stream.read(size)
+        self.count += len(content)
+        return content
 
 
 def cache_folder() -> Path:

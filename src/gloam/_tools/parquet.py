@@ -1,7 +1,10 @@
 """Parquet files that are not trusted: what they declare is checked before it is read.
 
 Parquet stores repeated values once, so a file of a few kilobytes may stand for many gigabytes.
-Rows and numbers are counted in the metadata, and equal texts become one object.
+Rows and numbers are counted in the headers of pages, and equal texts become one object.
+
+The headers are parsed here because pyarrow ends the whole process at some that are damaged. A child
+process for pyarrow would cost every read the start of an interpreter and an import of a second.
 """
 
 import os
@@ -92,13 +95,12 @@ def objects(column: "pa.Array", known: dict[Any, Any]) -> list[Any]:
 
     column.validate(full=True)  # indices of a damaged dictionary may be out of range
     if isinstance(column, pa.DictionaryArray):
-        found = [known.setdefault(value, value) for value in column.dictionary.to_pylist()]
-        return [None if at is None else found[at] for at in column.indices.to_pylist()]
+        values = [known.setdefault(value, value) for value in column.dictionary.to_pylist()]
+        return [None if at is None else values[at] for at in column.indices.to_pylist()]
     return column.to_pylist()
 
 
-# The headers, in the compact protocol of Thrift. They are read here because pyarrow ends the
-# process at some that are damaged, where it could raise an error. Numbers of fields are those of
+# The headers, in the compact protocol of Thrift. Numbers of fields are those of
 # https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift.
 
 _FILE_ROWS, _ROW_GROUPS = 3, 4
@@ -156,7 +158,7 @@ def _values_in_pages(file: IO[bytes], about: _Fields, limit: int) -> int:
         num_values += max(_Fields(data).of(1, int), 0) if data else 0
         if page.of(_PAGE_BYTES, int) > limit:
             raise ValueError(f"it declares a page of {page.of(_PAGE_BYTES, int):,} bytes")
-        at += reader.place + max(page.of(_PAGE_COMPRESSED, int), 0)
+        at += reader.position + max(page.of(_PAGE_COMPRESSED, int), 0)
     if num_values != total:
         raise ValueError(f"it declares {total:,} values and has pages with {num_values:,}")
     return num_values
@@ -166,15 +168,15 @@ class _Reader:
     """Reads structs of Thrift's compact protocol from bytes."""
 
     def __init__(self, content: bytes):
-        self._content, self.place = content, 0
+        self._content, self.position = content, 0
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
         """Return the fields of a struct by number."""
-        found, number = {}, 0
+        fields, number = {}, 0
         while head := self._byte():
             number = number + (head >> 4) if head >> 4 else self._integer()
-            found[number] = self._value(head & 15, depth + 1)
-        return found
+            fields[number] = self._value(head & 15, depth + 1)
+        return fields
 
     def _value(self, kind: int, depth: int, in_list: bool = False) -> Any:
         if depth > _MAX_DEPTH:
@@ -202,19 +204,19 @@ class _Reader:
         return self._bytes(1)[0]
 
     def _bytes(self, length: int) -> bytes:
-        part = self._content[self.place : self.place + length]
-        if len(part) < length:
+        content = self._content[self.position : self.position + length]
+        if len(content) < length:
             raise ValueError("it has a header that ends too early")
-        self.place += length
-        return part
+        self.position += length
+        return content
 
     def _varint(self) -> int:
         value, shift = 0, 0
         while True:
-            part = self._byte()
-            value |= (part & 127) << shift
+            byte = self._byte()
+            value |= (byte & 127) << shift
             shift += 7
-            if part < 128:
+            if byte < 128:
                 return value
             if shift > 63:
                 raise ValueError("it has a number of more than 64 bits in a header")

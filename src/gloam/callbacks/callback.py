@@ -78,9 +78,11 @@ def checked(callbacks: Any) -> tuple[Callback, ...]:
     is_list = isinstance(callbacks, (list, tuple))
     checks.expect(is_list, "callbacks", "a list of callbacks", checks.short(callbacks), fix)
     fix = "Derive your class from gloam.callbacks.Callback, and pass an instance of it."
-    for one in callbacks:
-        is_callback = isinstance(one, Callback)
-        checks.expect(is_callback, "callbacks", "instances of Callback", checks.short(one), fix)
+    for callback in callbacks:
+        is_callback = isinstance(callback, Callback)
+        checks.expect(
+            is_callback, "callbacks", "instances of Callback", checks.short(callback), fix
+        )
     return tuple(callbacks)
 
 
@@ -126,14 +128,14 @@ class Notifier:
         """Call `Callback.start`. After an error, end the callbacks before it and raise it."""
         self.iteration = run.first_iteration
         waiting, self._active = self._active, []
-        for one in waiting:
+        for callback in waiting:
             try:
-                one.start(run)
+                callback.start(run)
             except BaseException as error:
                 self.end(RunEnd("failed", checks.plain_text(error), run.first_iteration, {}))
                 self.report()
                 raise
-            self._active.append(one)
+            self._active.append(callback)
 
     def log(self, rows: Sequence[dict[str, Any]]) -> str | None:
         """Pass the rows of an iteration on.
@@ -142,17 +144,17 @@ class Notifier:
             The first reason to stop the run that a callback returned.
         """
         self.iteration = rows[0]["iteration"]
-        reasons = self._call("log", lambda one: _reason(one.log([dict(row) for row in rows])))
+        reasons = self._call("log", lambda each: _reason(each.log([dict(row) for row in rows])))
         return next((reason for reason in reasons if reason is not None), None)
 
     def checkpoint(self, iteration: int) -> None:
         """Report that a checkpoint was written."""
-        self._call("checkpoint", lambda one: one.checkpoint(iteration))
+        self._call("checkpoint", lambda each: each.checkpoint(iteration))
 
     def end(self, end: RunEnd) -> None:
         """Report the end of the run."""
         self.iteration = end.iteration
-        self._call("end", lambda one: one.end(end))
+        self._call("end", lambda each: each.end(end))
 
     @property
     def has_news(self) -> bool:
@@ -166,12 +168,12 @@ class Notifier:
 
     def _call(self, method: str, call: Callable[[Callback], Any]) -> list[Any]:
         answers = []
-        for one in list(self._active):
+        for callback in list(self._active):
             try:
-                answers.append(call(one))
+                answers.append(call(callback))
             except Exception as error:
-                self._active.remove(one)
-                failure = CallbackFailure(one, method, self.iteration, error)
+                self._active.remove(callback)
+                failure = CallbackFailure(callback, method, self.iteration, error)
                 self.failures.append(failure)
                 self._unreported.append(failure)
         return answers

@@ -183,9 +183,12 @@ class MLflow(Callback):
         """Begin a run of MLflow."""
         if self.run_id is not None:
             return
-        found = self._client.get_experiment_by_name(self._experiment)
-        place = found.experiment_id if found else self._client.create_experiment(self._experiment)
-        self.run_id = self._client.create_run(place, run_name=run.title).info.run_id
+        known = self._client.get_experiment_by_name(self._experiment)
+        if known:
+            identifier = known.experiment_id
+        else:
+            identifier = self._client.create_experiment(self._experiment)
+        self.run_id = self._client.create_run(identifier, run_name=run.title).info.run_id
         for name, value in run.settings.items():
             self._client.log_param(self.run_id, name, value)
 

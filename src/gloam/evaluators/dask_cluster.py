@@ -87,7 +87,7 @@ class Dask(Evaluator):
         self.patience = checks.number("patience", patience, above=0.0)
         self._cluster, self._pace = cluster, Pace(chunk)
         self._client: Any = None
-        self._own: list[Any] = []
+        self._opened: list[Any] = []
         self._stuck: set[str] = set()
         self._function: tuple[Any, bytes] = (None, b"")
 
@@ -136,13 +136,13 @@ class Dask(Evaluator):
         now = time.monotonic()
         if now > self._counted + _LOOK_SECONDS:
             self._counted = now
-            found: dict[str, int] = self._asked(self._client.nthreads)
-            self._threads = max(1, sum(found.values()))
-            is_lost = not found or bool(self._workers - set(found))
-            self._workers |= set(found)
+            threads: dict[str, int] = self._asked(self._client.nthreads)  # by worker
+            self._threads = max(1, sum(threads.values()))
+            is_lost = not threads or bool(self._workers - set(threads))
+            self._workers |= set(threads)
             if is_lost and self.stop_requested():
                 raise WorkerError("Dask: stopped by a signal while workers were lost.")
-            if found:
+            if threads:
                 self._seen, self._warned = now, False
             self._wait_longer(now - self._seen)
         return self._threads
@@ -199,11 +199,8 @@ class Dask(Evaluator):
             queue.put(rows, block)
         if answer.is_late:
             missing = rows[sum(block.num_rows for block in answer.blocks) :]
-            # A function of one solution returns row by row, so the first missing row hangs.
-            each_alone = isinstance(function, PerSolution)
-            queue.put_back(missing[1:] if each_alone else [])
             error = f"the evaluation took longer than the time limit of {self.timeout:g} s"
-            queue.lose(missing[:1] if each_alone else missing, "timeout", error)
+            queue.lose(missing, "timeout", error, in_order=isinstance(function, PerSolution))
             if answer.restartable is not None:
                 self._stuck.add(answer.restartable)
         return True
@@ -223,18 +220,18 @@ class Dask(Evaluator):
                 )
             )
 
-    def _asked(self, question: Callable[[], Any]) -> Any:
+    def _asked(self, request: Callable[[], Any]) -> Any:
+        """Return the answer of the scheduler to a request."""
         try:
-            return question()
+            return request()
         except Exception as error:
             raise self._lost(error) from error
 
     def _lost(self, reason: Any) -> WorkerError:
-        told = reason
         if isinstance(reason, Exception):  # its later lines list every chunk
-            told = f"{type(reason).__name__}: {reason}".split("\n")[0].rstrip(":")
+            reason = f"{type(reason).__name__}: {reason}".split("\n")[0].rstrip(":")
         return WorkerError(
-            f"Dask: expected a scheduler that answers, got none ({told}). Start a cluster again "
+            f"Dask: expected a scheduler that answers, got none ({reason}). Start a cluster again "
             "and resume the run: gloam.optimize(..., resume=True, evaluator=...)."
         )
 
@@ -260,10 +257,10 @@ class Dask(Evaluator):
                 cluster = self._distributed.LocalCluster(
                     threads_per_worker=1, dashboard_address=":0"
                 )
-                self._own.append(cluster)
+                self._opened.append(cluster)
             if not isinstance(cluster, client):
                 cluster = client(cluster, set_as_default=False)
-                self._own.append(cluster)
+                self._opened.append(cluster)
         except Exception as error:
             raise self._lost(error) from error
         self._client, self._counted = cluster, -np.inf
@@ -271,8 +268,8 @@ class Dask(Evaluator):
 
     def stop(self, *, failed: bool) -> None:
         """Close what `start` opened, the client before its cluster."""
-        while self._own:
-            self._own.pop().close()
+        while self._opened:
+            self._opened.pop().close()
         self._client = None
 
 
@@ -321,17 +318,17 @@ def _within(
 
     Python cannot end a thread, so one that exceeds its limit is left running.
     """
-    found: queue.SimpleQueue[Block] = queue.SimpleQueue()
+    finished: queue.SimpleQueue[Block] = queue.SimpleQueue()
 
     def work() -> None:
         for block in evaluated_blocks(function, solutions, spec, retry_rows=retry_rows):
-            found.put(block.portable())
+            finished.put(block.portable())
 
     threading.Thread(target=work, daemon=True).start()
     each_alone, blocks, left = isinstance(function, PerSolution), [], len(solutions)
     while left:
         try:
-            block = found.get(timeout=timeout * (1 if each_alone else left))
+            block = finished.get(timeout=timeout * (1 if each_alone else left))
         except queue.Empty:
             return blocks, True
         blocks.append(block)

@@ -47,7 +47,7 @@ class Evaluator(ABC):
         """Evaluate a batch.
 
         Args:
-            function: As in `gloam.optimize`, or `gloam.evaluators.PerSolution`.
+            function: A function as for `gloam.optimize`, or `gloam.evaluators.PerSolution`.
             solutions: ``(batch, sol)`` solutions.
             spec: Specification of the results, such as `gloam.Search.result_spec`. By default the
                 form of most rows.
@@ -167,15 +167,15 @@ class Executors(Evaluator):
                     arguments = (function, solutions[rows], spec, self.retry_rows)
                     under_way[self._executor.submit(portable_blocks, *arguments)] = rows
                 done, _ = futures.wait(under_way, return_when=futures.FIRST_COMPLETED)
-                for one in done:
-                    rows = under_way.pop(one)
-                    for block in one.result():
+                for future in done:
+                    rows = under_way.pop(future)
+                    for block in future.result():
                         queue.put(rows, block)
         except Exception as error:  # exceptions of the function are in the blocks
             raise executor_error(self._executor, error) from error
         finally:
-            for one in under_way:
-                one.cancel()
+            for future in under_way:
+                future.cancel()
         return queue.result(spec)
 
 
@@ -185,7 +185,7 @@ def num_workers(executor: futures.Executor) -> int:
 
 
 def executor_error(executor: futures.Executor, error: Exception) -> WorkerError:
-    """Return the error for an executor that fails itself, not in the user's function."""
+    """Return the error for a failure of the executor itself."""
     return WorkerError(
         f"executor: expected {type(executor).__name__} to run the evaluation, got "
         f"{type(error).__name__}: {error}. If a worker crashed, "

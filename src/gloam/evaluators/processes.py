@@ -128,11 +128,11 @@ class Processes(Evaluator):
     def _give_out(
         self, queue: RowQueue, content: bytes, solutions: np.ndarray, spec: ResultSpec
     ) -> None:
-        for place, worker in enumerate(self._workers):
+        for number, worker in enumerate(self._workers):
             if not worker.is_idle:
                 continue
             if not worker.is_alive:  # it ended between two batches, so no row caused it
-                self._replace(place)
+                self._replace(number)
                 continue
             rows = queue.take(self.num_workers)
             if not rows:
@@ -141,7 +141,7 @@ class Processes(Evaluator):
                 worker.send(content, rows, solutions[rows], spec, self.retry_rows)
             except OSError:
                 queue.put_back(rows)
-                self._replace(place)
+                self._replace(number)
 
     def _waited_for(self, each_alone: bool) -> "list[Worker]":
         """Return the workers that have sent a message or ended."""
@@ -150,16 +150,17 @@ class Processes(Evaluator):
         if self.timeout is not None:
             ends = [w.deadline(self.timeout, each_alone) for w in busy.values() if w.rows]
             seconds = max(0.0, min(ends, default=seconds + time.monotonic()) - time.monotonic())
-        return [busy[one] for one in connection.wait(list(busy), seconds)]  # pyright: ignore
+        ready = connection.wait(list(busy), seconds)
+        return [busy[pipe] for pipe in ready]  # pyright: ignore[reportArgumentType]
 
     def _receive(self, worker: "Worker", queue: RowQueue, each_alone: bool) -> None:
         try:
-            told = worker.receive()
+            answer = worker.receive()
         except (EOFError, OSError):
             self._lost(worker, queue, each_alone)
             return
-        if told is not None:
-            queue.put(*told)
+        if answer is not None:
+            queue.put(*answer)
         self._failed_starts, self._were_ready = 0, True
 
     def _lost(self, worker: "Worker", queue: RowQueue, each_alone: bool) -> None:
@@ -172,34 +173,26 @@ class Processes(Evaluator):
                 "Its output is above. A script must start its work under "
                 "`if __name__ == '__main__':`, because worker processes import it."
             )
-        rows = worker.rows
         self._replace(self._workers.index(worker))
-        # A function of one solution sends results row by row, so the first missing row is the one.
-        suspects, rest = (rows[:1], rows[1:]) if each_alone else (rows, [])
-        queue.put_back(rest)
-        if suspects:
-            error = f"the worker process ended with exit code {code} during the evaluation"
-            queue.lose(suspects, "lost worker", error)
+        error = f"the worker process ended with exit code {code} during the evaluation"
+        queue.lose(worker.rows, "lost worker", error, in_order=each_alone)
 
     def _end_late_ones(self, queue: RowQueue, each_alone: bool) -> None:
         if self.timeout is None:
             return
         now = time.monotonic()
-        for place, worker in enumerate(self._workers):
+        for number, worker in enumerate(self._workers):
             if not worker.rows or now < worker.deadline(self.timeout, each_alone):
                 continue
             if worker.connection.poll():  # it has just finished
                 continue
-            rows = worker.rows
-            self._replace(place)
-            suspects, rest = (rows[:1], rows[1:]) if each_alone else (rows, [])
-            queue.put_back(rest)
+            self._replace(number)
             error = f"the evaluation took longer than the time limit of {self.timeout:g} s"
-            queue.lose(suspects, "timeout", error)
+            queue.lose(worker.rows, "timeout", error, in_order=each_alone)
 
-    def _replace(self, place: int) -> None:
-        self._workers[place].kill()
-        self._workers[place] = Worker(*self._start)
+    def _replace(self, number: int) -> None:
+        self._workers[number].kill()
+        self._workers[number] = Worker(*self._start)
 
     def _pickled_function(self, function: Callable) -> bytes:
         if self._function[0] is not function:
@@ -215,19 +208,19 @@ class Processes(Evaluator):
             self._workers.append(Worker(*self._start))
 
     def stop(self, *, failed: bool) -> None:
-        """End the workers: idle ones by request, unless there was an error, others at once."""
-        ended = [worker for worker in self._workers if worker.is_idle and not failed]
-        busy = [worker for worker in self._workers if worker not in ended]
+        """Request idle workers to end, unless there was an error; kill the others."""
+        idle = [worker for worker in self._workers if worker.is_idle and not failed]
+        busy = [worker for worker in self._workers if worker not in idle]
         self._workers.clear()
         _kill_all(busy)
-        for worker in ended:
+        for worker in idle:
             worker.stop()
-        for worker in ended:
+        for worker in idle:
             worker.end()
 
 
 class Worker:
-    """A worker process, seen from its parent.
+    """The parent's handle of a worker process.
 
     Args:
         initializer: Function that is called once in the process before the first evaluation.
@@ -237,15 +230,15 @@ class Worker:
     def __init__(self, initializer: Callable | None, initargs: Sequence[Any]):
         # Spawned, because a fork would copy the locks that JAX's threads hold.
         context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
+        self.connection, child_connection = context.Pipe()
         self._process = context.Process(
-            target=_serve, args=(theirs, initializer, initargs), name="gloam-worker"
+            target=_serve, args=(child_connection, initializer, initargs), name="gloam-worker"
         )
         self._process.start()
-        theirs.close()
+        child_connection.close()
         self.is_ready = False
         self.rows: list[int] = []
-        """Rows that it has been given and not finished."""
+        """Rows that it has received and not finished."""
         self._chunk: list[int] = []
         self._function: bytes | None = None
         self._began = 0.0
@@ -290,7 +283,7 @@ class Worker:
         self.connection.send((solutions, spec, retry))
 
     def receive(self) -> tuple[list[int], Block] | None:
-        """Return its next block with the rows of its chunk, or ``None`` when it becomes ready.
+        """Return the next block with the rows of its chunk, or ``None`` when the worker is ready.
 
         Raises:
             EOFError, OSError: The process has ended.
@@ -299,8 +292,8 @@ class Worker:
         message = self.connection.recv()
         self._began = time.monotonic()
         if isinstance(message, Block):
-            done = set(self._chunk[message.start : message.start + message.num_rows])
-            self.rows = [row for row in self.rows if row not in done]
+            finished = set(self._chunk[message.start : message.start + message.num_rows])
+            self.rows = [row for row in self.rows if row not in finished]
             return self._chunk, message
         kind, text = message
         if kind == _BROKEN:
@@ -340,8 +333,8 @@ def _serve(
         if initializer is not None:
             initializer(*initargs)
     except Exception:
-        told = f"an initializer that runs, got an error from it:\n{traceback.format_exc()}"
-        parent.send((_BROKEN, told))
+        problem = f"an initializer that runs, got an error from it:\n{traceback.format_exc()}"
+        parent.send((_BROKEN, problem))
         return
     function: Any = None
     with contextlib.suppress(EOFError, OSError):  # the parent has ended
@@ -350,8 +343,8 @@ def _serve(
             try:
                 message = pickle.loads(content)
             except Exception:
-                told = "a function that worker processes can import, got an error from the import"
-                parent.send((_BROKEN, f"{told}:\n{traceback.format_exc()}"))
+                problem = "a function that worker processes can import, got an error"
+                parent.send((_BROKEN, f"{problem}:\n{traceback.format_exc()}"))
                 return
             if not isinstance(message, tuple):
                 function = message
@@ -378,7 +371,7 @@ def _kill_all(workers: list[Worker]) -> None:
 def _pickled(name: str, value: Any, function: Any) -> bytes:
     """Pickle ``value``, or raise an error if a spawned process cannot import it."""
     inner = function_of_user(function)
-    told = getattr(inner, "__qualname__", type(inner).__name__)
+    shown = getattr(inner, "__qualname__", type(inner).__name__)
     fix = (
         "Define it with def in a module (a .py file) and import it from there; functions of a "
         "notebook, lambdas and functions inside of functions cannot be imported."
@@ -387,8 +380,8 @@ def _pickled(name: str, value: Any, function: Any) -> bytes:
     # Workers import the file of a script. Notebooks and interactive sessions do not have one.
     main = sys.modules["__main__"]
     is_typed = getattr(inner, "__module__", "") == "__main__" and not hasattr(main, "__file__")
-    checks.expect(not is_typed, name, expected, f"'{told}' of an interactive session", fix)
+    checks.expect(not is_typed, name, expected, f"'{shown}' of an interactive session", fix)
     try:
         return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception as error:
-        raise ValueError(f"{name}: expected {expected}, got '{told}' ({error}). {fix}") from None
+        raise ValueError(f"{name}: expected {expected}, got '{shown}' ({error}). {fix}") from None

@@ -62,15 +62,15 @@ class ResultSpec:
         Raises:
             ValueError, TypeError: They do not have the specified form.
         """
-        given = objectives is not None
+        has_objectives = objectives is not None
         checks.expect(
-            self.has_objectives in (None, given),
+            self.has_objectives in (None, has_objectives),
             "objectives",
             "objectives for every solution or for none",
-            "objectives and measures" if given else "measures alone",
+            "objectives and measures" if has_objectives else "measures alone",
         )
         values = None
-        if given:
+        if has_objectives:
             values = _float32(checks.rows("objectives", objectives, (number,)))
         shape = np.shape(measures)[1:] if self.measure_shape is None else self.measure_shape
         rows = checks.rows("measures", measures, *measure_shapes(number, shape))
@@ -114,7 +114,7 @@ class ResultSpec:
             name: np.array(field_rows(name, fields[name], number, spec))
             for name, spec in self.fields.items()
         }
-        return rows | found
+        return rows | violations
 
 
 def _float32(array: np.ndarray) -> np.ndarray:
@@ -124,7 +124,7 @@ def _float32(array: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """Why one solution of a batch has no result; texts are those of `checks.plain_text`."""
+    """Failure of one solution of a batch; texts are those of `checks.plain_text`."""
 
     row: int
     kind: FailureKind
@@ -244,7 +244,7 @@ def function_of_user(function: Any) -> Any:
 
 
 class Block(NamedTuple):
-    """Consecutive rows of a chunk: their results, or the failure of one row."""
+    """Results of consecutive rows of a chunk, or the failure of one row."""
 
     start: int
     results: Results | None
@@ -303,8 +303,8 @@ def portable_blocks(
     function: Callable, solutions: np.ndarray, spec: ResultSpec, retry_rows: bool
 ) -> list[Block]:
     """Return the blocks of `evaluated_blocks` as a list that can be sent to another process."""
-    found = evaluated_blocks(function, solutions, spec, retry_rows=retry_rows)
-    return [block.portable() for block in found]
+    blocks = evaluated_blocks(function, solutions, spec, retry_rows=retry_rows)
+    return [block.portable() for block in blocks]
 
 
 def _block(
@@ -345,7 +345,7 @@ def assembled(
             failures.append(dataclasses.replace(block.failure, row=rows[0]))
         elif block.results is not None:
             good.append((rows, block.results))
-    good.sort(key=lambda one: one[0])
+    good.sort(key=lambda rows_and_results: rows_and_results[0])
     kept, odd = _of_one_form(good, spec)
     failures = sorted(failures + odd, key=lambda failure: failure.row)
     if not kept and spec.measure_shape is None:

@@ -33,8 +33,9 @@ class Pace:
 
     def note(self, block: Block) -> None:
         """Update the estimate with the time of a block."""
-        one = block.seconds / block.num_rows
-        self._seconds = one if self._seconds is None else 0.8 * self._seconds + 0.2 * one
+        seconds = block.seconds / block.num_rows
+        mean = self._seconds
+        self._seconds = seconds if mean is None else 0.8 * mean + 0.2 * seconds
 
     def size(self, rows_left: int, workers: int) -> int:
         """Return the size of the next chunk, which is 1 before the first measurement."""
@@ -86,14 +87,26 @@ class RowQueue:
         """Return rows to the queue that were handed out but not begun."""
         self._fresh.extendleft(reversed(rows))
 
-    def lose(self, rows: Sequence[int], kind: FailureKind, error: str) -> None:
-        """Report rows of which one ended its worker or exceeded its time limit.
+    def lose(
+        self, rows: Sequence[int], kind: FailureKind, error: str, *, in_order: bool = False
+    ) -> None:
+        """Report unfinished rows of a worker that ended or exceeded its time limit.
 
         Several rows are handed out again one by one, so that only the cause is lost. A single row
         that exceeded its limit has failed. One that lost its worker is tried again, because the
         worker may have ended for another reason.
+
+        Args:
+            rows: The rows that the worker had not finished; there may be none.
+            kind: What happened to the worker.
+            error: Description of the failure.
+            in_order: Whether the rows are evaluated one after the other, so that the first is the
+                cause.
         """
-        if len(rows) > 1:
+        if in_order:
+            self.put_back(rows[1:])
+            rows = rows[:1]
+        if len(rows) != 1:
             self._alone.extend(rows)
             return
         (row,) = rows

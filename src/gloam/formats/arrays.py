@@ -3,6 +3,9 @@
 A member ``gloam`` states the kind of the file, its format and the digests of its arrays, so that a
 damaged file is refused instead of being read as other numbers. Declared sizes are checked against
 the size of the file before anything is allocated.
+
+The package safetensors would not replace this: it writes from copies of all arrays, where states of
+gigabytes have to leave the device one array at a time, and has neither digests nor arrays of text.
 """
 
 import hashlib
@@ -23,7 +26,7 @@ from gloam.errors import DamagedFileError
 from gloam.formats.documents import FORMAT, check_format, refuse_outer_link
 
 Prefix = str | tuple[str, ...]
-"""What names begin with: one text, one of several, or none of them for an empty tuple."""
+"""A prefix of names, or a tuple of prefixes; an empty tuple selects no names."""
 
 _MANIFEST = "gloam"
 _MANIFEST_TYPES = {"kind": str, "format": int, "about": dict, "arrays": dict}
@@ -78,14 +81,14 @@ def read_arrays(
             declared = manifest["arrays"]
             if set(declared) != set(members) - {_MANIFEST}:
                 raise ValueError("its list of arrays does not agree with its content")
-            found = {
+            arrays = {
                 name: _checked(_read_member(archive, members[name], size), name, entry)
                 for name, entry in declared.items()
                 if name.startswith(prefix)
             }
     except Exception as error:  # zip files and headers can be wrong in many ways
         raise DamagedFileError(path, _reason(error), fix) from None
-    return found, manifest["about"]
+    return arrays, manifest["about"]
 
 
 def digest(array: np.ndarray) -> str:
@@ -94,9 +97,9 @@ def digest(array: np.ndarray) -> str:
     >>> digest(np.zeros(2)) == digest(np.zeros(2)), digest(np.zeros(2)) == digest(np.zeros((2, 1)))
     (True, False)
     """
-    found = _begun_digest(array)
-    found.update(_bytes_of(np.ascontiguousarray(array)))
-    return found.hexdigest()
+    sha256 = _begun_digest(array)
+    sha256.update(_bytes_of(np.ascontiguousarray(array)))
+    return sha256.hexdigest()
 
 
 def raw_array(leaf: Any) -> np.ndarray:
@@ -133,16 +136,16 @@ def _write(
 def _write_member(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> str:
     """Write one array without a copy of it, and return its digest."""
     stored = np.require(_storable(array), requirements="C")
-    found = _begun_digest(array)
+    sha256 = _begun_digest(array)
     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
         described = np.lib.format.header_data_from_array_1_0(stored)
         np.lib.format.write_array_header_1_0(member, described)
         content = _bytes_of(stored)
         for start in range(0, len(content), _PIECE_BYTES):
             piece = content[start : start + _PIECE_BYTES]
-            found.update(piece)
+            sha256.update(piece)
             member.write(piece)
-    return found.hexdigest()
+    return sha256.hexdigest()
 
 
 def _storable(array: np.ndarray) -> np.ndarray:
@@ -201,7 +204,7 @@ def _checked(array: np.ndarray, name: str, entry: Any) -> np.ndarray:
 
 
 def _reason(error: Exception) -> str:
-    """A short reason; a library's own advice, such as to load a pickle, is left out."""
+    """Return a short reason, without advice of a library such as to load a pickle."""
     if isinstance(error, FileNotFoundError):
         return "it does not exist"
     if isinstance(error, OSError):

@@ -56,8 +56,8 @@ class Checkpoints:
         """The checkpoint files, newest first; some may be damaged, or folders."""
         if not self.folder.is_dir():
             return []
-        found = [file for file in self.folder.iterdir() if CHECKPOINT.fullmatch(file.name)]
-        return sorted(filter(Path.exists, found), key=_iteration_of, reverse=True)
+        files = [file for file in self.folder.iterdir() if CHECKPOINT.fullmatch(file.name)]
+        return sorted(filter(Path.exists, files), key=_iteration_of, reverse=True)
 
     def write(self, checkpoint: Checkpoint, *, run: str, keep: int) -> None:
         """Write a checkpoint, and then remove all but the last ``keep``.
@@ -83,7 +83,7 @@ class Checkpoints:
         Args:
             like: A state, or its shapes; ``None`` for parts that are not read.
             run: Identity of the run.
-            prefix: What the names of the arrays that are read begin with.
+            prefix: Read only arrays whose names begin with it, or with one of several.
         """
 
         def read(path: Path) -> Checkpoint:
@@ -117,13 +117,13 @@ class Checkpoints:
         while path := next((file for file in self.files() if file not in tried), None):
             try:
                 with content_of(path, _FIX):
-                    found = read(path)
+                    content = read(path)
             except DamagedFileError as error:
                 tried[path] = error
                 continue
             # A file that is gone was not damaged: the run goes on, and removed it.
             _warn([error for file, error in tried.items() if file.exists()], path)
-            return found
+            return content
         missing = DamagedFileError(self.folder, "it has no checkpoint", _FIX)
         raise next(iter(tried.values()), missing)
 
@@ -192,8 +192,8 @@ def state_from(like: Any, arrays: dict[str, np.ndarray]) -> Any:
     Raises:
         ValueError: The arrays are of another structure.
     """
-    places, structure = jax.tree_util.tree_flatten_with_path(like)
-    leaves = {jax.tree_util.keystr(path): leaf for path, leaf in places}
+    named_leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+    leaves = {jax.tree_util.keystr(path): leaf for path, leaf in named_leaves}
     keys = {n for n, leaf in leaves.items() if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)}
     raw = {name: jax.eval_shape(jax.random.key_data, leaves[name]) for name in keys}
     _check(arrays, leaves | raw)
@@ -226,17 +226,17 @@ def elite_arrays(store: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {"cells": np.flatnonzero(occupied)} | rows
 
 
-def store_of_seed(store: dict[str, np.ndarray], place: int) -> dict[str, np.ndarray]:
-    """Return the arrays of one seed from a store of several, where ``place`` is its index.
+def store_of_seed(store: dict[str, np.ndarray], index: int) -> dict[str, np.ndarray]:
+    """Return the arrays of the seed at ``index`` from a store of several seeds.
 
     Raises:
         ValueError: The arrays are not those of a store, or there are fewer seeds.
     """
     sizes = {array.shape[:2] for array in store.values()}
     is_store = ".objectives" in store and len(sizes) == 1 and len(min(sizes)) == 2
-    if not is_store or min(sizes)[0] <= place:
-        raise ValueError(f"it does not have the elites of {place + 1} seeds")
-    return {name: array[place] for name, array in store.items()}
+    if not is_store or min(sizes)[0] <= index:
+        raise ValueError(f"it does not have the elites of {index + 1} seeds")
+    return {name: array[index] for name, array in store.items()}
 
 
 def elites_from(
@@ -255,8 +255,8 @@ def elites_from(
     solution_dim = 0 if solutions is None or solutions.ndim != 2 else solutions.shape[1]
     sizes = archive.num_cells, solution_dim, archive.measure_dim
     like = jax.eval_shape(lambda: empty_store(*sizes, archive.fields))
-    places, structure = jax.tree_util.tree_flatten_with_path(like)
-    specs = {jax.tree_util.keystr(path).removeprefix("."): spec for path, spec in places}
+    named_specs, structure = jax.tree_util.tree_flatten_with_path(like)
+    specs = {jax.tree_util.keystr(path).removeprefix("."): spec for path, spec in named_specs}
     rows = {name: spec.update(shape=(len(cells), *spec.shape[1:])) for name, spec in specs.items()}
     _check(arrays, {"cells": cells} | rows)
     if not np.isfinite(arrays["objectives"]).all():

@@ -79,23 +79,27 @@ class RunConfig:
         return config
 
     def differences(self, other: "RunConfig") -> list[str]:
-        """Describe what keeps ``other`` from continuing a run of this configuration."""
-        found = objects.differences(self.algorithm, other.algorithm, "algorithm")
-        found += objects.differences(self.domain, other.domain, "domain")
+        """Describe the differences that keep ``other`` from continuing this run."""
+        differences = objects.differences(self.algorithm, other.algorithm, "algorithm")
+        differences += objects.differences(self.domain, other.domain, "domain")
         for name in ("driver", "seeds"):
             stored, given = getattr(self, name), getattr(other, name)
             if stored != given:
-                found.append(f"{name} is {_short(stored)} in the file and {_short(given)} now")
+                differences.append(
+                    f"{name} is {_short(stored)} in the file and {_short(given)} now"
+                )
         if self.start != other.start:
-            found.append("start_from has other solutions than those that the run started from")
+            differences.append(
+                "start_from has other solutions than those that the run started from"
+            )
         if None not in (self.dataset, other.dataset) and self.dataset != other.dataset:
-            found.append("dataset has other items, labels or names than the file says")
-        return found
+            differences.append("dataset has other items, labels or names than the file says")
+        return differences
 
     def changed_sources(self, other: "RunConfig") -> list[str]:
-        """Describe which functions of the user's are not those that this run began with."""
-        found = objects.changed_sources(self.algorithm, other.algorithm, "algorithm")
-        return found + objects.changed_sources(self.domain, other.domain, "evaluation")
+        """Describe which functions of the user have changed since the run began."""
+        changes = objects.changed_sources(self.algorithm, other.algorithm, "algorithm")
+        return changes + objects.changed_sources(self.domain, other.domain, "evaluation")
 
 
 def describe(

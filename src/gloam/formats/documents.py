@@ -57,18 +57,18 @@ def refuse_outer_link(path: Path) -> None:
         raise ValueError("a link leads from there out of the folder, and is not followed")
 
 
-def check_format(found: Any) -> None:
+def check_format(number: Any) -> None:
     """Refuse the format of another version of gloam.
 
     >>> check_format(FORMAT)
     """
-    if found == FORMAT and type(found) is int:
+    if number == FORMAT and type(number) is int:
         return
     problem = (
-        f"it has format {found!r}, and this version of gloam ({__version__}) reads format {FORMAT}"
+        f"it has format {number!r}, and this version of gloam ({__version__}) reads format {FORMAT}"
     )
-    if type(found) is int:
-        age = "a newer" if found > FORMAT else "an older"
+    if type(number) is int:
+        age = "a newer" if number > FORMAT else "an older"
         problem += f"; {age} version of gloam wrote it, and can read it"
     raise ValueError(problem)
 
@@ -107,7 +107,7 @@ def read_document(path: Path, *, kind: str, fix: str) -> dict[str, Any]:
         check_format(content.get("format"))
         if sealed != content_digest(content):
             raise ValueError("its content was changed after gloam wrote it")
-        return {name: part for name, part in content.items() if name not in ("kind", "format")}
+        return {name: value for name, value in content.items() if name not in ("kind", "format")}
 
 
 def is_document(path: Path, kind: str) -> bool:

@@ -111,21 +111,21 @@ def _static_values(value: Any) -> list[str]:
         return [text for item in value for text in _static_values(item)]
     if not isinstance(value, eqx.Module):
         return []
-    found = []
+    texts = []
     for field in dataclasses.fields(value):
         content = getattr(value, field.name, None)
         if not field.metadata.get("static"):
-            found += _static_values(content)
+            texts += _static_values(content)
         elif field.metadata.get("compared", True) and isinstance(content, _PLAIN):
-            found.append(f"{field.name}={content!r};")
-    return found
+            texts.append(f"{field.name}={content!r};")
+    return texts
 
 
 def decode(content: Any, arrays: dict[str, np.ndarray]) -> Any:
     """Build the object that `encode` wrote.
 
     Raises:
-        ForeignError: The content names an object of the user's own.
+        ForeignError: The content names a foreign object.
         ValueError: The content is not what `encode` returns.
     """
     return _decode(content, arrays, 0)
@@ -198,20 +198,18 @@ def _dtype(value: Any) -> np.dtype:
 
 
 def first_of_class(content: Any, names: tuple[str, ...]) -> Any:
-    """Return the first part of a content that is of one of these classes, or ``None``."""
+    """Return the first object of one of these classes within a content, or ``None``."""
     if isinstance(content, dict) and content.get("class") in names:
         return content
-    parts = content.values() if isinstance(content, dict) else content
-    found = (first_of_class(part, names) for part in (parts if _is_nested(content) else ()))
-    return next((part for part in found if part is not None), None)
-
-
-def _is_nested(content: Any) -> bool:
-    return isinstance(content, (dict, list))
+    items = content.values() if isinstance(content, dict) else content
+    if not isinstance(content, (dict, list)):
+        return None
+    objects = (first_of_class(item, names) for item in items)
+    return next((item for item in objects if item is not None), None)
 
 
 def without_foreign_names(content: Any) -> Any:
-    """Return a content without names and sources of the user's own objects, which may change.
+    """Return a content without names and sources of foreign objects, which may change.
 
     >>> without_foreign_names({"tuple": [{"foreign": "__main__:evaluate", "source": "5f2a"}]})
     {'tuple': [{'foreign': ''}]}
@@ -225,7 +223,7 @@ def without_foreign_names(content: Any) -> Any:
     return {name: without_foreign_names(item) for name, item in content.items()}
 
 
-def differences(stored: Any, given: Any, place: str) -> list[str]:
+def differences(stored: Any, given: Any, name: str) -> list[str]:
     """Describe where two contents that `encode` returned differ.
 
     Names of the user's own functions may differ (a script can be renamed), their data may not.
@@ -233,33 +231,33 @@ def differences(stored: Any, given: Any, place: str) -> list[str]:
     >>> differences({"tuple": [1, 2]}, {"tuple": [1, 3]}, "canvas")
     ['canvas[1] is 2 in the file and 3 now']
     """
-    told = [f"{place} is {_described(stored)} in the file and {_described(given)} now"]
+    difference = [f"{name} is {_described(stored)} in the file and {_described(given)} now"]
     if _is_foreign(stored) and _is_foreign(given):
         same = stored.get("sha256") == given.get("sha256")
-        return [] if same else [f"the data in {place} is not the data in the file"]
+        return [] if same else [f"the data in {name} is not the data in the file"]
     if isinstance(stored, dict) and isinstance(given, dict) and stored.keys() == given.keys():
         if "array" in stored or stored.get("class") != given.get("class"):
-            return [] if stored == given else told
+            return [] if stored == given else difference
         # The keys of the JSON mean nothing to a reader of the message.
         hidden = ("arguments", "tuple", "dict", "class", "values")
         return [
-            found
+            difference
             for key in stored
-            for found in differences(
-                stored[key], given[key], place if key in hidden else f"{place}.{key}"
+            for difference in differences(
+                stored[key], given[key], name if key in hidden else f"{name}.{key}"
             )
         ]
     if isinstance(stored, list) and isinstance(given, list) and len(stored) == len(given):
         return [
-            found
+            difference
             for number, pair in enumerate(zip(stored, given, strict=True))
-            for found in differences(*pair, f"{place}[{number}]")
+            for difference in differences(*pair, f"{name}[{number}]")
         ]
-    return [] if stored == given and type(stored) is type(given) else told
+    return [] if stored == given and type(stored) is type(given) else difference
 
 
-def changed_sources(stored: Any, given: Any, place: str) -> list[str]:
-    """Describe which of the user's own functions and classes are not those of the file.
+def changed_sources(stored: Any, given: Any, name: str) -> list[str]:
+    """Describe which functions and classes of the user differ from those of the file.
 
     Names are compared without their modules, because a script can be renamed, and then sources, if
     both are known.
@@ -270,27 +268,27 @@ def changed_sources(stored: Any, given: Any, place: str) -> list[str]:
     if _is_foreign(stored) and _is_foreign(given):
         names = [content["foreign"].split(":")[-1] for content in (stored, given)]
         if names[0] != names[1]:
-            return [f"{place} is {names[0]!r} in the file and {names[1]!r} now"]
+            return [f"{name} is {names[0]!r} in the file and {names[1]!r} now"]
         sources = {stored.get("source"), given.get("source")}
         changed = len(sources - {None}) == 2
-        return [f"the source of {names[0]!r} ({place}) is not that of the file"] if changed else []
+        return [f"the source of {names[0]!r} ({name}) is not that of the file"] if changed else []
     if isinstance(stored, dict) and isinstance(given, dict):
         pairs = [(stored[key], given[key]) for key in stored if key in given]
     elif isinstance(stored, list) and isinstance(given, list):
         pairs = list(zip(stored, given, strict=False))
     else:
         pairs = []
-    return [found for pair in pairs for found in changed_sources(*pair, place)]
+    return [change for pair in pairs for change in changed_sources(*pair, name)]
 
 
 def _is_foreign(content: Any) -> bool:
-    """Whether a content is that of an object of the user's own."""
+    """Whether a content describes a foreign object."""
     is_entry = isinstance(content, dict) and content.keys() <= {"foreign", "source", "sha256"}
     return is_entry and isinstance(content.get("foreign"), str)
 
 
 def _described(content: Any) -> str:
-    """A content in few words."""
+    """Return a short description of a content."""
     if isinstance(content, dict):
         if "array" in content:
             return f"an array of shape {tuple(content['shape'])} ({str(content['array'])[:8]})"

@@ -1,4 +1,4 @@
-"""Which files of a run folder are gloam's own, and the lock on a folder that is written to."""
+"""Names of gloam's files in a run folder, and the lock of the process that writes to it."""
 
 import contextlib
 import errno
@@ -39,7 +39,7 @@ _DESCRIPTION_START = 1
 
 
 def own_files(run_folder: Path, *, partial: bool = False) -> list[Path]:
-    """Return the files of a run folder that have names which gloam gives.
+    """Return the files of a run folder whose names are those of gloam's files.
 
     Links to other folders are not followed.
 
@@ -52,15 +52,15 @@ def own_files(run_folder: Path, *, partial: bool = False) -> list[Path]:
 
 
 def check_places(run_folder: Path, *, checkpoints: bool) -> None:
-    """Check that there is no folder in the place of a file that gloam writes, and conversely.
+    """Check that no folder has the name of one of gloam's files, and no file that of a folder.
 
     Args:
         run_folder: The folder.
-        checkpoints: Also check the places of checkpoints. A run that has some reads the one before
-            a folder, as before a damaged one.
+        checkpoints: Also check the names of checkpoints. A run that is resumed skips a folder, as
+            it skips a damaged checkpoint.
 
     Raises:
-        DamagedFileError: There is one.
+        DamagedFileError: A folder or file is in the place of another.
     """
     for path in _named(run_folder):
         if checkpoints or path.parent.name != "checkpoint":
@@ -71,14 +71,14 @@ def check_places(run_folder: Path, *, checkpoints: bool) -> None:
 
 
 def _named(run_folder: Path, *, partial: bool = False) -> list[Path]:
-    """Return whatever has a name that gloam gives to a file."""
-    found = []
+    """Return files and folders under the names of gloam's files."""
+    paths = []
     for name, pattern in _NAMES.items():
         folder = run_folder / name
         if folder.is_dir() and not (name and folder.is_symlink()):
-            wanted = re.compile(files.partial_name(f"({pattern})") if partial else pattern)
-            found += [path for path in folder.iterdir() if wanted.fullmatch(path.name)]
-    return found
+            names = re.compile(files.partial_name(f"({pattern})") if partial else pattern)
+            paths += [path for path in folder.iterdir() if names.fullmatch(path.name)]
+    return paths
 
 
 @contextmanager

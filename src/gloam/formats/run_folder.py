@@ -177,12 +177,12 @@ class RunFolder:
         config, path = self.read_config(), self.path / "config.npz"
         arrays, _ = read_arrays(path, kind="config", fix=_COPY, run=config.identity)
         with content_of(self.path / "config.json", _COPY):
-            part = objects.decode(getattr(config, name), arrays)
+            value = objects.decode(getattr(config, name), arrays)
             if name == "algorithm":
-                checks.instance(name, part, Algorithm)
-            return part
+                checks.instance(name, value, Algorithm)
+            return value
 
-    def read_form(self) -> Form | None:
+    def _read_form(self) -> Form | None:
         """Return the space or tree that solutions stand for; ``None`` for plain vectors."""
         content = objects.first_of_class(self.read_config().algorithm, ("Space", "Tree"))
         with content_of(self.path / "config.json", _COPY):
@@ -264,7 +264,7 @@ class RunFolder:
 
         Args:
             like: A state, or its shapes; ``None`` for parts that are not read.
-            prefix: What the names of the arrays that are read begin with.
+            prefix: Read only arrays whose names begin with it, or with one of several.
         """
         return self._checkpoints.read(like, run=self._identity, prefix=prefix)
 
@@ -274,12 +274,14 @@ class RunFolder:
 
     def check_number_of_seeds(self) -> None:
         """Check that the newest checkpoint, if there is one, has the seeds of the configuration."""
-        named = len(self.read_config().seeds)
+        num_configured = len(self.read_config().seeds)
         if self.holds_checkpoint:
             arrays, _ = self._checkpoints.read_arrays(".failed", run=self._identity)
-            found = len(np.atleast_1d(arrays.get(".failed", ())))
-            if found != named:
-                problem = f"it names {named:,} seeds, and the checkpoint has {found:,}"
+            num_stored = len(np.atleast_1d(arrays.get(".failed", ())))
+            if num_stored != num_configured:
+                problem = (
+                    f"it names {num_configured:,} seeds, and the checkpoint has {num_stored:,}"
+                )
                 raise DamagedFileError(self.path / "config.json", problem, _COPY)
 
     def write_archive(self, elites: Elites, *, seed: int) -> None:
@@ -292,8 +294,7 @@ class RunFolder:
     def read_archive(self, seed: int | None = None, *, archive: Archive | None = None) -> Elites:
         """Read the elites of one seed (by default the first) as of the newest checkpoint.
 
-        Elites are a part of the state, so a run writes them to a file of their own only when it
-        ends. Before, they are read from the checkpoint.
+        They are read from the checkpoint until the run ends and writes its archive.
         """
         config = self.read_config()
         seed = config.seeds[0] if seed is None else seed
@@ -312,8 +313,8 @@ class RunFolder:
             wait = "Wait for a checkpoint."
             checks.expect(self.holds_checkpoint, "archive", "an existing file", f"'{path}'", wait)
             path, fix = self._checkpoints.folder, _COPY
-            parts, index = (".store", _REFERENCE), config.seeds.index(seed)
-            state, _ = self._checkpoints.read_arrays(parts, run=config.identity)
+            prefixes, index = (".store", _REFERENCE), config.seeds.index(seed)
+            state, _ = self._checkpoints.read_arrays(prefixes, run=config.identity)
             with content_of(path, fix):
                 references = np.atleast_1d(state.pop(_REFERENCE, ()))
                 store = {name.removeprefix(".store"): array for name, array in state.items()}
@@ -321,7 +322,7 @@ class RunFolder:
                 about = {"reference": references[index].item() if index < len(references) else None}
         with content_of(path, fix):
             reference = checks.objective("reference", about.get("reference"))
-            return elites_from(archive, arrays, reference, self.read_form())
+            return elites_from(archive, arrays, reference, self._read_form())
 
     def check_not_finished(self) -> None:
         """Check that there are no elites of a run whose checkpoints are gone.
@@ -357,15 +358,11 @@ class RunFolder:
             raise DamagedFileError(path, "it is the snapshot of another iteration", _DELETE)
         return arrays
 
-    def read_snapshots(self) -> dict[int, dict[str, np.ndarray]]:
-        """Read all snapshots, by iteration in ascending order."""
-        return {iteration: self.read_snapshot(iteration) for iteration in self.snapshot_iterations}
-
     @property
     def snapshot_iterations(self) -> list[int]:
         """Iterations with a snapshot, in ascending order."""
-        found = (self.path / "snapshots").glob("*.npz")
-        return sorted(int(file.stem) for file in found if SNAPSHOT.fullmatch(file.name))
+        files = (self.path / "snapshots").glob("*.npz")
+        return sorted(int(file.stem) for file in files if SNAPSHOT.fullmatch(file.name))
 
     def _snapshot_path(self, iteration: int) -> Path:
         return self.path / "snapshots" / f"{iteration:07d}.npz"
@@ -392,17 +389,17 @@ def dataset_arrays(dataset: Dataset) -> dict[str, np.ndarray]:
 
 def dataset_digest(arrays: dict[str, np.ndarray]) -> str:
     """Return a digest of a dataset's arrays."""
-    parts = " ".join(f"{name} {digest(arrays[name])}" for name in sorted(arrays))
-    return digest(np.frombuffer(parts.encode(), np.uint8))
+    digests = " ".join(f"{name} {digest(arrays[name])}" for name in sorted(arrays))
+    return digest(np.frombuffer(digests.encode(), np.uint8))
 
 
 def _dataset_from(arrays: dict[str, np.ndarray]) -> Dataset:
-    """Return the dataset of `dataset_arrays`, which checks its parts."""
-    needed, optional = {"items", "names", "shape"}, {"labels", "images", "bounds"}
-    if not needed <= set(arrays) <= needed | optional:
+    """Return the dataset of `dataset_arrays`; its constructor checks them."""
+    required, optional = {"items", "names", "shape"}, {"labels", "images", "bounds"}
+    if not required <= set(arrays) <= required | optional:
         raise ValueError(f"it has the arrays {sorted(arrays)}")
-    parts: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         name: array if name in ("items", "images") else array.tolist()
         for name, array in arrays.items()
     }
-    return Dataset(**parts)
+    return Dataset(**arguments)

@@ -135,11 +135,11 @@ class MetricsFile:
         """Add new rows to the table, and return what is wrong with the file, if anything."""
         import pandas as pd
 
-        parts = [self._table] if len(self._table) else []
-        known, config = len(parts), self._config()
-        # Of one type in all parts: signed and unsigned integers would become floats together.
-        kind = np.uint64 if config and max(config.seeds, default=0) >= 1 << 63 else np.int64
-        types = {"seed": kind} if config else {}
+        tables = [self._table] if len(self._table) else []
+        num_known, config = len(tables), self._config()
+        # One dtype in all tables: signed and unsigned integers would become floats together.
+        dtype = np.uint64 if config and max(config.seeds, default=0) >= 1 << 63 else np.int64
+        types = {"seed": dtype} if config else {}
         try:
             refuse_outer_link(self._path)
             with files.open_regular(self._path) as file:
@@ -147,13 +147,13 @@ class MetricsFile:
                     return f"it is larger than {_MAX_METRICS_BYTES >> 30} GB"
                 file.seek(self._offset)
                 lines = self._valid_lines(file, config)
-                while some := list(islice(lines, _ROWS_AT_ONCE)):
-                    parts.append(_parsed(some, self._names).astype(types))
+                while chunk := list(islice(lines, _ROWS_AT_ONCE)):
+                    tables.append(_parsed(chunk, self._names).astype(types))
         except (OSError, ValueError) as error:
             return getattr(error, "strerror", None) or str(error)
         finally:
-            if len(parts) > known:
-                self._add(pd.DataFrame(pd.concat(parts, ignore_index=True)), config)
+            if len(tables) > num_known:
+                self._add(pd.DataFrame(pd.concat(tables, ignore_index=True)), config)
         count = self._num_invalid
         return f"{count} of its lines cannot be read or do not fit the run" if count else ""
 
@@ -235,8 +235,8 @@ def _parsed(lines: list[bytes], names: list[str]) -> "pd.DataFrame":
 def _numbers(texts: Sequence[bytes]) -> "pd.Series":
     """A column of integers if possible, and otherwise of floats.
 
-    By Python's conversion, which is exact. That of `pandas.read_csv` depends on the version: the
-    option ``float_precision`` is deprecated in newer ones, and inexact by default in older ones.
+    Python's conversion is exact. `pandas.read_csv` is exact by default in version 3 only, which has
+    deprecated ``float_precision="round_trip"``.
     """
     import pandas as pd
 
@@ -294,7 +294,7 @@ def read_failures(folder: Path, *, run: str) -> "pd.DataFrame":
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError) as error:
         reason = str(error).split("\n")[0].rstrip(".") or type(error).__name__
         raise DamagedFileError(path, reason, "Delete it; the run does not need it.") from None
-    columns["solution"] = [np.array(one, np.float32) for one in columns["solution"]]
+    columns["solution"] = [np.array(row, np.float32) for row in columns["solution"]]
     return pd.DataFrame(columns)
 
 

@@ -166,11 +166,11 @@ class MLPPolicy:
     def __call__(self, weights: np.ndarray, observation: np.ndarray) -> Any:
         """Return the action for an observation."""
         weights, x = np.asarray(weights), np.asarray(observation, float).ravel()
-        place, last = 0, len(self._shapes) - 1
+        start, last = 0, len(self._shapes) - 1
         for number, (rows, columns) in enumerate(self._shapes):
-            end = place + rows * columns
-            x = x @ weights[place:end].reshape(rows, columns) + weights[end : end + columns]
-            place = end + columns
+            end = start + rows * columns
+            x = x @ weights[start:end].reshape(rows, columns) + weights[end : end + columns]
+            start = end + columns
             if number < last:
                 x = np.tanh(x)
         if self._is_discrete:

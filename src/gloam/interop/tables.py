@@ -47,7 +47,7 @@ def elites_from_arrays(
     cells: Any = None,
     fields: Mapping[str, Any] | None = None,
 ) -> Elites:
-    """Build elites from solutions that were found elsewhere, keeping the best of each cell.
+    """Build elites from solutions of another program, keeping the best of each cell.
 
     Args:
         archive: The archive to fill.

@@ -108,11 +108,11 @@ class TorchEvaluation:
             return
         names = ("objectives", "measures")[-len(parts) :]
         for name, part, weight in zip(names, parts, weights, strict=True):
-            (found,) = torch.autograd.grad(
+            (gradients,) = torch.autograd.grad(
                 part, inputs, weight, retain_graph=True, allow_unused=True
             )
             expected, got = "gradients for the solutions", "none: it does not depend on them"
-            checks.expect(found is not None, name, expected, got, _FIX)
+            checks.expect(gradients is not None, name, expected, got, _FIX)
         self._is_checked = True
 
     def _tensor(self, solutions: np.ndarray) -> Any:
