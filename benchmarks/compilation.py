@@ -27,8 +27,8 @@ def measure(algorithm: str, name: str, num_seeds: int, centroids_dir: str | None
     import jax
     import numpy as np
 
+    from gloam._tools.compiler import compile_lowered, compiler_options
     from gloam.runs.fused_driver import FusedDriver
-    from gloam.runs.fused_program import _compiled, _compiler_options
     from gloam_lab.presets import preset_algorithm
     from gloam_lab.study import domain_named
 
@@ -37,13 +37,13 @@ def measure(algorithm: str, name: str, num_seeds: int, centroids_dir: str | None
     driver = FusedDriver(domain, preset_algorithm(algorithm, domain), list(range(num_seeds)))
     jax.block_until_ready(driver._x0s)
     built = time.perf_counter()
-    program, given = driver._program, (driver._arrays, driver._keys, driver._x0s)
+    programs, given = driver._programs, (driver._arrays, driver._keys, driver._x0s)
     print(json.dumps({"program": "", "import": imported - began, "build": built - imported}))
-    traced = program._begin.trace(*given)
-    report("begin", traced, time.perf_counter() - built, _compiled, _compiler_options())
+    traced = programs._begin.trace(*given)
+    report("begin", traced, time.perf_counter() - built, compile_lowered, compiler_options())
     started = time.perf_counter()
-    loop = program._loop.trace(driver._arrays, traced.out_info, np.ones(2, np.int32))
-    report("loop", loop, time.perf_counter() - started, _compiled, _compiler_options())
+    loop = programs._loop.trace(driver._arrays, traced.out_info, np.ones(2, np.int32))
+    report("loop", loop, time.perf_counter() - started, compile_lowered, compiler_options())
 
 
 def report(name: str, traced: Any, tracing: float, compiled: Callable, options: dict) -> None:

@@ -1,13 +1,12 @@
-"""Run pyribs' own tests against gloam's bridges: its discount model manager and its archives.
+"""Run pyribs' own tests of archives with archives that were converted to gloam and back.
 
 pyribs' tests are not part of gloam: pass a copy of the repository of the installed version,
 and install python-box, which they need.
 
     python benchmarks/pyribs_tests.py path/to/pyribs
 
-In the tests, gloam's `DiscountModelManager` replaces pyribs' own. Grid and CVT archives read their
-elites from an archive that was converted to gloam's elites and back. Tests that cannot pass are
-listed below with the reason.
+Grid and CVT archives read their elites from an archive that was converted to gloam's elites and
+back. Tests that cannot pass are listed below with the reason.
 """
 
 import argparse
@@ -18,7 +17,6 @@ from pathlib import Path
 import pytest
 
 TESTS = (
-    "discount_models/discount_model_manager_test.py",
     "archives_torch/discount_archive_test.py",
     "archives/grid_archive_test.py",
     "archives/cvt_archive_test.py",
@@ -27,8 +25,6 @@ TESTS = (
 
 # Prefixes of names of tests that cannot pass, with the reason.
 DIFFERENT = {
-    "discount_model_manager_test.py::test_normalize": "a private method: ours returns NumPy arrays",
-    "discount_model_manager_test.py::test_unnormalize": "a private method, as above",
     "grid_archive_test.py::test_str_solutions": "solutions of gloam are rows of numbers",
     "grid_archive_test.py::test_multi_dim_solutions": "solutions of gloam are flat rows",
     "custom_fields_test.py::test_add_retrieve_extra_fields": "gloam keeps no fields of objects",
@@ -63,7 +59,7 @@ def _converted(base: type) -> type:
 
 
 class Substitute:
-    """A pytest plugin that replaces parts of pyribs with gloam's."""
+    """A pytest plugin that replaces pyribs' archives by converted ones."""
 
     def __init__(self):
         self.outcomes: dict[str, list[str]] = {"passed": [], "failed": [], "skipped": []}
@@ -71,11 +67,7 @@ class Substitute:
     def pytest_sessionstart(self):
         """Before the tests import what they test."""
         import ribs.archives
-        import ribs.discount_models
 
-        from gloam.interop.ribs import DiscountModelManager
-
-        ribs.discount_models.DiscountModelManager = DiscountModelManager
         for name in ("GridArchive", "CVTArchive"):
             converted = _converted(getattr(ribs.archives, name))
             setattr(ribs.archives, name, converted)

@@ -25,8 +25,8 @@ from gloam.archives import faiss_index
 from gloam.callbacks import stopping
 from gloam.emitters import arborescences, cma_emitters, discrete, emitter, mixture
 from gloam.explorer import app, archive_view, cell_view, html_report, server, summaries
-from gloam.formats import documents, ownership, registry, tables
-from gloam.runs import failures, fused_program
+from gloam.formats import documents, ownership, tables
+from gloam.runs import failures, fused_driver
 from gloam_lab.latent_illumination import experiment as lsi
 from tests.test_docs import ROOT, script
 from tests.test_docs import tables as tables_of
@@ -610,7 +610,7 @@ def numbers_of_pages() -> dict[str, list[str]]:
         ],
         "docs/gradients.md": [f"an iteration has {with_gradients} instead of {total}"],
         "docs/performance.md": [
-            f"reports up to {fused_program.MOST_ROWS} of them",
+            f"reports up to {fused_driver.MOST_ROWS} of them",
             f"of {millions} million numbers or more",
         ],
         "docs/recipes.md": [f"at most {compiler._MOST_BYTES >> 30} GiB"],
@@ -625,7 +625,6 @@ def numbers_of_pages() -> dict[str, list[str]]:
             f"all items ({default_of(gloam.gallery.page, 'limit'):,} of a larger dataset)",
         ],
         "docs/variables.md": [f"`1 - {discrete._UNCHANGED} ** (1 / n)`"],
-        "SECURITY.md": [f"`{Path(registry.__file__).relative_to(ROOT)}`"],
     }
 
 

@@ -32,7 +32,7 @@ SLOW = {
     "gloam.runs.run",
     "gloam.searches.async_search",
     "gloam.searches.search",
-    "gloam.spaces",
+    "gloam.spaces.space",
 }
 FINDER = doctest.DocTestFinder(exclude_empty=True)
 

@@ -11,7 +11,7 @@ import sys
 import jax
 import numpy as np
 
-from gloam._tools import checks
+from gloam.evaluation import asks_for
 from problems import PROBLEMS, Problem, Setup
 
 STRAIGHT = np.full(100, 0.5)
@@ -43,7 +43,7 @@ def evaluated(setup: Setup, solutions: np.ndarray) -> tuple[np.ndarray, np.ndarr
     if setup.per_solution:
         found = zip(*map(setup.evaluate, rows), strict=True)
     else:
-        key = {"key": jax.random.key(0)} if checks.asks_for(setup.evaluate, "key") else {}
+        key = {"key": jax.random.key(0)} if asks_for(setup.evaluate, "key") else {}
         found = (jax.jit(setup.evaluate) if setup.is_traced else setup.evaluate)(rows, **key)
     objectives, measures = found
     return np.asarray(objectives), np.asarray(measures)

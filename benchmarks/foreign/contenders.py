@@ -24,8 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import gloam
-from gloam._tools import checks
 from gloam.algorithms import Algorithm
+from gloam.evaluation import asks_for
 from problems import Setup
 
 MUTATION = 0.25
@@ -95,7 +95,7 @@ def qdax_map_elites(setup: Setup, evaluations: int, seed: int) -> Found:
     low, high = (None, None) if bounds is None else bounds
     iso, line = setup.variation
     vary = partial(isoline_variation, iso_sigma=iso, line_sigma=line, minval=low, maxval=high)
-    has_noise = checks.asks_for(setup.evaluate, "key")
+    has_noise = asks_for(setup.evaluate, "key")
 
     def score(points: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array, dict]:
         return (*setup.evaluate(expand(points), **({"key": key} if has_noise else {})), {})

@@ -1,7 +1,7 @@
-"""Records that pass between the verbs of an iteration, as pytrees with shapes.
+"""Records that the steps of an iteration exchange, as pytrees with shapes.
 
-Axis names used throughout gloam: ``batch`` solutions of one iteration (all emitters together),
-``emitters`` and ``each`` the same solutions by emitter, ``sol`` numbers in a solution, ``meas``
+Axis names used throughout gloam: ``batch`` solutions of one iteration (all instances together),
+``emitters`` and ``each`` the same solutions by instance, ``sol`` numbers in a solution, ``meas``
 measures, ``cells`` archive cells.
 """
 
@@ -10,7 +10,10 @@ from typing import Any, Protocol, runtime_checkable
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from gloam._tools.registry import register
 
+
+@register
 class MeasureSpace(eqx.Module):
     """Bounds and shape of the measures of an archive."""
 
@@ -22,7 +25,7 @@ class MeasureSpace(eqx.Module):
 
 @runtime_checkable
 class Cells(Protocol):
-    """The part of an archive that discounts depend on."""
+    """The interface of archives for discounts."""
 
     @property
     def num_cells(self) -> int:
@@ -42,7 +45,7 @@ class Cells(Protocol):
 
 @runtime_checkable
 class Branching(Protocol):
-    """An emitter that needs gradients at points of its own before it proposes solutions.
+    """An emitter that proposes points first, and then branches along their gradients.
 
     Its proposals begin with these points.
     """
@@ -63,7 +66,7 @@ class Proposal(eqx.Module):
     aux: Any
     """Data that the emitter needs to adapt to the solutions, such as the noise they came from."""
     aims: "Aims | None" = None
-    """What the solutions climb of which the emitter needs gradients."""
+    """Objectives of the solutions whose gradients the emitter needs."""
 
 
 class Batch(eqx.Module):
@@ -81,8 +84,7 @@ class Batch(eqx.Module):
     valid: Bool[Array, " batch"]
     fields: dict[str, Array]
     violations: Float[Array, " batch"] | None = None
-    """By how much infeasible solutions violate the constraints, 0 for others; ``None`` if the
-    evaluation has no constraints."""
+    """Violations of the constraints, 0 for feasible solutions; ``None`` without constraints."""
 
 
 class Scored(eqx.Module):
@@ -106,16 +108,16 @@ class Added(eqx.Module):
 
 
 class Aims(eqx.Module):
-    """What solutions climb, for each of the emitter's ``gradient_rows``."""
+    """The quantity that gradients ascend, for each of the emitter's ``gradient_rows``."""
 
     refines: Bool[Array, " rows"]
     """False: the improvement over the discount. True: the objective, within the cell."""
     pulls: Float[Array, " rows"]
-    """Weight of the squared distance from the centre of the cell, for those that refine."""
+    """Weight of the squared distance from the center of the cell, for those that refine."""
 
 
 class Weights(eqx.Module):
-    """What solutions climb: the gradient of ``objectives * f + measures @ m`` at each of them."""
+    """Cotangents of an evaluation: gradients are those of ``objectives * f + measures @ m``."""
 
     objectives: Float[Array, " rows"]
     measures: Float[Array, "rows meas"]
@@ -125,7 +127,7 @@ class Climb(eqx.Module):
     """ADAPT: gradients of solutions."""
 
     gradients: Float[Array, "batch sol"]
-    """Zero for rows that need none, and for those that are not finite."""
+    """Zero for rows without a gradient, and where it is not finite."""
     is_finite: Bool[Array, " batch"]
 
 
@@ -149,10 +151,10 @@ class Feedback(eqx.Module):
     over_elites: Float[Array, " batch"] | None = None
     """Objective minus that of the elite that its cell had; the objective itself in empty cells."""
     gains: Float[Array, " batch"] | None = None
-    """By how much a solution raised the QD score, if it was the only one of its batch. New cells
-    count from the floor of the discount."""
+    """Increase of the QD score by a solution alone. New cells count from the floor of the
+    discount."""
     violations: Float[Array, " batch"] | None = None
-    """Above 0 for infeasible solutions, which are not valid but rank by it."""
+    """Violations above 0, by which infeasible solutions rank; they are not valid."""
 
 
 class Fit(eqx.Module):
@@ -161,7 +163,7 @@ class Fit(eqx.Module):
     loss: Float[Array, ""]
     epochs: Int[Array, ""]
     points: Float[Array, "rows meas"]
-    """Training inputs: the measures of the batch, then the centres of empty cells."""
+    """Training inputs: the measures of the batch, then the centers of empty cells."""
     targets: Float[Array, " rows"]
     is_trained: Bool[Array, " rows"]
     """False for masked rows, which were not trained on."""

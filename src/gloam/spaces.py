@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gloam._tools import checks
+from gloam._tools.registry import register
 from gloam._tools.trees import Tree
 
 Rows = np.ndarray | Array
@@ -67,6 +68,7 @@ class Variable(ABC):
         """Return the value at which a search starts, if none is given."""
 
 
+@register
 @checks.names_arguments
 @dataclasses.dataclass(frozen=True)
 class Real(Variable):
@@ -138,6 +140,7 @@ class Real(Variable):
         return math.sqrt(self.lower * self.upper) if self.log else (self.lower + self.upper) / 2
 
 
+@register
 @checks.names_arguments
 @dataclasses.dataclass(frozen=True)
 class Integer(Variable):
@@ -194,6 +197,7 @@ class Integer(Variable):
         return (self.lower + self.upper) // 2
 
 
+@register
 @checks.names_arguments
 @dataclasses.dataclass(frozen=True)
 class Categorical(Variable):
@@ -320,6 +324,8 @@ class Discrete(NamedTuple):
         return jnp.where(self.is_discrete, whole, vectors)
 
 
+# Files keep pairs in place of a dict, whose order JSON need not keep.
+@register(build="of")
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
 class Space:
     """Named variables, given to an algorithm in the place of ``x0``.

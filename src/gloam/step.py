@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gloam._tools import checks, draws
+from gloam._tools import draws
 from gloam.algorithms import Algorithm
 from gloam.archives import Archive
 from gloam.archives.qd_score import ArchiveMetrics, archive_metrics, lowered
@@ -41,6 +41,7 @@ from gloam.archives.store import (
     random_empty_cells,
 )
 from gloam.discounts.discount import DiscountMetrics, discount_metrics
+from gloam.evaluation import VIOLATION, asks_for, evaluation_parts, of_vectors, valid_rows
 from gloam.records import (
     Added,
     Batch,
@@ -55,10 +56,9 @@ from gloam.records import (
     StepInfo,
     Weights,
 )
-from gloam.spaces import Form
 
 Evaluation = tuple[Float[Array, " batch"] | None, Float[Array, "batch meas"], dict[str, Array]]
-"""Objectives, measures and fields. ``None`` maximises the closeness to the centre of the cell."""
+"""Objectives, measures and fields. ``None`` maximizes the closeness to the center of the cell."""
 
 
 @contextmanager
@@ -79,7 +79,7 @@ _MEASURED_CELLS = 2000
 def init(
     algorithm: Algorithm, key: PRNGKeyArray, x0: Float[Array, " sol"] | None = None
 ) -> SearchState:
-    """Return the state before the first iteration, at ``x0`` or at the emitter's own."""
+    """Return the state before the first iteration, at ``x0`` or at the emitter's ``x0``."""
     key_cells, key_discount = jax.random.split(jax.random.fold_in(key, draws.FIRST))
     archive, discount, emitter = algorithm.archive, algorithm.discount, algorithm.emitter
     x0 = emitter.x0 if x0 is None else x0
@@ -87,7 +87,7 @@ def init(
     empty_cells, is_real = random_empty_cells(store, discount.num_initial_centers, key=key_cells)
     learned = discount.init(archive.centers_of(empty_cells), is_real, key=key_discount)
     zero = jnp.zeros((), jnp.int32)
-    low = LowObjectives(jnp.full((), archive.f_min_from(0.0), jnp.float32), zero)
+    low = LowObjectives(lowest=jnp.full((), archive.f_min_from(0.0), jnp.float32), batches=zero)
     return SearchState(
         key=key,
         iteration=zero,
@@ -108,8 +108,8 @@ def step(
 ) -> tuple[SearchState, StepInfo]:
     """Run one iteration, with an ``evaluate`` that JAX can trace.
 
-    It gets the values of a space, or a tree, if the algorithm was built with one. If it has the
-    keyword-only parameter ``key``, it is given the `evaluation_key` of the iteration.
+    ``evaluate`` takes the values of a space or tree if the algorithm was built with one. Its
+    keyword-only parameter ``key``, if it has one, is the `evaluation_key` of the iteration.
     """
     first, second = _with_keys(evaluate, state)
     form = algorithm.emitter.form
@@ -120,23 +120,18 @@ def step(
     rows = algorithm.emitter.gradient_rows
     if not len(rows):
         return tell(algorithm, state, proposal, evaluation(functions[0](proposal.solutions)))
-    found, pullback = _evaluated_with_gradients(functions, proposal.solutions, rows)
-    return tell(algorithm, state, proposal, found, pullback=pullback)
-
-
-def of_vectors(evaluate: Callable[[Any], Any], form: Form | None) -> Callable[[Array], Any]:
-    """Return a function of flat vectors from one of values of a space or tree, if there is one."""
-    return evaluate if form is None else lambda vectors: evaluate(form.values(vectors))
+    results, pullback = _evaluated_with_gradients(functions, proposal.solutions, rows)
+    return tell(algorithm, state, proposal, results, pullback=pullback)
 
 
 def with_key(evaluate: Callable[..., Any], key: PRNGKeyArray) -> Callable[[Any], Any]:
     """Return the evaluation with a random key, if it asks for one."""
-    return partial(evaluate, key=key) if checks.asks_for(evaluate, "key") else evaluate
+    return partial(evaluate, key=key) if asks_for(evaluate, "key") else evaluate
 
 
 @_float32()
 def evaluation_key(state: SearchState) -> PRNGKeyArray:
-    """Return the random key for the evaluation of the batch that a state asks for."""
+    """Return the random key for the evaluation of the next batch of a state."""
     return draws.evaluation_key(state.key, state.iteration)
 
 
@@ -144,8 +139,8 @@ _Evaluate = Callable[[Array], Any]
 
 
 def _with_keys(evaluate: Callable[..., Any], state: SearchState) -> tuple[_Evaluate, _Evaluate]:
-    """Return the evaluation for up to two parts of a batch, each with its own random key."""
-    if not checks.asks_for(evaluate, "key"):
+    """Return an evaluation for each of two parts of a batch, with different random keys."""
+    if not asks_for(evaluate, "key"):
         return evaluate, evaluate
     key = evaluation_key(state)
     return with_key(evaluate, key), with_key(evaluate, jax.random.fold_in(key, 1))
@@ -161,7 +156,7 @@ def ask(algorithm: Algorithm, state: SearchState) -> Proposal:
 
 def evaluation(answer: Any) -> Evaluation:
     """EVALUATE: return the result of a traced evaluation as float32, with flat rows of measures."""
-    objectives, measures, fields = checks.evaluation_parts(answer)
+    objectives, measures, fields = evaluation_parts(answer)
     if objectives is not None:
         objectives = objectives.astype(jnp.float32)
     return objectives, measures.reshape(measures.shape[0], -1).astype(jnp.float32), fields
@@ -174,25 +169,25 @@ Pullback = Callable[[Weights], Float[Array, "rows sol"]]
 def _evaluated_with_gradients(
     evaluate: tuple[_Evaluate, _Evaluate], solutions: Float[Array, "batch sol"], rows: np.ndarray
 ) -> tuple[Evaluation, Pullback]:
-    """EVALUATE: evaluate a batch, some of its rows with a function for their gradients."""
+    """EVALUATE: evaluate a batch; also return a vector-Jacobian product for some of its rows."""
 
-    def differentiable(some: Array) -> tuple[Any, Any]:
-        objectives, measures, fields = evaluation(evaluate[0](some))
+    def differentiable(solutions: Array) -> tuple[Any, Any]:
+        objectives, measures, fields = evaluation(evaluate[0](solutions))
         return (objectives, measures), fields
 
-    (objectives, measures), pull, fields = jax.vjp(differentiable, solutions[rows], has_aux=True)
-    found: Evaluation = objectives, measures, fields
-    others = np.setdiff1d(np.arange(solutions.shape[0]), rows)
-    if len(others):
-        parts = evaluation(evaluate[1](solutions[others])), found
-        order = np.argsort(np.concatenate([others, rows]))
-        found = jax.tree.map(lambda *some: jnp.concatenate(some)[order], *parts)
+    (objectives, measures), vjp, fields = jax.vjp(differentiable, solutions[rows], has_aux=True)
+    results: Evaluation = objectives, measures, fields
+    plain_rows = np.setdiff1d(np.arange(solutions.shape[0]), rows)
+    if len(plain_rows):
+        plain = evaluation(evaluate[1](solutions[plain_rows]))
+        order = np.argsort(np.concatenate([plain_rows, rows]))
+        results = jax.tree.map(lambda *both: jnp.concatenate(both)[order], plain, results)
 
     def pullback(weights: Weights) -> Float[Array, "rows sol"]:
-        of_objectives = None if objectives is None else weights.objectives
-        return pull((of_objectives, weights.measures))[0]
+        objective_weights = None if objectives is None else weights.objectives
+        return vjp((objective_weights, weights.measures))[0]
 
-    return found, pullback
+    return results, pullback
 
 
 def _branching_step(
@@ -201,15 +196,14 @@ def _branching_step(
     evaluate: tuple[_Evaluate, _Evaluate],
     state: SearchState,
 ) -> tuple[SearchState, StepInfo]:
-    """Run one iteration of an emitter that branches by the gradients at points of its own."""
+    """Run one iteration of an emitter that proposes branches along gradients."""
     points = emitter.points(state.emitter)
     of_points, jacobians = _evaluated_with_jacobians(algorithm, evaluate[0], points)
-    own = emitter.with_jacobians(state.emitter, jacobians)
-    state = dataclasses.replace(state, emitter=own)
+    state = dataclasses.replace(state, emitter=emitter.with_jacobians(state.emitter, jacobians))
     proposal = ask(algorithm, state)
     of_branches = evaluation(evaluate[1](proposal.solutions[len(points) :]))
-    found = jax.tree.map(lambda *parts: jnp.concatenate(parts), of_points, of_branches)
-    return tell(algorithm, state, proposal, found)
+    results = jax.tree.map(lambda *both: jnp.concatenate(both), of_points, of_branches)
+    return tell(algorithm, state, proposal, results)
 
 
 def _evaluated_with_jacobians(
@@ -219,19 +213,19 @@ def _evaluated_with_jacobians(
 
     def differentiable(points: Array) -> tuple[Any, Any]:
         objectives, measures, fields = evaluation(evaluate(points))
-        climbed = objectives
-        if climbed is None:
+        maximized = objectives
+        if maximized is None:
             with _float32():
                 cells = algorithm.archive.index_of(jax.lax.stop_gradient(measures))
-                climbed = algorithm.archive.closeness(measures, cells)
-        outputs = jnp.concatenate([climbed[:, None], measures], axis=1)
+                maximized = algorithm.archive.closeness(measures, cells)
+        outputs = jnp.concatenate([maximized[:, None], measures], axis=1)
         return outputs, (objectives, measures, fields)
 
-    outputs, pull, found = jax.vjp(differentiable, points, has_aux=True)
+    outputs, vjp, results = jax.vjp(differentiable, points, has_aux=True)
     # Row by row of the Jacobian, of all points at once: solutions do not depend on each other.
-    one_output = jnp.eye(outputs.shape[1], dtype=outputs.dtype)
-    gradients = jax.vmap(lambda row: pull(jnp.broadcast_to(row, outputs.shape))[0])(one_output)
-    return found, jnp.moveaxis(gradients, 0, 1)
+    unit_vectors = jnp.eye(outputs.shape[1], dtype=outputs.dtype)
+    gradients = jax.vmap(lambda unit: vjp(jnp.broadcast_to(unit, outputs.shape))[0])(unit_vectors)
+    return results, jnp.moveaxis(gradients, 0, 1)
 
 
 @_float32()
@@ -242,7 +236,7 @@ def gradient_weights(
     evaluation: Evaluation,
     cells: Int[Array, " batch"] | None = None,
 ) -> Weights:
-    """Return what the solutions climb of which the emitter needs gradients."""
+    """Return the cotangents of the emitter's gradient rows."""
     batch = masked_batch(algorithm, proposal.solutions, evaluation, cells)
     state, _ = add(algorithm, state, batch)
     return _weights(algorithm, state, proposal, evaluation, batch)
@@ -260,19 +254,22 @@ def _weights(
     batch = jax.tree.map(lambda leaf: leaf[algorithm.emitter.gradient_rows], batch)
     centers, width = archive.centers_of(batch.cells), archive.upper - archive.lower
 
-    def climbed(objectives: Array, measures: Array) -> Array:
+    def ascended(objectives: Array, measures: Array) -> Array:
         if evaluation[0] is None:
             objectives = archive.closeness(measures, batch.cells)
-        # In units of the improvement. The discount does not count for those that refine.
-        still = jnp.where(aims.refines[:, None], jax.lax.stop_gradient(measures), measures)
-        at = eqx.tree_at(lambda b: (b.objectives, b.measures), batch, (objectives, still))
+        # In units of the improvement. Solutions that refine ignore the gradient of the discount.
+        fixed = jnp.where(aims.refines[:, None], jax.lax.stop_gradient(measures), measures)
+        at = eqx.tree_at(lambda b: (b.objectives, b.measures), batch, (objectives, fixed))
         improvements = score(algorithm, state, at)[1].improvements
         distance = (archive.discount_space(measures) - centers) / width
-        pulled = aims.pulls * jnp.mean(jnp.square(distance), axis=1)
-        return jnp.sum(improvements - jnp.where(aims.refines, pulled, 0.0))
+        penalties = aims.pulls * jnp.mean(jnp.square(distance), axis=1)
+        return jnp.sum(improvements - jnp.where(aims.refines, penalties, 0.0))
 
-    found = jax.grad(climbed, (0, 1))(batch.objectives, batch.measures)
-    return Weights(*(jnp.where(_by_row(batch.valid, part), part, 0.0) for part in found))
+    of_objectives, of_measures = jax.grad(ascended, (0, 1))(batch.objectives, batch.measures)
+    return Weights(
+        objectives=jnp.where(batch.valid, of_objectives, 0.0),
+        measures=jnp.where(batch.valid[:, None], of_measures, 0.0),
+    )
 
 
 def _climb(algorithm: Algorithm, gradients: Float[Array, "rows sol"], batch: Batch) -> Climb:
@@ -280,13 +277,9 @@ def _climb(algorithm: Algorithm, gradients: Float[Array, "rows sol"], batch: Bat
     is_finite = jnp.all(jnp.isfinite(gradients), axis=1)
     gradients = jnp.where(is_finite[:, None], gradients, 0.0)
     return Climb(
-        jnp.zeros_like(batch.solutions).at[rows].set(gradients),
-        jnp.zeros(size, bool).at[rows].set(is_finite),
+        gradients=jnp.zeros_like(batch.solutions).at[rows].set(gradients),
+        is_finite=jnp.zeros(size, bool).at[rows].set(is_finite),
     )
-
-
-def _by_row(mask: Bool[Array, " n"], rows: Array) -> Bool[Array, "..."]:
-    return mask.reshape(-1, *[1] * (rows.ndim - 1))
 
 
 @_float32()
@@ -300,7 +293,7 @@ def tell(
 ) -> tuple[SearchState, StepInfo]:
     """ADD, SCORE, ADAPT, TRAIN: learn from the evaluation of a proposal.
 
-    ``cells`` may be given if they were found outside the compiled program. ``pullback`` is needed
+    ``cells`` may be given if they were computed outside of the program. ``pullback`` is required
     if the emitter has ``gradient_rows``.
     """
     batch = masked_batch(algorithm, proposal.solutions, evaluation, cells)
@@ -336,14 +329,14 @@ def start_with(
     is_row: Bool[Array, " batch"],
     number: Int[Array, ""],
 ) -> SearchState:
-    """ADD, SCORE, TRAIN: give a search solutions that were known before its first iteration.
+    """ADD, SCORE, TRAIN: begin a search with solutions that were evaluated before.
 
     Args:
         algorithm: The algorithm.
         state: State before the first iteration.
         solutions: A batch of solutions.
         evaluation: Their evaluation.
-        cells: Their cells, if they were found outside the compiled program.
+        cells: Their cells, if they were computed outside of the program.
         is_row: False for padding.
         number: Number of the batch.
     """
@@ -351,7 +344,7 @@ def start_with(
     batch = eqx.tree_at(lambda b: b.valid, batch, batch.valid & is_row)
     state, _ = add(algorithm, state, batch)
     seen, scored = score(algorithm, state, batch)
-    # A key of their own, so that no iteration shares the random numbers of the training.
+    # A separate key, so that no iteration shares the random numbers of the training.
     key = jax.random.fold_in(state.key, draws.STARTS)
     learned, _ = train(
         algorithm, dataclasses.replace(state, key=key, iteration=number), seen, scored
@@ -379,24 +372,30 @@ def masked_batch(
 ) -> Batch:
     """Return the evaluated batch, with failed and infeasible rows masked and set to zero."""
     objectives, measures, fields = evaluation
-    violations = fields.get(checks.VIOLATION)
-    valid = jnp.asarray(algorithm.archive.accepts(measures))
-    if objectives is not None:
-        valid &= jnp.abs(objectives) <= checks.LARGEST
+    violations = fields.get(VIOLATION)
+    valid = valid_rows(jnp.asarray(algorithm.archive.accepts(measures)), objectives)
     measures = jnp.where(valid[:, None], measures, 0.0)
     if cells is None:
         cells = algorithm.archive.index_of(measures)
     if objectives is None:
         objectives = algorithm.archive.closeness(measures, cells)
-        valid &= jnp.abs(objectives) <= checks.LARGEST
+        valid = valid_rows(valid, objectives)
     if violations is not None:
-        fields = {name: rows for name, rows in fields.items() if name != checks.VIOLATION}
+        fields = {name: rows for name, rows in fields.items() if name != VIOLATION}
         violations = violations.astype(jnp.float32)
-        valid &= violations <= 0  # a violation of NaN is a failure
+        valid = valid_rows(valid, None, violations)
         violations = jnp.where(violations > 0, violations, 0.0)
         measures = jnp.where(valid[:, None], measures, 0.0)
     objectives = jnp.where(valid, objectives, 0.0)
-    return Batch(solutions, objectives, measures, cells, valid, fields, violations)
+    return Batch(
+        solutions=solutions,
+        objectives=objectives,
+        measures=measures,
+        cells=cells,
+        valid=valid,
+        fields=fields,
+        violations=violations,
+    )
 
 
 @_float32()
@@ -412,7 +411,7 @@ def add(algorithm: Algorithm, state: SearchState, batch: Batch) -> tuple[SearchS
 @_float32()
 def score(algorithm: Algorithm, state: SearchState, batch: Batch) -> tuple[Batch, Scored]:
     """SCORE: return the batch as the discount sees it, and the improvement of each solution."""
-    # The archive keeps measures as evaluated. The discount sees them in the space of the centres.
+    # The archive keeps measures as evaluated. The discount sees them in the space of the centers.
     measures = algorithm.archive.discount_space(batch.measures)
     seen = eqx.tree_at(lambda b: b.measures, batch, measures)
     return seen, algorithm.discount.score(state.discount, seen)
@@ -438,16 +437,16 @@ def adapt(
     floor = algorithm.discount.empty_value(state.discount, f_min)
     gains = batch.objectives - jnp.where(was_empty, floor, added.before)
     feedback = Feedback(
-        scored.improvements,
-        added.accepted,
-        added.filled,
-        batch.valid,
-        state.iteration + 1,
-        climb,
-        was_empty,
-        batch.objectives - jnp.where(was_empty, 0.0, added.before),
-        jnp.where(added.accepted, jnp.maximum(gains, 0.0), 0.0),
-        batch.violations,
+        improvements=scored.improvements,
+        accepted=added.accepted,
+        filled=added.filled,
+        valid=batch.valid,
+        iteration=state.iteration + 1,
+        climb=climb,
+        was_empty=was_empty,
+        over_elites=batch.objectives - jnp.where(was_empty, 0.0, added.before),
+        gains=jnp.where(added.accepted, jnp.maximum(gains, 0.0), 0.0),
+        violations=batch.violations,
     )
     return emitter.adapt(state.emitter, proposal, feedback, elites)
 
@@ -486,10 +485,14 @@ def metrics(algorithm: Algorithm, state: SearchState) -> SearchMetrics:
     discounts = algorithm.discount.at_cells(state.discount, cells, archive.centers_of(cells))
     objectives, occupied = store.objectives[cells], store.occupied[cells]
     empty_value = algorithm.discount.empty_value(state.discount, archive.f_min_from(0.0))
-    health = discount_metrics(discounts, objectives, occupied, empty_value)
     reference, is_given = archive.f_min_from(state.reference), archive.f_min is not None
-    found = archive_metrics(store, reference, is_given=is_given)
-    return SearchMetrics(found, health, state.failed, state.infeasible, state.started)
+    return SearchMetrics(
+        archive=archive_metrics(store, reference, is_given=is_given),
+        discount=discount_metrics(discounts, objectives, occupied, empty_value),
+        failed=state.failed,
+        infeasible=state.infeasible,
+        started=state.started,
+    )
 
 
 def diagnostics(
@@ -509,8 +512,16 @@ def diagnostics(
     failed = jnp.sum(~batch.valid, dtype=jnp.int32) - infeasible
     below, low = _below_f_min(state.low, batch, archive.f_min_from(0.0))
     outside = _outside_bounds(archive, seen)
-    counts = algorithm.emitter.metrics(adapted)
-    return StepInfo(fit, counts, unique_cells, failed, infeasible, below, outside), low
+    info = StepInfo(
+        fit=fit,
+        emitter=algorithm.emitter.metrics(adapted),
+        unique_cells=unique_cells,
+        failed=failed,
+        infeasible=infeasible,
+        below_f_min=below,
+        outside_bounds=outside,
+    )
+    return info, low
 
 
 def _outside_bounds(archive: Archive, seen: Batch) -> Int[Array, ""]:
@@ -527,7 +538,7 @@ def _below_f_min(
     # A few low objectives are normal if solutions leave the domain; half of a batch is not.
     is_low = (2 * below >= number_valid) & (below > 0)
     batches = low.batches + is_low.astype(jnp.int32)
-    return below, LowObjectives(jnp.minimum(low.lowest, lowest), batches)
+    return below, LowObjectives(lowest=jnp.minimum(low.lowest, lowest), batches=batches)
 
 
 class _Keys(NamedTuple):
@@ -548,19 +559,19 @@ def _elites_to_ask(
     algorithm: Algorithm, state: SearchState, *, key: PRNGKeyArray
 ) -> Float[Array, "n sol"]:
     """Return the elites that the emitter asks for."""
-    wanted = algorithm.emitter.elites_to_ask
-    if not wanted:
+    draws_wanted = algorithm.emitter.elites_to_ask
+    if not draws_wanted:
         return jnp.zeros((0, *state.x0.shape), state.x0.dtype)
-    ends = np.cumsum([draw.number * draw.best_of for draw in wanted])
+    ends = np.cumsum([draw.number * draw.best_of for draw in draws_wanted])
     cells, is_elite = random_elite_cells(state.store, int(ends[-1]), key=key)
-    parts = jnp.split(cells, ends[:-1])
-    for place, draw in enumerate(wanted):
+    chosen = []
+    for draw, drawn in zip(draws_wanted, jnp.split(cells, ends[:-1]), strict=True):
         if draw.best_of > 1:
-            improvements = _improvements(algorithm, state, parts[place]).reshape(-1, draw.best_of)
+            improvements = _improvements(algorithm, state, drawn).reshape(-1, draw.best_of)
             best = jnp.argmax(improvements, axis=1, keepdims=True)
-            drawn = parts[place].reshape(-1, draw.best_of)
-            parts[place] = jnp.take_along_axis(drawn, best, axis=1)[:, 0]
-    return jnp.where(is_elite, state.store.solutions[jnp.concatenate(parts)], state.x0)
+            drawn = jnp.take_along_axis(drawn.reshape(-1, draw.best_of), best, axis=1)[:, 0]
+        chosen.append(drawn)
+    return jnp.where(is_elite, state.store.solutions[jnp.concatenate(chosen)], state.x0)
 
 
 def _improvements(
@@ -568,6 +579,12 @@ def _improvements(
 ) -> Float[Array, " n"]:
     """Return the improvements of the elites of cells over the discount."""
     store, number = state.store, cells.shape[0]
-    nothing, valid = jnp.zeros((number, 0)), jnp.ones(number, bool)
-    elites = Batch(nothing, store.objectives[cells], store.measures[cells], cells, valid, {})
+    elites = Batch(
+        solutions=jnp.zeros((number, 0)),
+        objectives=store.objectives[cells],
+        measures=store.measures[cells],
+        cells=cells,
+        valid=jnp.ones(number, bool),
+        fields={},
+    )
     return score(algorithm, state, elites)[1].improvements

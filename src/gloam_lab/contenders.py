@@ -3,6 +3,9 @@
 pyribs, PyTorch and QDax are imported when a contender is built.
 """
 
+# Peers need not be installed.
+# pyright: reportMissingImports=false
+
 import dataclasses
 import itertools
 from abc import ABC, abstractmethod
@@ -155,8 +158,9 @@ class Pyribs(Contender):
         self.num_cells = int(self._elites.cells)
         self._trained: Any = None
         self._epochs = 0
-        emitter = problem.algorithm.emitter
-        if isinstance(emitter, emitters.Variation):
+        # Of any type, because settings of gloam may be arrays or None; those of the paper are not.
+        emitter: Any = problem.algorithm.emitter
+        if isinstance(problem.algorithm.emitter, emitters.Variation):
             line = IsoLineEmitter(
                 self._elites,
                 iso_sigma=emitter.sigma0,
@@ -167,7 +171,7 @@ class Pyribs(Contender):
             )
             self._scheduler = Scheduler(self._elites, [line])
             return
-        assert isinstance(emitter, emitters.CmaEmitters)
+        assert isinstance(problem.algorithm.emitter, emitters.CmaEmitters)
         discount = problem.algorithm.discount
         if isinstance(discount, discounts.Thresholds):
             options = {"learning_rate": discount.alpha, "threshold_min": discount.floor}
@@ -184,9 +188,9 @@ class Pyribs(Contender):
                 selection_rule="mu",
                 restart_rule=getattr(emitter.restart, "iterations", "basic"),
                 batch_size=emitter.batch_size,
-                seed=int(own),
+                seed=int(instance_seed),
             )
-            for own in seeds
+            for instance_seed in seeds
         ]
         self._scheduler = Scheduler(ranking, instances, result_archive=self._elites)
 
@@ -204,7 +208,7 @@ class Pyribs(Contender):
         return float(self._elites.stats.qd_score), self._epochs
 
 
-def _pyribs_archive(problem: Problem, **options: float) -> Any:
+def _pyribs_archive(problem: Problem, **options: Any) -> Any:
     """Return an archive with the cells of gloam's."""
     from ribs.archives import CVTArchive, GridArchive
 
@@ -229,7 +233,7 @@ def _pyribs_discount_archive(problem: Problem, elites: Any, seed: int) -> Any:
     torch.manual_seed(seed)
     weights = discount.network.weights
     sizes = [weights[0].shape[0], *(weight.shape[1] for weight in weights)]
-    network = MLP(list(itertools.pairwise(sizes)), torch.nn.ReLU)
+    network: Any = MLP(list(itertools.pairwise(sizes)), torch.nn.ReLU)
     manager = DiscountModelManager(
         network,
         torch.optim.Adam(network.parameters(), lr=discount.learning_rate),
@@ -241,6 +245,7 @@ def _pyribs_discount_archive(problem: Problem, elites: Any, seed: int) -> Any:
         measures_low=np.asarray(archive.lower, float),
         measures_high=np.asarray(archive.upper, float),
     )
+    assert discount.floor is not None
     ranking = DiscountArchive(
         solution_dim=len(problem.x0),
         measure_dim=problem.measure_dim,

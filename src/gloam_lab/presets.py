@@ -147,9 +147,9 @@ def preset_algorithm(name: str, domain: Domain, **changes: Any) -> Algorithm:
         checks.expect(name in LATENT_DIGITS_SETTINGS, "algorithm", expected, repr(name), fix)
         settings = LATENT_DIGITS_SETTINGS[name]
     elif name == "dms":
-        place = column(domain)
-        changed = LSI_WITH_GRADIENTS if place == "lsi" and changes.get("gradients") else {}
-        settings = DEFAULT_SETTINGS[place] | changed
+        problem = column(domain)
+        changed = LSI_WITH_GRADIENTS if problem == "lsi" and changes.get("gradients") else {}
+        settings = DEFAULT_SETTINGS[problem] | changed
     else:
         return paper_algorithm(name, domain, **changes)
     return ALGORITHMS[name](domain.archive(), domain.x0, **settings | changes)
@@ -179,11 +179,11 @@ def paper_algorithm(name: str, domain: Domain, **changes: Any) -> Algorithm:
         >>> paper_algorithm("dms-paper", domain, num_empty_points=10).discount.num_empty_points
         10
     """
-    known, place = f"one of {', '.join(PAPER_SETTINGS)}", column(domain)
-    checks.expect(name in PAPER_SETTINGS, "algorithm", known, repr(name))
-    is_known, fix = place in PAPER_SETTINGS[name], "Build the algorithm yourself."
-    checks.expect(is_known, "algorithm", f"one that the paper ran on {place}", repr(name), fix)
-    settings = PAPER_SETTINGS[name][place] | changes
+    checks.choice("algorithm", name, tuple(PAPER_SETTINGS))
+    problem, fix = column(domain), "Build the algorithm yourself."
+    is_known, expected = problem in PAPER_SETTINGS[name], f"one that the paper ran on {problem}"
+    checks.expect(is_known, "algorithm", expected, repr(name), fix)
+    settings = PAPER_SETTINGS[name][problem] | changes
     return ALGORITHMS[name](domain.archive(), domain.x0, **settings)
 
 

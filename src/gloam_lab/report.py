@@ -47,21 +47,21 @@ def write_report(path: str | os.PathLike, *, figures: bool = True, pdf: bool = T
     study = Study.read(path)
     out = _report_folder(study)
     metrics = final_metrics(study)
-    found = results(metrics, ceilings(study))
+    compared = results(metrics, ceilings(study))
     scores, coverages = (pairwise_table(metrics, metric) for metric in METRICS)
     tables = {
-        "results": ("Results", readable(found)),
-        "ceilings": (CEILING_HEADING, share_table(found)),
+        "results": ("Results", readable(compared)),
+        "ceilings": (CEILING_HEADING, share_table(compared)),
         "anova": ("Welch's one-way ANOVA", anova_table(metrics)),
         "pairwise-qd-score": ("Games-Howell comparisons of the QD score", scores),
         "pairwise-coverage": ("Games-Howell comparisons of coverage", coverages),
-        "wallclock": ("Wallclock, seconds", wallclock(found)),
+        "wallclock": ("Wallclock, seconds", wallclock(compared)),
     }
     tables = {name: (heading, table) for name, (heading, table) in tables.items() if len(table)}
     texts = {
         "report.md": _markdown(study, dict(tables.values())),
         "seeds.csv": metrics.to_csv(index=False),
-        "results.csv": found.to_csv(index=False),
+        "results.csv": compared.to_csv(index=False),
         **{f"{name}.tex": as_latex(table) for name, (_, table) in tables.items()},
     }
     for name, text in texts.items():
@@ -72,7 +72,7 @@ def write_report(path: str | os.PathLike, *, figures: bool = True, pdf: bool = T
 
 def draw_figures(study: Study, domains: Sequence[str], *, pdf: bool = True) -> list[Path]:
     """Draw the figures of some domains of a study, from its results so far."""
-    from gloam.plots.run_figures import study_figures  # matplotlib takes a second to import
+    from gloam_lab.figures import study_figures  # matplotlib takes a second to import
 
     return study_figures(_folders(study, domains), _report_folder(study), pdf=pdf)
 
@@ -81,7 +81,7 @@ def draw_figures(study: Study, domains: Sequence[str], *, pdf: bool = True) -> l
 def drawing_processes() -> Iterator[ProcessPoolExecutor]:
     """Return processes that draw figures while this one runs searches.
 
-    At the end, only figures that have been begun are finished: wait for the others before.
+    On exit, figures that have not been begun are cancelled: wait for them inside the block.
 
     Raises:
         ChildProcessError: A process was killed.
@@ -140,14 +140,14 @@ def needs_files(domain: str) -> str:
 
 def _folders(study: Study, domains: Sequence[str]) -> dict[str, dict[str, list[RunFolder]]]:
     """Return the run folders with results, by titles of domain and algorithm."""
-    found: dict[str, dict[str, list[RunFolder]]] = {}
+    folders: dict[str, dict[str, list[RunFolder]]] = {}
     for cell in study.cells():
         if cell.domain not in domains:
             continue
-        parts = [folder for folder, _ in cell.results()]
-        if parts:
-            found.setdefault(title(cell.domain), {})[title(cell.algorithm)] = parts
-    return found
+        of_cell = [folder for folder, _ in cell.results()]
+        if of_cell:
+            folders.setdefault(title(cell.domain), {})[title(cell.algorithm)] = of_cell
+    return folders
 
 
 def final_metrics(study: Study) -> pd.DataFrame:
@@ -164,12 +164,13 @@ def final_metrics(study: Study) -> pd.DataFrame:
 
 def ceilings(study: Study) -> dict[str, Ceiling]:
     """Return the ceilings, by domain, that are known for the archives of a study."""
-    found = {}
+    by_domain = {}
     for cell in study.cells():
-        if cell.domain in DOMAINS and cell.domain not in found:
+        if cell.domain in DOMAINS and cell.domain not in by_domain:
             for folder, _ in cell.results()[:1]:
-                found[cell.domain] = ceiling(cell.domain, folder.read_part("algorithm").archive)
-    return {domain: known for domain, known in found.items() if known is not None}
+                archive = folder.read_part("algorithm").archive
+                by_domain[cell.domain] = ceiling(cell.domain, archive)
+    return {domain: known for domain, known in by_domain.items() if known is not None}
 
 
 def results(metrics: pd.DataFrame, ceilings: Mapping[str, Ceiling] | None = None) -> pd.DataFrame:
@@ -290,9 +291,10 @@ def pairwise_table(metrics: pd.DataFrame, metric: str) -> pd.DataFrame:
     for domain, cells in metrics.groupby("domain", sort=False):
         groups = _groups(cells, metric)
         tests = games_howell(groups) if groups else {}
-        for one in groups:
-            row = {"domain": title(str(domain)), "algorithm": title(one)}
-            rows.append(row | {title(o): "" if o == one else tests[one, o].sign for o in groups})
+        for name in groups:
+            row = {"domain": title(str(domain)), "algorithm": title(name)}
+            signs = {other: tests[name, other].sign for other in groups if other != name}
+            rows.append(row | {title(other): signs.get(other, "") for other in groups})
     return pd.DataFrame(rows)
 
 

@@ -108,7 +108,7 @@ def compare_speed(
                 if note not in comparison.missing:
                     comparison.missing.append(note)
                     tell(note)
-        lines = [_line_after_warm_up(problem, one, warm_up) for one in contenders]
+        lines = [_line_after_warm_up(problem, contender, warm_up) for contender in contenders]
         tell(f"{problem.name}, {problem.measure_dim} measures: timing")
         _time_in_turns(contenders, lines, repeats, seconds)
         comparison.lines += lines
@@ -138,7 +138,7 @@ def _time_in_turns(
     contenders: Sequence[Contender], lines: Sequence[Line], repeats: int, seconds: float
 ) -> None:
     """Time the contenders in turns, so that a slow phase of the machine affects all of them."""
-    sizes = [max(1, round(10 * seconds / _seconds(one, 10))) for one in contenders]
+    sizes = [max(1, round(10 * seconds / _seconds(contender, 10))) for contender in contenders]
     for _ in range(repeats):
         for contender, line, size in zip(contenders, lines, sizes, strict=True):
             line.stretches_ms.append(1000 * _seconds(contender, size) / size)
@@ -159,22 +159,22 @@ def _differences(lines: Sequence[Line], tolerance: float) -> list[str]:
         "epochs_per_iteration": tolerance,
         "qd_score": tolerance,
     }
-    found = []
+    notes = []
     for line in lines[1:]:
         for figure, allowed in limits.items():
             value, reference = getattr(line, figure), getattr(first, figure)
             # Written so that NaN counts as a difference.
             if not abs(value - reference) <= allowed * abs(reference):
-                found.append(
+                notes.append(
                     f"{line.algorithm}, {line.measure_dim} measures, {figure}: {line.contender} "
                     f"{value:g}, {first.contender} {reference:g}, {allowed:.0%} difference allowed"
                 )
-    return found
+    return notes
 
 
 def environment() -> dict[str, Any]:
     """Return the machine and the versions on which figures depend."""
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "python": platform.python_version(),
         "device": jax.devices()[0].device_kind,
         "cpus": os.cpu_count(),
@@ -182,10 +182,10 @@ def environment() -> dict[str, Any]:
     }
     for package in ("gloam", "jax", "numpy", "ribs", "torch", "qdax"):
         try:
-            found[package] = version(package)
+            facts[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+            facts[package] = "not installed"
+    return facts
 
 
 class BackgroundLoad:
@@ -203,8 +203,8 @@ class BackgroundLoad:
         now = self._times()
         if now is None or self._start is None:
             return None
-        idle, total, own = (b - a for a, b in zip(self._start, now, strict=True))
-        return max(0.0, (total - idle - own) / max(total, 1e-9))
+        idle, total, this = (b - a for a, b in zip(self._start, now, strict=True))
+        return max(0.0, (total - idle - this) / max(total, 1e-9))
 
     def __str__(self) -> str:
         share = self.share

@@ -81,8 +81,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = (
     }
     | {
         name: ("dms-paper", changes)
-        for some in ABLATIONS.values()
-        for name, changes in some.items()
+        for variants in ABLATIONS.values()
+        for name, changes in variants.items()
     }
 )
 """Names that a study accepts as algorithms: the preset, and the arguments that differ from it."""
@@ -192,7 +192,7 @@ class Study:
                 yield Cell(domain, algorithm, self.path / domain / algorithm)
 
     def finished(self, cell: Cell) -> bool:
-        """Return whether every seed of the cell has run to its end."""
+        """Whether every seed of the cell has run to its end."""
         done: set[int] = set()
         for folder in cell.folders():
             # Metrics are written before the state, and may be damaged.

@@ -25,20 +25,18 @@ from tests.helpers import paper_model
 
 ARCHIVE = gloam.GridArchive((4, 4), -1, 1, f_min=-3)
 X0 = np.zeros(3)
-# Arguments of the pieces that a preset chooses itself, and those for which it has other defaults.
-PRESETS = {
-    gloam.DMS: {CmaEmitters: set(), DiscountModel: {"space"}},
-    gloam.CMAMAE: {CmaEmitters: set(), Thresholds: {"num_cells"}},
-    algorithms.CMAMEGA: {Arborescences: {"measure_dim", "two_stage"}},
-    algorithms.CMAMAEGA: {
-        Arborescences: {"measure_dim", "two_stage"},
-        Thresholds: {"num_cells"},
-    },
-    gloam.DDS: {CmaEmitters: set(), KernelDensity: set()},
-    gloam.MAPElites: {Variation: {"line_sigma"}},
-    gloam.MAPElitesLine: {Variation: set()},
+# Pieces of the presets, and the defaults that differ from those of the pieces.
+PIECES = {
+    gloam.DMS: (CmaEmitters, DiscountModel),
+    gloam.CMAMAE: (CmaEmitters, Thresholds),
+    algorithms.CMAMEGA: (Arborescences,),
+    algorithms.CMAMAEGA: (Arborescences, Thresholds),
+    gloam.DDS: (CmaEmitters, KernelDensity),
+    gloam.MAPElites: (Variation,),
+    gloam.MAPElitesLine: (Variation,),
 }
-OWN_DEFAULTS = {
+OTHER_DEFAULTS = {
+    gloam.DMS: {"num_emitters": None},
     gloam.CMAMAE: {"num_emitters": 15},
     gloam.DDS: {"num_emitters": 15},
     gloam.MAPElitesLine: {"line_sigma": 0.2},
@@ -49,22 +47,17 @@ def parameters(cls) -> dict[str, inspect.Parameter]:
     return dict(inspect.signature(cls).parameters)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_a_preset_takes_the_arguments_of_its_pieces(preset):
-    shown, own = parameters(preset), OWN_DEFAULTS.get(preset, {})
-    expected = {"archive"} | ({"num_moves", "gradients", "name"} if preset is gloam.DMS else set())
-    for piece, chosen in PRESETS[preset].items():
-        passed_on = {n: one for n, one in parameters(piece).items() if n not in chosen}
-        expected |= set(passed_on)
-        for name in set(passed_on) - {"line_sigma"}:
-            assert shown[name].annotation == passed_on[name].annotation
-            assert shown[name].default == own.get(name, passed_on[name].default)
-    assert set(shown) == expected
-    kinds = {one.kind for one in shown.values()}
-    assert kinds == {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+@pytest.mark.parametrize("preset", PIECES)
+def test_a_preset_has_the_defaults_of_its_pieces(preset):
+    shown, other = parameters(preset), OTHER_DEFAULTS.get(preset, {})
+    of_pieces = {name: arg for piece in PIECES[preset] for name, arg in parameters(piece).items()}
+    own = {"archive"} | ({"num_moves", "gradients", "name"} if preset is gloam.DMS else set())
+    assert set(shown) - set(of_pieces) == own
+    for name in set(shown) - own:
+        assert shown[name].default == other.get(name, of_pieces[name].default)
 
 
-@pytest.mark.parametrize("preset", [*PRESETS, gloam.Algorithm])
+@pytest.mark.parametrize("preset", [*PIECES, gloam.Algorithm])
 def test_help_describes_each_argument_once(preset):
     _, _, text = inspect.getdoc(preset).partition("Args:\n")
     text, _, _ = text.partition("\n\n")
@@ -72,7 +65,7 @@ def test_help_describes_each_argument_once(preset):
     assert sorted(", ".join(groups).split(", ")) == sorted(parameters(preset))
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", PIECES)
 @pytest.mark.parametrize("name", ["f_min", "shape", "num_cells", "space"])
 def test_an_unknown_argument_is_refused(preset, name):
     needed = {"bandwidth": 0.1} if preset is gloam.DDS else {}
@@ -87,7 +80,7 @@ def test_a_misspelt_argument_is_suggested():
 
 
 def test_a_missing_argument_is_named():
-    with pytest.raises(TypeError, match=r"^DDS\(\) .*'bandwidth'"):
+    with pytest.raises(TypeError, match="'bandwidth'"):
         gloam.DDS(ARCHIVE, X0, 0.1)
 
 
@@ -141,7 +134,7 @@ def test_files_keep_an_algorithm_of_pieces():
 
 
 def test_pieces_of_a_file_must_fit_together():
-    from gloam.formats import registry
+    from gloam._tools import registry
 
     parts = {
         "emitter": Variation(X0, 0.2),

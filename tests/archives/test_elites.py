@@ -12,7 +12,6 @@ from ribs.archives import GridArchive as RibsGrid
 
 import gloam
 from gloam.archives import Elites, GridArchive
-from gloam.archives.elites import same_cells
 from gloam.archives.qd_score import archive_metrics
 from gloam.archives.store import Store, add, empty_store
 from gloam.records import Batch
@@ -301,14 +300,14 @@ def test_cells_are_the_same_only_where_centres_and_metric_are():
     def grid(**changes):
         return GridArchive(**({"shape": (2, 2), "lower": 0, "upper": 1} | changes))
 
-    assert same_cells(grid(), grid(f_min=3.0, measure_names=("a", "b")))
-    assert not same_cells(grid(), grid(upper=2))
-    assert not same_cells(grid(), grid(shape=(4, 1)))
+    assert grid().has_cells_of(grid(f_min=3.0, measure_names=("a", "b")))
+    assert not grid().has_cells_of(grid(upper=2))
+    assert not grid().has_cells_of(grid(shape=(4, 1)))
     points = np.eye(4)
-    assert same_cells(gloam.CVTArchive(points), gloam.CVTArchive(points, 0, 2))
-    assert not same_cells(gloam.CVTArchive(points), gloam.CVTArchive(points, metric="cosine"))
-    assert not same_cells(gloam.CVTArchive(points), gloam.CVTArchive(points[::-1]))
-    assert not same_cells(grid(), gloam.CVTArchive(points))
+    assert gloam.CVTArchive(points).has_cells_of(gloam.CVTArchive(points, 0, 2))
+    assert not gloam.CVTArchive(points).has_cells_of(gloam.CVTArchive(points, metric="cosine"))
+    assert not gloam.CVTArchive(points).has_cells_of(gloam.CVTArchive(points[::-1]))
+    assert not grid().has_cells_of(gloam.CVTArchive(points))
 
 
 def test_names_of_measures_are_columns_of_the_table():

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gloam
-from gloam.archives.elites import added_to_empty, scores_from_one_reference
+from gloam.archives.elites import scores_from_one_reference
 from gloam.archives.qd_score import (
     archive_metrics,
     lowered,
@@ -19,7 +19,8 @@ from gloam.archives.qd_score import (
     tables_with_one_reference,
     with_one_reference,
 )
-from gloam.cli.run import print_metrics
+from gloam.archives.store import filled_store
+from gloam.cli.options import print_metrics
 from tests.problems import BATCH
 
 CELLS = 16
@@ -35,7 +36,7 @@ def elites_of(values, archive=ARCHIVE, **options):
     """Elites with these objectives, in the first cells."""
     rows = len(values)
     cells, measures = np.arange(rows, dtype=np.int32), np.arange(rows)[:, None] + 0.5
-    store = added_to_empty(archive, np.zeros((rows, 1)), np.float32(values), measures, cells, {})
+    store = filled_store(archive, np.zeros((rows, 1)), np.float32(values), measures, cells, {})
     return gloam.Elites(archive, store, **options)
 
 

@@ -8,6 +8,8 @@ import itertools
 import os
 import subprocess
 import sys
+from importlib import metadata
+from importlib.metadata import EntryPoint
 from types import NoneType, UnionType
 from typing import Union, get_args, get_origin, get_type_hints
 
@@ -65,8 +67,39 @@ def test_plot_hands_measures_and_values_over(monkeypatch):
     assert given == view | {"pdf": False}
 
 
-COMMANDS = ("demo", "new", "fill", "gallery", "datasets", "resume", "plot", "paper", "bench")
+@dataclasses.dataclass(frozen=True)
+class Greet:
+    """Greet somebody."""
+
+    name: str = "nobody"
+    """Name to greet."""
+
+    def __call__(self):
+        print(f"hello {self.name}")
+
+
+def test_installed_packages_add_commands(monkeypatch, capsys):
+    entries = [
+        EntryPoint("greet", f"{__name__}:Greet", "gloam.commands"),
+        EntryPoint("new", f"{__name__}:Greet", "gloam.commands"),
+        EntryPoint("broken", "no_such_module:Command", "gloam.commands"),
+    ]
+    monkeypatch.setattr(metadata, "entry_points", lambda group: entries)
+    main(["greet", "--name", "you"])
+    printed = capsys.readouterr()
+    assert printed.out == "hello you\n"
+    # A package that cannot be imported costs its own command only, and one line.
+    assert printed.err.count("\n") == 1
+    assert "broken" in printed.err
+    assert "no_such_module" in printed.err
+    # gloam's own commands are not replaced.
+    assert "Write an example" in help_text("new", capsys)
+
+
+COMMANDS = ("demo", "new", "fill", "gallery", "datasets", "resume", "plot", "compare", "paper")
 COMMANDS += (
+    "paper-report",
+    "bench",
     "explore",
     "report",
     "lsi convert",

@@ -149,7 +149,7 @@ def test_workers_find_the_function_of_a_file(filled):
 
 def test_a_time_limit_needs_workers(problem, capsys):
     message = refused(capsys, "mine.py", "--dataset", "data.npy", "--timeout", "5")
-    assert "only a process can be terminated" in message
+    assert "--timeout 5 requires --workers" in message
 
 
 def test_new_does_not_overwrite(problem, capsys):

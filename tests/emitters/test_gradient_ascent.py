@@ -238,7 +238,7 @@ def test_the_parts_of_a_search_with_gradients():
     sizes = [part.num_solutions for part in used.emitter.emitters]
     assert sizes == [108, 162, 270, 270]  # the last one replaces some of the first two
     np.testing.assert_array_equal(used.emitter.gradient_rows, np.arange(270, 540))
-    with pytest.raises(ValueError, match="gradients: expected False: the paper has none"):
+    with pytest.raises(TypeError, match="'gradients'"):
         gloam.DMS.paper(archive, np.zeros(SIZE), 0.3, gradients=True)
     with pytest.raises(ValueError, match="patience: expected two numbers of steps, got 5"):
         GradientAscent(np.zeros(SIZE), 0.3, patience=5)

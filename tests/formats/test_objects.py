@@ -10,6 +10,7 @@ import pytest
 
 import gloam
 from gloam import discounts, emitters
+from gloam._tools.registry import REGISTRY, conforms
 from gloam.discounts.from_torch import (
     Convolution,
     Flatten,
@@ -21,7 +22,6 @@ from gloam.discounts.from_torch import (
     Unflatten,
 )
 from gloam.formats import objects
-from gloam.formats.registry import REGISTRY, conforms
 from tests.helpers import small_decoder
 
 GRID = gloam.GridArchive(
@@ -57,14 +57,16 @@ EXAMPLES = [
     gloam.DMS.paper(
         GRID, np.zeros(3), 0.5, bounds=(-1, None), restart=emitters.RestartEvery(5), **CMA
     ),
-    gloam.DMS.paper(
+    gloam.Algorithm(
+        emitters.CmaEmitters(
+            np.zeros(3),
+            0.5,
+            selection=emitters.FilterSelection(),
+            strategy=emitters.SepCMAES(),
+            **CMA,
+        ),
         gloam.CVTArchive(IMAGES),
-        np.zeros(3),
-        0.5,
-        network=discounts.CNN((4, 4)),
-        selection=emitters.FilterSelection(),
-        strategy=emitters.SepCMAES(),
-        **CMA,
+        discounts.DiscountModel(network=discounts.CNN((4, 4))),
     ),
     gloam.DMS.paper(
         gloam.CVTArchive(IMAGES),
@@ -78,7 +80,11 @@ EXAMPLES = [
     gloam.CMAMAE(GRID, np.zeros(3), 0.5, strategy=emitters.CMAES(pyribs_covariance=True), **CMA),
     gloam.algorithms.CMAMEGA(GRID, np.zeros(3), 0.5, adam=True, **CMA),
     gloam.algorithms.CMAMAEGA(GRID, np.zeros(3), 0.5, alpha=0.2, **CMA),
-    gloam.DDS(GRID, np.zeros(3), 0.5, bandwidth=0.3, policy=discounts.KeepLast(), **CMA),
+    gloam.Algorithm(
+        emitters.CmaEmitters(np.zeros(3), 0.5, **CMA),
+        GRID,
+        discounts.KernelDensity(bandwidth=0.3, policy=discounts.KeepLast()),
+    ),
     gloam.DDS(GRID, np.zeros(3), 0.5, bandwidth=0.3, **CMA),
     gloam.MAPElites(GRID, np.zeros(3), 0.5, bounds=(-1.0, 1.0)),
     gloam.MAPElitesLine(GRID, np.zeros(3), 0.5),
@@ -125,7 +131,36 @@ def test_an_object_is_built_again_to_the_same_bits(value):
 
 def test_the_examples_cover_the_registry():
     found = set().union(*(classes_in(objects.encode(value, {})) for value in EXAMPLES))
-    assert found == set(REGISTRY)
+    own = {name for name, entry in REGISTRY.items() if entry.cls.__module__.startswith("gloam.")}
+    assert found == own
+
+
+def test_registered_classes_of_a_program_are_built_from_files():
+    @gloam.formats.register
+    class EverySecond(gloam.emitters.RestartRule):
+        offset: int
+
+        def due(self, state, progress):
+            return progress.accepted == progress.iteration % 2 + self.offset, None
+
+    try:
+        content = json.loads(json.dumps(objects.encode(EverySecond(1), {})))
+        assert objects.decode(content, {}) == EverySecond(1)
+        content["arguments"]["offset"] = "1"
+        with pytest.raises(ValueError, match=r"offset.*EverySecond"):
+            objects.decode(content, {})
+        with pytest.raises(ValueError, match="EverySecond"):
+            gloam.formats.register(type("EverySecond", (EverySecond,), {"__module__": "other"}))
+    finally:
+        del REGISTRY["EverySecond"]
+    with pytest.raises(ValueError, match="EverySecond"):
+        objects.decode(content, {})
+
+
+def test_a_class_with_textual_annotations_is_not_registered():
+    cls = type("Textual", (eqx.Module,), {"__annotations__": {"x": "int"}, "__module__": __name__})
+    with pytest.raises(TypeError, match="Textual"):
+        gloam.formats.register(cls)
 
 
 def test_equal_arrays_are_stored_once():

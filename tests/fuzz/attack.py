@@ -24,6 +24,7 @@ import matplotlib.font_manager  # it starts a program when it is first imported
 import numpy as np
 
 import gloam
+import gloam_lab
 from gloam._tools.files import cache_folder
 
 MARK = "GLOAM_TEST_MARK"
@@ -32,7 +33,7 @@ CODE = f"open(__import__('os').environ['{MARK}'], 'w').close()"
 SECRET = "GLOAM-SECRET-5711"
 """Text of a file outside of every folder that gloam is asked to read."""
 
-_SOURCE = Path(gloam.__file__).parent
+_SOURCES = {Path(gloam.__file__).parent, Path(gloam_lab.__file__).parent}
 _MOST_BYTES = 6 << 30  # beyond what the process has when an attack begins
 _PROGRAMS = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.startfile")
 _FORBIDDEN = (*_PROGRAMS, "subprocess.Popen", "pickle.find_class")
@@ -101,7 +102,7 @@ def _described(error: BaseException) -> str:
 
 
 def _is_gloam(file: str) -> bool:
-    return _SOURCE in Path(file).parents
+    return bool(_SOURCES & set(Path(file).parents))
 
 
 def is_raised_by_gloam(error: BaseException) -> bool:

@@ -128,7 +128,7 @@ def options_of(command: list[str]) -> list[Option]:
     found: list[Option] = []
     waiting: list[Any] = [
         typing.get_args(part)[0]
-        for part in typing.get_args(cli._Command)
+        for part in typing.get_args(cli._command_type())
         if _subcommand(part) == command[0]
     ]
     words = set(command[1:])

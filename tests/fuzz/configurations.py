@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 import gloam
+from gloam._tools.registry import REGISTRY
 from gloam.explorer.app import explorer_app
 from gloam.explorer.library import Library
 from gloam.formats.arrays import read_arrays, write_arrays
 from gloam.formats.documents import read_document, write_document
-from gloam.formats.registry import REGISTRY
 from tests import problems
 from tests.formats.test_crafted import DOMAINS, deep
 from tests.run_folders import write_grid_run, write_pictures_run

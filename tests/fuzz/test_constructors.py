@@ -26,7 +26,6 @@ CMA = {
     "batch_size": 3,
     "bounds": None,
     "restart": None,
-    "selection": None,
     "strategy": None,
 }
 DMS = {
@@ -38,9 +37,6 @@ DMS = {
     "ceiling": 1.0,
     "network": None,
     "learning_rate": 1e-3,
-    "train_batch_size": 4,
-    "max_epochs": 2,
-    "cutoff": 0.05,
 }
 
 ALGORITHMS = {
@@ -57,7 +53,6 @@ ALGORITHMS = {
             "learning_rate": 1.0,
             "adam": True,
             "restart": None,
-            "selection": None,
             "strategy": None,
         },
     ),
@@ -69,7 +64,6 @@ ALGORITHMS = {
             "sigma0": 0.5,
             "bandwidth": 0.5,
             "buffer_size": 8,
-            "policy": None,
             **CMA,
         },
     ),
@@ -121,7 +115,7 @@ ARCHIVES = {
 OTHERS = {
     "CmaEmitters": (
         emitters.CmaEmitters,
-        {"x0": X0, "sigma0": 0.5, "num_emitters": 2, "batch_size": 3},
+        {"x0": X0, "sigma0": 0.5, "selection": None, **CMA},
     ),
     "Variation": (
         emitters.Variation,
@@ -152,7 +146,7 @@ OTHERS = {
     "LMMAES": (emitters.LMMAES, {"vectors": 3}),
     "DiscountModel": (
         discounts.DiscountModel,
-        {**DMS, "space": None},
+        {**DMS, "train_batch_size": 4, "max_epochs": 2, "cutoff": 0.05, "space": None},
     ),
     "Thresholds": (discounts.Thresholds, {"num_cells": 4, "alpha": 0.1, "floor": 0.0}),
     "KernelDensity": (
@@ -302,7 +296,6 @@ EXTREMES = [
     ("DMS", {"sigma0": 9e10}),
     ("DMS", {"sigma0": 2e-11}),
     ("DMS", {"learning_rate": 1.0}),
-    ("DMS", {"cutoff": 3e38}),
     ("DMS", {"ceiling": 1e30}),
     ("DMS", {"x0": np.full(5, 1e30)}),
     ("DMS", {"archive": gloam.GridArchive((3, 3), -1, 1, f_min=-1e30)}),

@@ -24,8 +24,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from gloam import CVTArchive, GridArchive, datasets, kmeans_centroids
+from gloam import CVTArchive, GridArchive, datasets
 from gloam._tools import files
+from gloam.archives import kmeans_centroids
 from gloam.cli.fill import _start
 from gloam.domains import LinearProjection, Triangles
 from gloam.interop import elites_from_parquet

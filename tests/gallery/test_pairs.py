@@ -10,7 +10,7 @@ from matplotlib.image import imread
 from gloam.datasets import Dataset, from_array
 from gloam.datasets.rows import evenly_spaced
 from gloam.gallery import pairs
-from gloam.gallery.page import page
+from gloam.gallery.html_page import page
 from gloam.gallery.pairs import elite_pictures, gallery, layout_for, made_pictures
 from gloam.plots import style
 from tests.gallery.conftest import HOSTILE, expected, found, noisy

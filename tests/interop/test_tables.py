@@ -133,7 +133,7 @@ def test_wrong_data_are_refused(elites, tmp_path):
         elites_from_arrays(plain, np.zeros((2, 1)), [1, 2], np.zeros((2, 1)), cells=[[0], [0, 1]])
     with refused("table: expected columns solution_0"):
         elites_from_pandas(plain, pd.DataFrame({"objective": [1.0], "measures_0": [0.0]}))
-    with refused("table: expected a column 'objective'"):
+    with refused("table: expected columns objective"):
         elites_from_pandas(plain, pd.DataFrame({"measures_0": [0.0]}))
     with pytest.raises(ValueError, match="fields"):
         elites_from_arrays(ARCHIVE, np.zeros((1, 1)), [1.0], np.zeros((1, 2)))

@@ -132,7 +132,7 @@ def small_lsi(name):
 
 def test_the_default_is_not_a_setting_of_the_paper():
     for name in ("dms", "nsga"):
-        with refused("algorithm: expected one of dms-paper, cma-mae, dds, map-elites-line"):
+        with refused("algorithm: expected"):
             paper_algorithm(name, Arm())
     built = preset_algorithm("dms", Arm(), alpha=0.5)
     by_hand = ALGORITHMS["dms"](Arm().archive(), Arm().x0, sigma0=0.2, alpha=0.5)

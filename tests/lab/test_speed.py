@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gloam.plots.run_figures import speed
 from gloam_lab import speed as module
 from gloam_lab.contenders import PEERS, Contender, Problem
+from gloam_lab.figures import speed_figure
 from gloam_lab.speed import Line, SpeedComparison, compare_speed
 
 
@@ -101,6 +101,6 @@ def test_the_picture_has_a_bar_for_every_contender():
         dataclasses.replace(lines[1], measure_dim=10),
     ]
     table: pd.DataFrame = SpeedComparison(lines, [], []).frame()
-    axes = speed(table).axes[0]
+    axes = speed_figure(table).axes[0]
     heights = sorted(bar.get_height() for bar in axes.patches)
     assert heights == [0.5, 0.5, 4.0, 4.0]

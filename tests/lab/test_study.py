@@ -11,8 +11,8 @@ import pytest
 import gloam
 from gloam.cli import main
 from gloam.explorer.library import Library
-from gloam.runs import fused_program
-from gloam.runs.fused_program import FusedProgram
+from gloam.runs import fused_driver
+from gloam.runs.fused_driver import FusedPrograms
 from gloam_lab import Study, report
 from gloam_lab.study import (
     ABLATIONS,
@@ -67,16 +67,16 @@ def test_the_report_has_tables_and_figures(study):
 @pytest.mark.parametrize("on_cpu", [True, False])
 def test_the_next_cells_are_compiled_while_one_runs(tmp_path, monkeypatch, on_cpu):
     monkeypatch.setattr("gloam_lab.study.runs_on_cpu", lambda: on_cpu)
-    fused_program._kept_program.cache_clear()
+    fused_driver._kept_programs.cache_clear()
     compiled_here = []
-    compile_both = FusedProgram._compile_both
+    compile_both = FusedPrograms._compile_both
 
     def noted(program, *arguments):
         if program._compiled_begin is None:
             compiled_here.append(threading.current_thread() is threading.main_thread())
         compile_both(program, *arguments)
 
-    monkeypatch.setattr(FusedProgram, "_compile_both", noted)
+    monkeypatch.setattr(FusedPrograms, "_compile_both", noted)
     names = ("map-elites", "map-elites-line", "cma-mae")
     study = Study(tmp_path, ("2d-lp-flat", "arm", "2d-lp-sphere"), names, 3, 2)
     for cell in compiled_ahead(study):

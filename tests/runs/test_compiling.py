@@ -24,7 +24,7 @@ def test_an_iteration_does_not_copy_the_store(kind, num_seeds):
     driver = FusedDriver(evaluate, algorithm, list(range(num_seeds)))
     driver.start()
     driver.advance(1)
-    text = driver._program._compiled_loop.result().as_text()  # pyright: ignore
+    text = driver._programs._compiled_loop.result().as_text()  # pyright: ignore
     shape = rf"f32\[(?:{num_seeds},)?143,7\]"
     assert re.search(shape, text)
     in_loops = [part for part in text.split("\n\n") if not part.startswith("ENTRY")]

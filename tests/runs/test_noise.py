@@ -299,7 +299,7 @@ def test_infeasible_evaluations_do_not_count():
 )
 def test_a_warm_start_evaluates_with_noise(start, function, options):
     earlier = optimize(evaluate, small(FEW), 3).elites
-    warm = {"start_from": earlier, "reevaluate": True, **options}
+    warm = {"start_from": earlier, "reevaluate_start": True, **options}
     one, same = (start(function, small(FEW), 1, **warm) for _ in range(2))
     assert_same(one, same)
     # Elites of one cell each come back to it, with noise on their objectives.

@@ -1,5 +1,6 @@
 """A second search of the same shapes compiles nothing, whatever its seed, numbers and arrays."""
 
+import dataclasses
 import gc
 import weakref
 from contextlib import contextmanager
@@ -14,33 +15,34 @@ import gloam
 from gloam._tools.programs import partition
 from gloam.domains import Domain
 from gloam.emitters import RestartEvery, Variation
-from gloam.runs import fused_program
+from gloam.runs import fused_driver
 from gloam.runs.fused_driver import FusedDriver
 from tests.problems import evaluate
 
 SMALL = {"num_emitters": 2, "batch_size": 6}
 
 
-def dms(number: float, array: np.ndarray, build=gloam.DMS) -> gloam.DMS:
+def dms(number: float, array: np.ndarray, build=gloam.DMS) -> gloam.Algorithm:
     archive = gloam.GridArchive((6, 6), -2.0 - number, 2.0, f_min=-10 * number)
-    return build(
+    preset = build(
         archive,
         array,
         sigma0=number,
         alpha=number,
         ceiling=1 + number,
         learning_rate=number / 100,
-        max_epochs=int(10 * number),
-        cutoff=number,
         restart=RestartEvery(int(20 * number)),
         num_init_points=12,
         num_empty_points=5,
         bounds=(-1 - number, 1 + number),
         **SMALL,
     )
+    rarely_set = {"max_epochs": int(10 * number), "cutoff": number}
+    discount = dataclasses.replace(preset.discount, **rarely_set)
+    return gloam.Algorithm(preset.emitter, archive, discount)
 
 
-def dms_paper(number: float, array: np.ndarray) -> gloam.DMS:
+def dms_paper(number: float, array: np.ndarray) -> gloam.Algorithm:
     return dms(number, array, gloam.DMS.paper)
 
 
@@ -227,12 +229,12 @@ def test_what_cannot_be_compared_is_another_program():
 def test_the_kernels_setting_is_another_program(monkeypatch):
     algorithm = map_elites_line(0.3, np.zeros(5))
     search_on_device(algorithm, 0)
-    before = fused_program._kept_program.cache_info().misses
+    before = fused_driver._kept_programs.cache_info().misses
     search_on_device(algorithm, 0)
-    assert fused_program._kept_program.cache_info().misses == before
+    assert fused_driver._kept_programs.cache_info().misses == before
     monkeypatch.setattr(gloam._tools.kernels, "usable", lambda: "otherwise")
     FusedDriver(evaluate, algorithm, [0])
-    assert fused_program._kept_program.cache_info().misses == before + 1
+    assert fused_driver._kept_programs.cache_info().misses == before + 1
 
 
 def test_programs_are_not_kept_for_ever():
@@ -246,14 +248,14 @@ def test_programs_are_not_kept_for_ever():
         return weakref.ref(domain)
 
     first = build()
-    for _ in range(fused_program._KEPT):
+    for _ in range(fused_driver._KEPT):
         build()
     gc.collect()
     assert first() is None
 
 
 def test_a_run_compiles_two_programs_and_nothing_else(tmp_path):
-    fused_program._kept_program.cache_clear()
+    fused_driver._kept_programs.cache_clear()
     jax.clear_caches()
     domain = gloam.domains.LinearProjection(measure_dim=2, solution_dim=8)
     with compilations() as heard:

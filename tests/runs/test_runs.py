@@ -67,7 +67,7 @@ def test_a_run_has_the_name_that_it_is_given(tmp_path):
 
 @pytest.mark.parametrize("name", ["", " ", "two\nlines", "x" * 121, 3])
 def test_a_name_is_one_line_of_text(name):
-    with pytest.raises(ValueError, match="name: expected a text of 1 to 120 printable"):
+    with pytest.raises(ValueError, match=r"^name: .* 1 to 120 "):
         gloam.optimize(evaluate, ALGORITHM, 2, name=name, progress=False)
 
 

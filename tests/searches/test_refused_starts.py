@@ -129,8 +129,14 @@ STARTS = [
     (lambda e: starting(3), "start_from: expected elites, a table or the path of a run folder"),
     (lambda e: starting([e]), "start_from: expected elites, a table or the path of a run folder"),
     (lambda e: starting("no/such/folder"), "run folder: expected a run of gloam, got 'no/such"),
-    (lambda e: starting(None, reevaluate=True), "reevaluate: expected False without start_from"),
-    (lambda e: starting(e, reevaluate="yes"), "reevaluate: expected bool, got str 'yes'"),
+    (
+        lambda e: starting(None, reevaluate_start=True),
+        "reevaluate_start: expected False without start_from",
+    ),
+    (
+        lambda e: starting(e, reevaluate_start="yes"),
+        "reevaluate_start: expected bool, got str 'yes'",
+    ),
     (
         lambda e: starting(e, gloam.DMS(GRID, np.zeros(4), 0.1)),
         "start_from: expected solutions of 4 numbers, as x0 has, got 5. Use the same variables",
@@ -139,7 +145,7 @@ STARTS = [
         lambda e: gloam.Search(
             gloam.DMS(gloam.GridArchive((3,), 0, 1), np.zeros(5), 0.1), start_from=e
         ),
-        "start_from: expected 1 measures, got 2. With reevaluate=True",
+        "start_from: expected 1 measures, got 2. With reevaluate_start=True",
     ),
     (
         lambda e: starting(e, gloam.DMS(GRID, np.full(5, 0.5), bounds=(0.4, 0.6))),
@@ -150,7 +156,7 @@ STARTS = [
             gloam.DMS(gloam.GridArchive((4, 4), 0, 1, fields={"n": ()}), np.zeros(5), 0.1),
             start_from=e,
         ),
-        "start_from: expected fields ['n'], got no field 'n'. With reevaluate=True",
+        "start_from: expected fields ['n'], got no field 'n'. With reevaluate_start=True",
     ),
     (lambda e: gloam.Search(mixed(), start_from=e), "start_from: expected solutions of a space of"),
     (
@@ -177,7 +183,7 @@ STARTS = [
     ),
     (
         lambda e: gloam.Search(small("dms"), start_from=e.to_pandas().drop(columns="objective")),
-        "start_from: expected columns objective, got no column 'objective'. With reevaluate",
+        "start_from: expected columns objective, got no column 'objective'. With reevaluate_start",
     ),
     (
         lambda e: gloam.Search(small("dms"), start_from=e.to_pandas().drop(columns="measures_1")),

@@ -6,7 +6,7 @@ import pytest
 
 import gloam
 from gloam.errors import EvaluationError
-from gloam.searches.starts import start_of_run
+from gloam.searches.starts import read_start
 from tests.helpers import assert_same_bits
 from tests.problems import ARM, evaluate, small
 
@@ -61,11 +61,11 @@ def test_elites_tables_and_folders_give_the_same_start(earlier, tmp_path):
     folder = gloam.RunFolder(tmp_path / "run")
     both = folder.read_archive(0).merged(folder.read_archive(1))
     starts = [
-        start_of_run(source, algorithm).digest
+        read_start(source, algorithm).digest
         for source in (both, both.to_pandas(), tmp_path / "run", str(tmp_path / "run"))
     ]
     assert len(set(starts)) == 1
-    assert start_of_run(earlier, algorithm).digest != starts[0]
+    assert read_start(earlier, algorithm).digest != starts[0]
 
 
 _SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("fused", "asynchronous")]
@@ -84,7 +84,7 @@ def test_other_measures_are_evaluated_again_and_a_resumed_run_is_the_same(
             one_measure, other(), iterations, asynchronous=is_asynchronous, **arguments
         )
 
-    warm = {"start_from": earlier, "reevaluate": True}
+    warm = {"start_from": earlier, "reevaluate_start": True}
     straight = go(4, "straight", **warm)
     go(2, "stopped", **warm)
     longer = go(4, "stopped", resume=True)
@@ -99,7 +99,7 @@ def test_a_run_of_a_domain_is_resumed_from_its_folder(earlier, tmp_path):
     algorithm = gloam.DMS(
         gloam.GridArchive((8, 8), -2.0, 2.0), np.zeros(5), 0.3, num_emitters=3, batch_size=6
     )
-    options = {"start_from": earlier, "reevaluate": True, **QUIET}
+    options = {"start_from": earlier, "reevaluate_start": True, **QUIET}
     gloam.run(ARM, algorithm, 2, run_dir=tmp_path / "run", **options)
     longer = gloam.resume(tmp_path / "run", iterations=4, progress=False)
     straight = gloam.run(ARM, algorithm, 4, **options)
@@ -117,7 +117,12 @@ def test_failures_among_them_are_kept_and_a_function_that_always_fails_is_named(
         objectives, measures = evaluate(solutions)
         return np.where(solutions[:, 0] > 0, np.nan, objectives), measures
 
-    options = {"start_from": earlier, "reevaluate": True, "asynchronous": asynchronous, **QUIET}
+    options = {
+        "start_from": earlier,
+        "reevaluate_start": True,
+        "asynchronous": asynchronous,
+        **QUIET,
+    }
     with pytest.raises(EvaluationError, match="The first was RuntimeError: no licence"):
         gloam.optimize(fails, small("map-elites-line"), 2, **options)
     algorithm = small("map-elites-line")

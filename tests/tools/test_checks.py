@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gloam._tools import checks
+from gloam.errors import EvaluationError
+from gloam.evaluation import evaluation_parts
 from gloam.evaluators.results import check_some_valid
 
 
@@ -265,7 +267,7 @@ def test_unknown_arguments_are_answered_by_those_that_exist():
 @pytest.mark.parametrize("fields", [3.0, [3.0], None, np.zeros(2)])
 def test_fields_of_an_evaluation_are_a_dict(fields):
     with pytest.raises(ValueError, match="fields: expected a dict, got"):
-        checks.evaluation_parts((1.0, np.zeros(2), fields))
+        evaluation_parts((1.0, np.zeros(2), fields))
 
 
 def test_tensors_with_gradients_are_arrays():

@@ -15,8 +15,8 @@ from PIL import Image
 import gloam
 from gloam._tools import drawing
 from gloam.archives import Elites
-from gloam.archives.elites import thumbnail_pixels
 from gloam.archives.store import Store, empty_store
+from gloam.archives.thumbnails import thumbnail_pixels
 
 HOSTILE = "<script>alert(1)</script>\"'&"
 
@@ -95,7 +95,7 @@ def test_a_large_grid_is_reduced_to_the_best_of_each_block():
     objectives = np.full(500_000, -np.inf)
     objectives[[0, 499_999, 250_250]] = [1.0, 2.0, 3.0]
     elites = filled(archive, objectives, np.zeros((500_000, 2)))
-    pixels = thumbnail_pixels(elites)
+    pixels = thumbnail_pixels(archive, elites.store)
     assert pixels.shape == (72, 77, 3)
     assert (pixels != drawing.rgb(drawing.EMPTY)).any(axis=2).sum() == 3
     shown(elites)
@@ -128,7 +128,7 @@ def test_every_kind_of_archive_has_a_map(archive):
 
 def test_a_map_of_centroids_has_the_colour_of_the_nearest():
     archive = gloam.CVTArchive(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
-    pixels = thumbnail_pixels(filled(archive, [0.0, 1.0, -np.inf, 1.0]))
+    pixels = thumbnail_pixels(archive, filled(archive, [0.0, 1.0, -np.inf, 1.0]).store)
     half = len(pixels) // 2
     shades = np.rint(255 * drawing.dusk()).astype(np.uint8)
     assert (pixels[half:, :half] == shades[0]).all()

@@ -17,8 +17,6 @@ SolutionBounds = tuple[Bounds | None, Bounds | None]
 
 LARGEST = 1e30
 """Largest objective or coordinate of a solution, so that sums of them stay within float32."""
-VIOLATION = "violation"
-"""Name of the field by which an evaluation says how much solutions violate its constraints."""
 LARGEST_INTEGER = 2**31 - 1
 """Largest size or count; they are int32 on the device."""
 LARGEST_COUNT = 1_000_000
@@ -355,89 +353,6 @@ def rows(name: str, value: Any, *shapes: tuple[int, ...]) -> np.ndarray:
         "Return one row for each row of ask().",
     )
     return array
-
-
-def measure_shapes(batch: int, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Return the shapes that a batch of measures may have: rows of the archive's shape, or flat.
-
-    >>> measure_shapes(540, (28, 28)), measure_shapes(540, (2,))
-    ([(540, 28, 28), (540, 784)], [(540, 2)])
-    """
-    return list(dict.fromkeys([(batch, *shape), (batch, math.prod(shape))]))
-
-
-def evaluation_parts(answer: Any) -> tuple[Any, Any, dict[str, Any]]:
-    """Split the return value of an evaluation into objectives (or ``None``), measures and fields.
-
-    It may be measures alone, ``(measures, fields)``, ``(objectives, measures)`` or
-    ``(objectives, measures, fields)``.
-
-    >>> evaluation_parts(([1.0], [[2.0, 3.0]]))
-    ([1.0], [[2.0, 3.0]], {})
-    """
-    if hasattr(answer, "shape"):
-        return None, answer, {}
-    parts = len(answer) if isinstance(answer, (tuple, list)) else 0
-    expect(
-        parts in (2, 3),
-        "evaluate",
-        "measures, (objectives, measures) or (objectives, measures, fields)",
-        type(answer).__name__ if not parts else f"{parts} values",
-        "Return measures alone as an array.",
-    )
-    if parts == 2 and isinstance(answer[1], dict):
-        return None, answer[0], answer[1]
-    objectives, measures, *fields = answer
-    if fields:
-        got = f"{type(fields[0]).__name__} {short(fields[0])}"
-        fix = "Return fields by name, and measures alone as an array."
-        expect(isinstance(fields[0], Mapping), "fields", "a dict", got, fix)
-    return objectives, measures, fields[0] if fields else {}
-
-
-_RANDOM = {
-    "key": "gloam.run",
-    "seeds": "gloam.optimize",
-    "seed": "gloam.optimize(..., per_solution=True)",
-}
-
-
-def asks_for(function: Callable, parameter: str) -> bool:
-    """Return whether an evaluation asks for random numbers, by a parameter after ``*``.
-
-    Args:
-        function: The evaluation.
-        parameter: ``key`` in compiled programs, ``seeds`` for evaluations of a batch in Python,
-            ``seed`` for those of one solution.
-
-    Raises:
-        ValueError: It asks in another way.
-
-    >>> asks_for(lambda solutions, *, key: None, "key"), asks_for(lambda solutions: None, "key")
-    (True, False)
-    """
-    try:
-        signature = inspect.signature(function)
-    except (ValueError, TypeError):  # some functions of extension modules
-        return False
-    # The first one is the solutions, by any name. Those with a default are the user's own.
-    asked = [
-        one
-        for place, one in enumerate(signature.parameters.values())
-        if one.name in _RANDOM and one.default is one.empty
-        if one.kind is one.KEYWORD_ONLY or (one.kind is one.POSITIONAL_OR_KEYWORD and place > 0)
-    ]
-    if not asked:
-        return False
-    fits = len(asked) == 1 and asked[0].name == parameter
-    expect(
-        fits and asked[0].kind is inspect.Parameter.KEYWORD_ONLY,
-        "evaluate",
-        f"(solutions), or (solutions, *, {parameter}) for random numbers",
-        signature,
-        "The name is " + ", ".join(f"'{name}' in {where}" for name, where in _RANDOM.items()) + ".",
-    )
-    return True
 
 
 def path(name: str, value: str | os.PathLike, fix: str = "") -> Path:

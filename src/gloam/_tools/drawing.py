@@ -41,7 +41,7 @@ def card(title: str, figures: Mapping[str, str], pictures: Sequence[str] = ()) -
         for name, value in figures.items()
     )
     table = f'<table style="{_TEXT};margin:0;border-collapse:collapse">{rows}</table>'
-    shown = "".join(f"<div>{one}</div>" for one in pictures)
+    shown = "".join(f"<div>{image}</div>" for image in pictures)
     return (
         f'<div style="{_TEXT}"><div style="font-weight:bold">{_text(title)}</div>'
         '<div style="display:flex;flex-wrap:wrap;gap:16px;align-items:flex-start">'
@@ -62,14 +62,15 @@ def picture(pixels: UInt8[np.ndarray, "height width 3"], text: str) -> str:
 
 def sparkline(values: Float[np.ndarray, " n"], text: str) -> str:
     """Return a small curve as inline SVG; empty for fewer than two finite values."""
-    found = np.asarray(values, np.float64)
-    found = found[np.isfinite(found)]
-    if len(found) < 2:
+    finite = np.asarray(values, np.float64)
+    finite = finite[np.isfinite(finite)]
+    if len(finite) < 2:
         return ""
-    found = found[np.rint(np.linspace(0, len(found) - 1, min(len(found), _SIDE))).astype(int)]
-    low, high = float(found.min()), float(found.max())
-    heights = 38 - 36 * (found - low) / ((high - low) or 1.0)
-    across = np.linspace(2, _SIDE - 2, len(found))
+    chosen = np.rint(np.linspace(0, len(finite) - 1, min(len(finite), _SIDE))).astype(int)
+    curve = finite[chosen]
+    low, high = float(curve.min()), float(curve.max())
+    heights = 38 - 36 * (curve - low) / ((high - low) or 1.0)
+    across = np.linspace(2, _SIDE - 2, len(curve))
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across, heights, strict=True))
     line = f'fill="none" stroke="{PALETTE[0]}" stroke-width="2"'
     return (
@@ -121,7 +122,7 @@ class PrincipalComponents:
 
     Args:
         points: ``(n, dim)`` points.
-        sample: Number of points, drawn with a fixed seed, that the directions are found from.
+        sample: Number of points, drawn with a fixed seed, from which the directions are computed.
     """
 
     def __init__(self, points: Float[np.ndarray, "n dim"], *, sample: int = 1000):
@@ -129,14 +130,14 @@ class PrincipalComponents:
         # Drawn at random: cells of a grid in even steps would share a coordinate.
         count = min(sample, len(points))
         chosen = np.random.default_rng(0).choice(len(points), count, replace=False)
-        found = np.linalg.svd(points[chosen] - self._origin, full_matrices=False)[2][:2]
+        axes = np.linalg.svd(points[chosen] - self._origin, full_matrices=False)[2][:2]
         # The sign of a component is arbitrary: its largest entry is made positive.
-        signs = np.sign(found[np.arange(len(found)), np.abs(found).argmax(axis=1)])
+        signs = np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])
         self._axes = np.zeros((2, points.shape[1]))
-        self._axes[: len(found)] = found * np.where(signs == 0, 1, signs)[:, None]
+        self._axes[: len(axes)] = axes * np.where(signs == 0, 1, signs)[:, None]
         total = max(float(points.var(axis=0).sum()), 1e-30)
-        one, two = self.place(points).var(axis=0) / total
-        self.labels = f"principal component 1 ({one:.0%})", f"principal component 2 ({two:.0%})"
+        x, y = self.place(points).var(axis=0) / total
+        self.labels = f"principal component 1 ({x:.0%})", f"principal component 2 ({y:.0%})"
         """Names of the axes, with the share of the variance that each shows."""
 
     def place(self, points: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n 2"]:

@@ -1,13 +1,11 @@
 """Progress on standard error: bars on terminals and in notebooks, plain lines in log files."""
 
-import html
 import importlib.util
 import sys
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any, Protocol
+from contextlib import AbstractContextManager, contextmanager
 
 from rich import filesize
 from rich.console import Console
@@ -23,8 +21,6 @@ from rich.progress import (
 
 from gloam._tools.checks import printable
 
-# Notebooks redraw slowly; more updates per second would delay the work.
-_REDRAW_SECONDS = 0.2
 _LINE_SECONDS = 60.0
 
 
@@ -152,22 +148,10 @@ def error_console() -> Console:
     return Console(stderr=True)
 
 
-class Bar(Protocol):
-    """A bar on a terminal or in a notebook, or lines that stand for one."""
-
-    def update(self, done: int, note: str = "") -> None:
-        """Show that ``done`` units of work are done, with a note."""
-        ...
-
-    def restart(self, title: str, total: int | None) -> None:
-        """Show other work from its beginning."""
-        ...
-
-
 class _RunDisplay(Display):
     """Shows a run on a bar."""
 
-    def __init__(self, bar: Bar):
+    def __init__(self, bar: "Bar"):
         self._bar = bar
         bar.update(0, "compiling")
 
@@ -187,162 +171,79 @@ class _RunDisplay(Display):
         self._bar.update(iteration, note)
 
 
+class Bar:
+    """A bar of rich; without one, a plain line after each tenth of the work and each minute.
+
+    Args:
+        title: Start of the line.
+        total: Units of work in total, or ``None`` if unknown.
+        bars: The display that the bar is added to, or ``None`` for lines.
+        amount: Formats a number of units.
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        total: int | None,
+        *,
+        bars: Progress | None = None,
+        amount: Callable[[int], str] = "{:,}".format,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._bars, self._amount, self._clock = bars, amount, clock
+        self._task = None if bars is None else bars.add_task(printable(title), total=total, note="")
+        self.restart(title, total)
+
+    def restart(self, title: str, total: int | None) -> None:
+        """Show other work from its beginning."""
+        self._title, self._total = printable(title), total
+        self._num_tenths, self._printed_at = 0, self._clock()
+        if self._bars is not None and self._task is not None:
+            self._bars.reset(self._task, total=total, description=self._title, note="")
+
+    def update(self, done: int, note: str = "") -> None:
+        """Show that ``done`` units of work are done, with a note."""
+        if self._bars is not None and self._task is not None:
+            self._bars.update(self._task, completed=done, note=note)
+            return
+        num_tenths = 10 * done // self._total if self._total else 0
+        now = self._clock()
+        if num_tenths == self._num_tenths and now - self._printed_at < _LINE_SECONDS:
+            return
+        self._num_tenths, self._printed_at = num_tenths, now
+        amount = self._amount(done)
+        if self._total is not None:
+            amount += f" of {self._amount(self._total)}"
+        line = f"{self._title}: {amount}" + (f", {printable(note)}" if note else "")
+        print(line, file=sys.stderr, flush=True)
+
+
 @contextmanager
 def _bars(
     *, size_in_bytes: bool = False, show_elapsed: bool = False
 ) -> Iterator[Callable[[str, int | None], Bar]]:
-    """Yield a function that adds a bar, of the kind that standard error can show."""
+    """Yield a function that adds a bar, or lines if standard error cannot show bars."""
     console = error_console()
     amount = filesize.decimal if size_in_bytes else "{:,}".format
-    if console.is_jupyter and importlib.util.find_spec("IPython") is not None:
-        with ExitStack() as last_states:
-
-            def add(title: str, total: int | None) -> NotebookBar:
-                bar = NotebookBar(title, total, amount=amount)
-                last_states.callback(bar.show)
-                return bar
-
-            yield add
-    elif console.is_terminal and not console.is_dumb_terminal and not console.is_jupyter:
-        remaining = [TimeRemainingColumn(compact=True), TextColumn("left")]
-        columns = [
-            # Titles contain names of files and functions, whose brackets are not markup.
-            TextColumn("{task.description}", style="bold", markup=False),
-            BarColumn(bar_width=10),  # a run fits on a terminal of 80 columns
-            DownloadColumn() if size_in_bytes else MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
-            *([TimeElapsedColumn()] if show_elapsed else remaining),
-        ]
-        with Progress(*columns, console=console) as progress:
-            yield lambda title, total: _TerminalBar(progress, title, total)
+    if console.is_jupyter:
+        can_draw = importlib.util.find_spec("ipywidgets") is not None
     else:
-        yield lambda title, total: ProgressLines(title, total, amount=amount)
-
-
-class _TerminalBar:
-    """A task of a progress display of rich."""
-
-    def __init__(self, progress: Progress, title: str, total: int | None):
-        self._progress = progress
-        self._task = progress.add_task(printable(title), total=total, note="")
-
-    def update(self, done: int, note: str = "") -> None:
-        """Move the bar."""
-        self._progress.update(self._task, completed=done, note=note)
-
-    def restart(self, title: str, total: int | None) -> None:
-        """Show other work from its beginning."""
-        self._progress.reset(self._task, total=total, description=printable(title), note="")
-
-
-class NotebookBar:
-    """A bar below the running cell of a notebook.
-
-    Args:
-        title: Text before the bar.
-        total: Units of work in total, or ``None`` if unknown.
-        amount: Formats a number of units.
-        clock: Returns the time in seconds.
-    """
-
-    def __init__(
-        self,
-        title: str,
-        total: int | None,
-        *,
-        amount: Callable[[int], str] = "{:,}".format,
-        clock: Callable[[], float] = time.monotonic,
-    ):
-        from IPython import display  # pyright: ignore[reportMissingImports]
-
-        self._amount, self._clock = amount, clock
-        self._html: Callable[[str], Any] = display.HTML
-        self._handle = display.display(self._html(""), display_id=True)
-        self.restart(title, total)
-
-    def restart(self, title: str, total: int | None) -> None:
-        """Show other work from its beginning."""
-        self._title, self._total = title, total
-        self._started_at = self._clock()
-        self._done, self._note = 0, ""
-        self.show()
-
-    def update(self, done: int, note: str = "") -> None:
-        """Show that ``done`` units of work are done, at most a few times per second."""
-        self._done, self._note = done, note
-        if self._clock() - self._shown_at >= _REDRAW_SECONDS or done == self._total:
-            self.show()
-
-    def show(self) -> None:
-        """Draw the current state."""
-        self._shown_at = self._clock()
-        amount, limits = self._amount(self._done), ""
-        if self._total is not None:
-            amount += f"/{self._amount(self._total)}"
-            limits = f' max="{max(self._total, 1)}" value="{self._done}"'
-        text = html.escape(" · ".join(filter(None, [amount, self._note, self._time()])))
-        content = (
-            '<div style="font-family:sans-serif;font-size:13px">'
-            f"<b>{html.escape(self._title)}</b> <progress{limits}></progress> {text}</div>"
-        )
-        if self._handle is not None:
-            self._handle.update(self._html(content))
-
-    def _time(self) -> str:
-        """Return the time left at the same pace, or the total time at the end."""
-        elapsed = self._shown_at - self._started_at
-        if self._total is None or not 0 < self._done < self._total:
-            return f"{_clock_text(elapsed)} in total" if self._done else ""
-        return f"{_clock_text(elapsed * (self._total - self._done) / self._done)} left"
-
-
-def _clock_text(seconds: float) -> str:
-    """Format seconds as minutes and seconds, with hours if needed.
-
-    >>> _clock_text(75), _clock_text(3675)
-    ('1:15', '1:01:15')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-class ProgressLines:
-    """Prints a plain line after each tenth of the work, and at least once per minute.
-
-    Args:
-        title: Start of each line.
-        total: Units of work in total, or ``None`` if unknown.
-        amount: Formats a number of units.
-        clock: Returns the time in seconds.
-    """
-
-    def __init__(
-        self,
-        title: str,
-        total: int | None,
-        *,
-        amount: Callable[[int], str] = "{:,}".format,
-        clock: Callable[[], float] = time.monotonic,
-    ):
-        self._amount, self._clock = amount, clock
-        self.restart(title, total)
-
-    def restart(self, title: str, total: int | None) -> None:
-        """Print lines about other work from now on."""
-        self._title, self._total = title, total
-        self._tenths = 0
-        self._printed_at = self._clock()
-
-    def update(self, done: int, note: str = "") -> None:
-        """Print a line if one is due after ``done`` units of work."""
-        tenths = 10 * done // self._total if self._total else 0
-        now = self._clock()
-        if tenths == self._tenths and now - self._printed_at < _LINE_SECONDS:
-            return
-        self._tenths, self._printed_at = tenths, now
-        amount = self._amount(done)
-        if self._total is not None:
-            amount += f" of {self._amount(self._total)}"
-        line = f"{self._title}: {amount}" + (f", {note}" if note else "")
-        print(printable(line), file=sys.stderr, flush=True)
+        can_draw = console.is_terminal and not console.is_dumb_terminal
+    if not can_draw:
+        yield lambda title, total: Bar(title, total, amount=amount)
+        return
+    remaining = [TimeRemainingColumn(compact=True), TextColumn("left")]
+    columns = [
+        # Titles contain names of files and functions, whose brackets are not markup.
+        TextColumn("{task.description}", style="bold", markup=False),
+        BarColumn(bar_width=10),  # a run fits on a terminal of 80 columns
+        DownloadColumn() if size_in_bytes else MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
+        *([TimeElapsedColumn()] if show_elapsed else remaining),
+    ]
+    with Progress(*columns, console=console) as bars:
+        try:
+            yield lambda title, total: Bar(title, total, bars=bars)
+        finally:
+            bars.refresh()  # rich does not show the last state in notebooks

@@ -11,10 +11,18 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from gloam._tools import checks
+from gloam._tools.registry import register
 
 Rows = np.ndarray | Array
 
 
+@register(
+    build="from_json",
+    values={
+        "leaves": lambda tree: tree.to_json()["leaves"],
+        "skeleton": lambda tree: tree.to_json()["skeleton"],
+    },
+)
 @dataclasses.dataclass(frozen=True, init=False, eq=False, repr=False)
 class Tree:
     """A pytree of arrays, such as the parameters of a network, as the form of solutions.

@@ -1,11 +1,15 @@
-"""The baselines: CMA-MAE, CMA-MEGA, CMA-MAEGA, Density Descent Search and MAP-Elites."""
+"""The baselines: CMA-MAE, CMA-MEGA, CMA-MAEGA, Density Descent Search and MAP-Elites.
+
+Their arguments are the settings that people change. To change others, compose the same pieces with
+`gloam.Algorithm`.
+"""
 
 from typing import Any
 
 from jaxtyping import ArrayLike
 
 from gloam._tools import checks
-from gloam.algorithms.algorithm import Algorithm, Piece, checked_archive, composed_of, split_options
+from gloam.algorithms.algorithm import Algorithm, checked_archive, register_algorithm
 from gloam.archives import Archive
 from gloam.discounts import KernelDensity, NoDiscount, Thresholds
 from gloam.emitters import (
@@ -14,25 +18,33 @@ from gloam.emitters import (
     CmaEmitters,
     RestartRule,
     RestartWithoutImprovement,
+    Strategy,
     Variation,
 )
-
-_CMA_MAE = Piece(CmaEmitters), Piece(Thresholds, without=("num_cells",))
-_MEGA = Piece(Arborescences, without=("measure_dim", "two_stage"))
-_MAEGA = _MEGA, Piece(Thresholds, without=("num_cells",))
-_DDS = Piece(CmaEmitters), Piece(KernelDensity)
-_VARIATION = Piece(Variation, without=("line_sigma",))
+from gloam.emitters.emitter import Outside
 
 
-@composed_of(*_CMA_MAE)
+@register_algorithm
 class CMAMAE(Algorithm):
     """CMA-MAE (Fontaine and Nikolaidis, 2023); with ``alpha=1`` it is CMA-ME.
 
     Args:
         archive: The cells to fill.
+        x0: ``(sol,)`` starting solution of every CMA-ES instance, a `gloam.Space`, or a pytree of
+            arrays.
+        sigma0: Standard deviation of the first solutions around ``x0``, and after restarts: one
+            number, or one for each variable. With bounds on both sides it is a share of their
+            width, by default a fifth.
         num_emitters: Number of CMA-ES instances.
-        restart: Decides when emitters restart from a random elite; `gloam.emitters.BasicRestart`
-            by default.
+        batch_size: Number of solutions per instance and iteration.
+        bounds: Lower and upper bounds of the solutions, each a number, an array or ``None``.
+        outside: What happens to numbers outside the bounds: ``"clip"`` or ``"reflect"``.
+        restart: Decides when an instance restarts from a random elite;
+            `gloam.emitters.BasicRestart` by default.
+        strategy: Evolution strategy of the instances, as for `gloam.DMS`.
+        alpha: Archive learning rate: 1 only explores, 0 only optimizes.
+        floor: Initial threshold of a cell: at or below the lowest objective that you expect. By
+            default ``f_min`` of the archive, or 0.
 
     Example:
         >>> import gloam, numpy as np
@@ -41,6 +53,7 @@ class CMAMAE(Algorithm):
         0.01
     """
 
+    @checks.names_arguments
     def __init__(
         self,
         archive: Archive,
@@ -48,19 +61,28 @@ class CMAMAE(Algorithm):
         sigma0: float | ArrayLike | None = None,
         *,
         num_emitters: int = 15,
+        batch_size: int = 36,
+        bounds: checks.SolutionBounds | None = None,
+        outside: Outside | None = None,
         restart: RestartRule | None = None,
-        **options: Any,
+        strategy: Strategy | None = None,
+        alpha: float = 0.01,
+        floor: float | None = None,
     ):
-        emitter, discount = split_options(CMAMAE, options, *_CMA_MAE)
-        restart = BasicRestart() if restart is None else restart
-        self.archive, self.name = checked_archive(archive), "CMA-MAE"
-        self.emitter = CmaEmitters(
-            x0, sigma0, num_emitters=num_emitters, restart=restart, **emitter
+        emitter = CmaEmitters(
+            x0,
+            sigma0,
+            num_emitters=num_emitters,
+            batch_size=batch_size,
+            restart=BasicRestart() if restart is None else restart,
+            bounds=bounds,
+            outside=outside,
+            strategy=strategy,
         )
-        self.discount = Thresholds(**discount).for_archive(archive)
+        super().__init__(emitter, archive, Thresholds(alpha=alpha, floor=floor), "CMA-MAE")
 
 
-@composed_of(_MEGA)
+@register_algorithm
 class CMAMEGA(Algorithm):
     """CMA-MEGA (Fontaine and Nikolaidis, 2021), for few measures and an evaluation in JAX.
 
@@ -69,8 +91,17 @@ class CMAMEGA(Algorithm):
 
     Args:
         archive: The cells to fill.
-        restart: Decides when emitters restart from a random elite;
+        x0: ``(sol,)`` starting point of every emitter.
+        sigma0: Standard deviation of the first coefficients, and after restarts. Since gradients
+            have length 1, it is a distance between solutions.
+        num_emitters: Number of points.
+        batch_size: Number of solutions per point and iteration: the point and its branches.
+        learning_rate: Share of the step to the mean of the best branches; with ``adam``, its
+            step size.
+        adam: Move points by Adam instead of plain gradient ascent.
+        restart: Decides when a point restarts from a random elite;
             `gloam.emitters.RestartWithoutImprovement` by default.
+        strategy: Evolution strategy of the coefficients; ``CMAES()`` by default.
 
     Example:
         >>> import gloam
@@ -81,25 +112,36 @@ class CMAMEGA(Algorithm):
         [1620]
     """
 
+    @checks.names_arguments
     def __init__(
         self,
         archive: Archive,
         x0: Any,
         sigma0: float,
         *,
+        num_emitters: int = 15,
+        batch_size: int = 36,
+        learning_rate: float = 1.0,
+        adam: bool = False,
         restart: RestartRule | None = None,
-        **options: Any,
+        strategy: Strategy | None = None,
     ):
-        (emitter,) = split_options(CMAMEGA, options, _MEGA)
-        restart = RestartWithoutImprovement() if restart is None else restart
-        self.archive, self.name = checked_archive(archive), "CMA-MEGA"
-        self.emitter = Arborescences(
-            x0, sigma0, archive.measure_dim, two_stage=True, restart=restart, **emitter
+        emitter = Arborescences(
+            x0,
+            sigma0,
+            checked_archive(archive).measure_dim,
+            num_emitters=num_emitters,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            adam=adam,
+            two_stage=True,
+            restart=RestartWithoutImprovement() if restart is None else restart,
+            strategy=strategy,
         )
-        self.discount = NoDiscount()
+        super().__init__(emitter, archive, NoDiscount(), "CMA-MEGA")
 
 
-@composed_of(*_MAEGA)
+@register_algorithm
 class CMAMAEGA(Algorithm):
     """CMA-MAEGA (Fontaine and Nikolaidis, 2023), for few measures and an evaluation in JAX.
 
@@ -108,6 +150,20 @@ class CMAMAEGA(Algorithm):
 
     Args:
         archive: The cells to fill.
+        x0: ``(sol,)`` starting point of every emitter.
+        sigma0: Standard deviation of the first coefficients, and after restarts. Since gradients
+            have length 1, it is a distance between solutions.
+        num_emitters: Number of points.
+        batch_size: Number of solutions per point and iteration: the point and its branches.
+        learning_rate: Share of the step to the mean of the best branches; with ``adam``, its
+            step size.
+        adam: Move points by Adam instead of plain gradient ascent.
+        restart: Decides when a point restarts from a random elite;
+            `gloam.emitters.BasicRestart` by default.
+        strategy: Evolution strategy of the coefficients; ``CMAES()`` by default.
+        alpha: Archive learning rate: 1 only explores, 0 only optimizes.
+        floor: Initial threshold of a cell: at or below the lowest objective that you expect. By
+            default ``f_min`` of the archive, or 0.
 
     Example:
         >>> import gloam, numpy as np
@@ -116,22 +172,57 @@ class CMAMAEGA(Algorithm):
         0.01
     """
 
-    def __init__(self, archive: Archive, x0: Any, sigma0: float, **options: Any):
-        emitter, discount = split_options(CMAMAEGA, options, *_MAEGA)
-        self.archive, self.name = checked_archive(archive), "CMA-MAEGA"
-        self.emitter = Arborescences(x0, sigma0, archive.measure_dim, **emitter)
-        self.discount = Thresholds(**discount).for_archive(archive)
+    @checks.names_arguments
+    def __init__(
+        self,
+        archive: Archive,
+        x0: Any,
+        sigma0: float,
+        *,
+        num_emitters: int = 15,
+        batch_size: int = 36,
+        learning_rate: float = 1.0,
+        adam: bool = False,
+        restart: RestartRule | None = None,
+        strategy: Strategy | None = None,
+        alpha: float = 0.01,
+        floor: float | None = None,
+    ):
+        emitter = Arborescences(
+            x0,
+            sigma0,
+            checked_archive(archive).measure_dim,
+            num_emitters=num_emitters,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            adam=adam,
+            restart=restart,
+            strategy=strategy,
+        )
+        super().__init__(emitter, archive, Thresholds(alpha=alpha, floor=floor), "CMA-MAEGA")
 
 
-@composed_of(*_DDS)
+@register_algorithm
 class DDS(Algorithm):
     """Density Descent Search (Lee et al., 2024), which ignores the objective while it searches.
 
     Args:
         archive: The cells to fill.
+        x0: ``(sol,)`` starting solution of every CMA-ES instance, a `gloam.Space`, or a pytree of
+            arrays.
+        sigma0: Standard deviation of the first solutions around ``x0``, and after restarts: one
+            number, or one for each variable. With bounds on both sides it is a share of their
+            width, by default a fifth.
         num_emitters: Number of CMA-ES instances.
-        restart: Decides when emitters restart from a random elite; `gloam.emitters.BasicRestart`
-            by default.
+        batch_size: Number of solutions per instance and iteration.
+        bounds: Lower and upper bounds of the solutions, each a number, an array or ``None``.
+        outside: What happens to numbers outside the bounds: ``"clip"`` or ``"reflect"``.
+        restart: Decides when an instance restarts from a random elite;
+            `gloam.emitters.BasicRestart` by default.
+        strategy: Evolution strategy of the instances, as for `gloam.DMS`.
+        bandwidth: Standard deviation of the Gaussian kernel, in units of the measures (of unit
+            vectors in a cosine archive).
+        buffer_size: Number of measures in the buffer of the density.
 
     Example:
         >>> import gloam, numpy as np
@@ -140,6 +231,7 @@ class DDS(Algorithm):
         10000
     """
 
+    @checks.names_arguments
     def __init__(
         self,
         archive: Archive,
@@ -147,29 +239,41 @@ class DDS(Algorithm):
         sigma0: float | ArrayLike | None = None,
         *,
         num_emitters: int = 15,
+        batch_size: int = 36,
+        bounds: checks.SolutionBounds | None = None,
+        outside: Outside | None = None,
         restart: RestartRule | None = None,
-        **options: Any,
+        strategy: Strategy | None = None,
+        bandwidth: float,
+        buffer_size: int = 10_000,
     ):
-        emitter, discount = split_options(DDS, options, *_DDS)
-        if "bandwidth" not in discount:
-            raise TypeError(
-                "DDS() missing 1 required keyword argument: 'bandwidth'. It is the standard "
-                "deviation of the kernel, in units of the measures."
-            )
-        restart = BasicRestart() if restart is None else restart
-        self.archive, self.name = checked_archive(archive), "DDS"
-        self.emitter = CmaEmitters(
-            x0, sigma0, num_emitters=num_emitters, restart=restart, **emitter
+        emitter = CmaEmitters(
+            x0,
+            sigma0,
+            num_emitters=num_emitters,
+            batch_size=batch_size,
+            restart=BasicRestart() if restart is None else restart,
+            bounds=bounds,
+            outside=outside,
+            strategy=strategy,
         )
-        self.discount = KernelDensity(**discount)
+        density = KernelDensity(bandwidth=bandwidth, buffer_size=buffer_size)
+        super().__init__(emitter, archive, density, "DDS")
 
 
-@composed_of(_VARIATION)
+@register_algorithm
 class MAPElites(Algorithm):
     """MAP-Elites (Mouret and Clune, 2015): Gaussian noise around random elites.
 
     Args:
         archive: The cells to fill.
+        x0: ``(sol,)`` solution that is varied while the archive is empty, a `gloam.Space`, or a
+            pytree of arrays.
+        sigma0: Standard deviation of the noise: one number, or one for each variable. With bounds
+            on both sides it is a share of their width, by default a tenth.
+        batch_size: Number of solutions per iteration.
+        bounds: Lower and upper bounds of the solutions, each a number, an array or ``None``.
+        outside: What happens to numbers outside the bounds: ``"clip"`` or ``"reflect"``.
 
     Example:
         >>> import gloam, numpy as np
@@ -178,34 +282,56 @@ class MAPElites(Algorithm):
         540
     """
 
+    @checks.names_arguments
     def __init__(
-        self, archive: Archive, x0: Any, sigma0: float | ArrayLike | None = None, **options: Any
+        self,
+        archive: Archive,
+        x0: Any,
+        sigma0: float | ArrayLike | None = None,
+        *,
+        batch_size: int = 540,
+        bounds: checks.SolutionBounds | None = None,
+        outside: Outside | None = None,
     ):
-        (emitter,) = split_options(MAPElites, options, _VARIATION)
-        self.archive, self.name = checked_archive(archive), "MAP-Elites"
-        self.emitter = Variation(x0, sigma0, **emitter)
-        self.discount = NoDiscount()
+        emitter = Variation(x0, sigma0, batch_size=batch_size, bounds=bounds, outside=outside)
+        super().__init__(emitter, archive, NoDiscount(), "MAP-Elites")
 
 
-@composed_of(_VARIATION)
+@register_algorithm
 class MAPElitesLine(Algorithm):
     """MAP-Elites (line), with the iso+line operator (Vassiliades and Mouret, 2018).
 
     Args:
         archive: The cells to fill.
+        x0: ``(sol,)`` solution that is varied while the archive is empty, a `gloam.Space`, or a
+            pytree of arrays.
+        sigma0: Standard deviation of the noise: one number, or one for each variable. With bounds
+            on both sides it is a share of their width, by default a tenth.
         line_sigma: Standard deviation along the line (the paper's sigma_2; ``sigma0`` is sigma_1).
+        batch_size: Number of solutions per iteration.
+        bounds: Lower and upper bounds of the solutions, each a number, an array or ``None``.
+        outside: What happens to numbers outside the bounds: ``"clip"`` or ``"reflect"``.
     """
 
+    @checks.names_arguments
     def __init__(
         self,
         archive: Archive,
         x0: Any,
         sigma0: float | ArrayLike | None = None,
         line_sigma: float = 0.2,
-        **options: Any,
+        *,
+        batch_size: int = 540,
+        bounds: checks.SolutionBounds | None = None,
+        outside: Outside | None = None,
     ):
-        (emitter,) = split_options(MAPElitesLine, options, _VARIATION)
         checks.number("line_sigma", line_sigma, above=0.0, fix="Without lines, use MAPElites.")
-        self.archive, self.name = checked_archive(archive), "MAP-Elites (line)"
-        self.emitter = Variation(x0, sigma0, line_sigma=line_sigma, **emitter)
-        self.discount = NoDiscount()
+        emitter = Variation(
+            x0,
+            sigma0,
+            line_sigma=line_sigma,
+            batch_size=batch_size,
+            bounds=bounds,
+            outside=outside,
+        )
+        super().__init__(emitter, archive, NoDiscount(), "MAP-Elites (line)")

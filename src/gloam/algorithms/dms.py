@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import equinox as eqx
 from jaxtyping import ArrayLike
 
 from gloam._tools import checks
-from gloam.algorithms.algorithm import Algorithm, Piece, checked_archive, composed_of, split_options
+from gloam.algorithms.algorithm import Algorithm, checked_archive, register_algorithm
 from gloam.archives import Archive
 from gloam.discounts import DiscountModel
 from gloam.emitters import (
@@ -15,31 +16,59 @@ from gloam.emitters import (
     Emitter,
     GradientAscent,
     Recombination,
+    RestartRule,
+    Strategy,
     Swaps,
 )
+from gloam.emitters.emitter import Outside
 
-_PIECES = Piece(CmaEmitters), Piece(DiscountModel, without=("space",))
 
-
-@composed_of(*_PIECES)
+@register_algorithm
 class DMS(Algorithm):
     """Discount Model Search.
 
-    Three fifths of each batch come from CMA-ES emitters, which rank solutions by their improvement
+    Three fifths of each batch come from CMA-ES instances, which rank solutions by their improvement
     over the discount model, and two fifths from moves between elites. When these no longer fill
     cells, swaps of variables between elites take over, which refine them. It is composed of
     `gloam.emitters.CmaEmitters`, `gloam.emitters.Recombination` and `gloam.emitters.Swaps` in a
-    `gloam.emitters.AdaptiveMixture`, the archive and ``DiscountModel()``. `DMS.paper` is the
-    paper's form, with CMA-ES emitters alone.
+    `gloam.emitters.AdaptiveMixture`, the archive and ``DiscountModel()``. Compose these with
+    `gloam.Algorithm` to change other settings than those below. `DMS.paper` is the paper's form,
+    with CMA-ES instances alone.
 
     Args:
         archive: The cells to fill.
+        x0: ``(sol,)`` starting solution of every CMA-ES instance, a `gloam.Space`, or a pytree of
+            arrays.
+        sigma0: Standard deviation of the first solutions around ``x0``, and after restarts: one
+            number, or one for each variable. With bounds on both sides it is a share of their
+            width, by default a fifth.
+        num_emitters: Number of CMA-ES instances; 9 by default, 3 with ``gradients``.
+        batch_size: Number of solutions per instance and iteration.
         num_moves: Number of solutions per iteration by moves between elites
-            (`gloam.emitters.Recombination`); by default two thirds of those of the emitters.
+            (`gloam.emitters.Recombination`); by default two thirds of those of the instances.
         gradients: Whether half of each batch climbs by gradients through the discount model
             (`gloam.emitters.GradientAscent`). The evaluation has to be differentiable: by JAX for
-            `gloam.run`, by ``vjp`` for `gloam.optimize` and `gloam.Search`. There are 3 emitters by
-            default, one and a half times as many moves, and ``first_visit`` is 0.3.
+            `gloam.run`, by ``vjp`` for `gloam.optimize` and `gloam.Search`. By default there are
+            then one and a half times as many moves as solutions of the instances.
+        bounds: Lower and upper bounds of the solutions, each a number, an array or ``None``.
+        outside: What happens to numbers outside the bounds: ``"clip"`` moves them to the bound,
+            ``"reflect"`` as far inside as they were outside.
+        restart: Decides when an instance restarts from a random elite;
+            `gloam.emitters.RestartWhenIdle` by default.
+        strategy: ``CMAES()``, ``SepCMAES()`` or ``LMMAES()`` of `gloam.emitters`; by default
+            ``CMAES()`` for solutions of up to 1,000 numbers and ``LMMAES()`` for larger ones.
+        alpha: Archive learning rate: 1 only explores, 0 only optimizes.
+        first_visit: A solution above the discount raises it at once to this share of the objective,
+            both counted from ``floor``. 0 by default, as in the paper; 0.3 with ``gradients``.
+        floor: Discount of empty regions: at or below the lowest objective that you expect;
+            estimated during the search by default.
+        ceiling: Largest objective that you expect, which scales the loss at which training stops;
+            estimated by default.
+        network: Discount model: any Equinox module from one row of measures to a number, see
+            `gloam.discounts.networks`; by default the paper's MLP.
+        num_empty_points: Number of empty cells trained to ``floor`` in each iteration.
+        num_init_points: Number of cells for the first fit of the model.
+        learning_rate: Learning rate of the model.
         name: Name in tables and figures.
 
     Example:
@@ -52,53 +81,88 @@ class DMS(Algorithm):
         True
     """
 
+    @checks.names_arguments
     def __init__(
         self,
         archive: Archive,
         x0: Any,
         sigma0: float | ArrayLike | None = None,
         *,
+        num_emitters: int | None = None,
+        batch_size: int = 36,
         num_moves: int | None = None,
         gradients: bool = False,
+        bounds: checks.SolutionBounds | None = None,
+        outside: Outside | None = None,
+        restart: RestartRule | None = None,
+        strategy: Strategy | None = None,
+        alpha: float = 0.01,
+        first_visit: float | None = None,
+        floor: float | None = None,
+        ceiling: float | None = None,
+        network: eqx.Module | None = None,
+        num_empty_points: int = 10,
+        num_init_points: int = 1000,
+        learning_rate: float = 3e-4,
         name: str = "DMS",
-        **options: Any,
     ):
-        emitter, discount = split_options(DMS, options, *_PIECES)
-        checks.instance("name", name, str)
-        self.archive, self.name = checked_archive(archive), name
         checks.instance("gradients", gradients, bool)
-        if gradients:
-            emitter.setdefault("num_emitters", 3)
+        if num_emitters is None:
+            num_emitters = 3 if gradients else 9
+        if gradients and first_visit is None:
             # Gradients lead from visited regions to empty ones only if their discounts differ.
-            discount.setdefault("first_visit", 0.3)
-        cma = CmaEmitters(x0, sigma0, **emitter)
-        if num_moves is None:  # a multiple of the number of emitters, for asynchronous search
-            share = 3 * cma.batch_size // 2 if gradients else 2 * cma.batch_size // 3
-            num_moves = cma.num_emitters * share
-        number = checks.count("num_moves", num_moves, minimum=0)
-        total = cma.num_solutions + number
-        start: Any = cma.x0, cma.sigma0
-        bounds: Any = cma.bounds
-        parts: list[Emitter] = [cma]
-        if number:
-            parts.append(Recombination(*start, batch_size=number, bounds=bounds))
-        if gradients:
-            parts.append(GradientAscent(*start, batch_size=total, bounds=bounds))
-        if len(parts) > 1:
-            swaps = Swaps(*start, batch_size=total, bounds=bounds)
-            self.emitter = AdaptiveMixture([*parts, swaps])
-        else:
-            self.emitter = cma
-        self.discount = DiscountModel(**discount).for_archive(archive)
+            first_visit = 0.3
+        discount = DiscountModel(
+            alpha=alpha,
+            first_visit=first_visit,
+            floor=floor,
+            ceiling=ceiling,
+            network=network,
+            num_empty_points=num_empty_points,
+            num_init_points=num_init_points,
+            learning_rate=learning_rate,
+            space=checked_archive(archive).measure_space,
+        )
+        cma = CmaEmitters(
+            x0,
+            sigma0,
+            num_emitters=num_emitters,
+            batch_size=batch_size,
+            restart=restart,
+            bounds=bounds,
+            outside=outside,
+            strategy=strategy,
+        )
+        super().__init__(_with_moves(cma, num_moves, gradients), archive, discount, name)
 
     @classmethod
+    @checks.names_arguments
     def paper(
-        cls, archive: Archive, x0: Any, sigma0: float | ArrayLike | None = None, **options: Any
+        cls,
+        archive: Archive,
+        x0: Any,
+        sigma0: float | ArrayLike | None = None,
+        *,
+        num_emitters: int = 15,
+        batch_size: int = 36,
+        bounds: checks.SolutionBounds | None = None,
+        outside: Outside | None = None,
+        restart: RestartRule | None = None,
+        strategy: Strategy | None = None,
+        alpha: float = 0.1,
+        floor: float | None = None,
+        ceiling: float = 1.0,
+        network: eqx.Module | None = None,
+        num_empty_points: int = 100,
+        num_init_points: int = 1000,
+        learning_rate: float = 1e-3,
+        name: str = "DMS (paper)",
     ) -> "DMS":
-        """Build Discount Model Search as in the paper, with the arguments of `DMS`.
+        """Build Discount Model Search as in the paper: without moves and without gradients.
 
-        Set ``f_min`` of the archive at or below the lowest objective that you expect, because
-        the discount starts there (at 0 by default): a solution below it is not an improvement.
+        The arguments are those of `DMS`, with the paper's defaults: ``restart`` is
+        `gloam.emitters.BasicRestart`, and ``floor`` is ``f_min`` of the archive, or 0. Set it at or
+        below the lowest objective that you expect: a solution below it is not an improvement.
 
         Example:
             >>> import gloam, numpy as np
@@ -107,17 +171,43 @@ class DMS(Algorithm):
             >>> algorithm.emitter.num_emitters, algorithm.discount.floor
             (15, -4.0)
         """
-        expected, fix = "False: the paper has none", "Use gloam.DMS(..., gradients=True)."
-        checks.expect(not options.get("gradients"), "gradients", expected, True, fix)
-        paper = {
-            "name": "DMS (paper)",
-            "num_moves": 0,
-            "num_emitters": 15,
-            "restart": BasicRestart(),
-            "alpha": 0.1,
-            "floor": checked_archive(archive).f_min or 0.0,
-            "ceiling": 1.0,
-            "num_empty_points": 100,
-            "learning_rate": 1e-3,
-        }
-        return cls(archive, x0, sigma0, **(paper | options))
+        return cls(
+            archive,
+            x0,
+            sigma0,
+            num_emitters=num_emitters,
+            batch_size=batch_size,
+            num_moves=0,
+            bounds=bounds,
+            outside=outside,
+            restart=BasicRestart() if restart is None else restart,
+            strategy=strategy,
+            alpha=alpha,
+            floor=(checked_archive(archive).f_min or 0.0) if floor is None else floor,
+            ceiling=ceiling,
+            network=network,
+            num_empty_points=num_empty_points,
+            num_init_points=num_init_points,
+            learning_rate=learning_rate,
+            name=name,
+        )
+
+
+def _with_moves(cma: CmaEmitters, num_moves: int | None, gradients: bool) -> Emitter:
+    """Return CMA-ES instances with moves between elites, gradient ascent and swaps."""
+    if num_moves is None:  # a multiple of the number of instances, for asynchronous search
+        share = 3 * cma.batch_size // 2 if gradients else 2 * cma.batch_size // 3
+        num_moves = cma.num_emitters * share
+    num_moves = checks.count("num_moves", num_moves, minimum=0)
+    if num_moves == 0 and not gradients:
+        return cma
+    total = cma.num_solutions + num_moves
+    start: Any = cma.x0, cma.sigma0
+    bounds: Any = cma.bounds
+    emitters: list[Emitter] = [cma]
+    if num_moves:
+        emitters.append(Recombination(*start, batch_size=num_moves, bounds=bounds))
+    if gradients:
+        emitters.append(GradientAscent(*start, batch_size=total, bounds=bounds))
+    swaps = Swaps(*start, batch_size=total, bounds=bounds)
+    return AdaptiveMixture([*emitters, swaps])

@@ -15,12 +15,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gloam._tools import checks
+from gloam.evaluation import VIOLATION
 from gloam.records import MeasureSpace
 
 FieldSpecs = Mapping[str, Any]
 _ARGUMENTS = {"self", "solutions", "objectives", "measures", "cells", "vjp"}
 _COLUMNS = {"solution", "objective", "cell", "seed", "iteration"}
-RESERVED_NAMES = _ARGUMENTS | _COLUMNS | {checks.VIOLATION}
+RESERVED_NAMES = _ARGUMENTS | _COLUMNS | {VIOLATION}
 """Arguments of `tell` and columns of tables, which fields and measures cannot be named after."""
 _DTYPES = ("float32", "float16", "bfloat16", "int32", "int16", "int8")
 _DTYPES += ("uint32", "uint16", "uint8", "bool")
@@ -73,6 +74,17 @@ class Archive(eqx.Module):
     @abstractmethod
     def centers_of(self, cells: Int[Array, " n"]) -> Float[Array, "n meas"]:
         """Return the centre of each cell in measure space."""
+
+    @property
+    def division(self) -> tuple[Any, ...]:
+        """Values that determine the cells; by default their centers."""
+        return (self.centers_of(jnp.arange(self.num_cells, dtype=jnp.int32)),)
+
+    def has_cells_of(self, other: "Archive") -> bool:
+        """Return whether another archive has the same cells under the same numbers."""
+        if type(self) is not type(other) or self.num_cells != other.num_cells:
+            return False
+        return self is other or all(map(np.array_equal, self.division, other.division))
 
     def accepts(
         self, measures: Float[Array | np.ndarray, "batch meas"]

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gloam._tools import checks, files
+from gloam._tools.registry import register
 from gloam.archives.archive import Archive, FieldSpecs, checked_measure_names, field_specs
 from gloam.archives.faiss_index import LARGE, Faiss, FaissIndex, IndexName, chosen_index
 from gloam.archives.nearest_centroids import Lanes, lanes, most_similar, scores_collide
@@ -30,6 +31,12 @@ _EXPONENT = 0x7F800000  # the bits of float32 that hold the exponent
 _BLOCK = 65_536  # rows in float64 at once
 
 
+@register(
+    values={
+        "centroids": lambda archive: archive.shaped_centroids,
+        "index": lambda archive: archive.index_settings or "exact",
+    }
+)
 class CVTArchive(Archive):
     """The Voronoi cells of ``centroids``.
 
@@ -153,6 +160,16 @@ class CVTArchive(Archive):
     def measure_shape(self) -> tuple[int, ...]:
         """Shape of one centroid."""
         return self.item_shape or (self.measure_dim,)
+
+    @property
+    def shaped_centroids(self) -> Array:
+        """Centroids of `measure_shape`, such as images."""
+        return self.centroids.reshape(self.num_cells, *self.measure_shape)
+
+    @property
+    def division(self) -> tuple[Any, ...]:
+        """Metric and centroids."""
+        return self.metric, self.centroids
 
     @property
     def index(self) -> FaissIndex | None:
@@ -314,13 +331,13 @@ class _ArrayCache:
 
     def get(self, array: Array, key: Hashable, make: Callable[[], Any]) -> Any:
         """Return the value for ``array`` and ``key``, calling ``make`` the first time."""
-        place = (id(array), key)
+        entry = (id(array), key)
         with self._lock:
-            if place not in self._values:
-                self._values[place] = make()
+            if entry not in self._values:
+                self._values[entry] = make()
                 # An id is free for another array only after this was called.
-                weakref.finalize(array, self._values.pop, place, None).atexit = False
-            return self._values[place]
+                weakref.finalize(array, self._values.pop, entry, None).atexit = False
+            return self._values[entry]
 
 
 _INDEXES, _LANES = _ArrayCache(), _ArrayCache()

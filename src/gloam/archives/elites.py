@@ -1,6 +1,7 @@
-"""Elites on the host: a filled archive as users read it, and how it is shown in notebooks."""
+"""Elites on the host: a filled archive as users read it."""
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -8,23 +9,20 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import ArrayLike, Bool, Float, Int, Shaped, UInt8
+from jaxtyping import ArrayLike, Bool, Float, Int, Shaped
 
 from gloam._tools import checks, drawing
 from gloam.archives.archive import Archive
-from gloam.archives.cvt_archive import CVTArchive
-from gloam.archives.grid_archive import GridArchive
 from gloam.archives.qd_score import lowered_on_host, qd_score, reference_note
-from gloam.archives.store import Store, add, empty_store
-from gloam.records import Batch
+from gloam.archives.store import Store, filled_store
+from gloam.archives.thumbnails import thumbnail
+from gloam.evaluation import measure_shapes
 from gloam.spaces import Form, Space
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_ROWS = 4096  # rows whose cells are found at once
-# Bins of a small map along each side, elites shown on it, and points that its axes are found from.
-_SIDE, _SHOWN, _SAMPLE = 80, 20_000, 200
+_ROWS = 4096  # rows whose cells are computed at once
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -133,7 +131,9 @@ class Elites:
             "measures": ", ".join(self.archive.measure_names) or f"{self.archive.measure_dim}",
             "solutions": _described_form(self),
         }
-        return drawing.card(title, figures, [thumbnail(self)] if len(self) else [])
+        return drawing.card(
+            title, figures, [thumbnail(self.archive, self.store)] if len(self) else []
+        )
 
     @cached_property
     def f_min(self) -> float:
@@ -197,10 +197,9 @@ class Elites:
         return np.asarray(self.store.fields[name])[self.cells]
 
     def values(self) -> Any:
-        """Return the solutions as ``evaluate`` gets them: of a space, an array by name.
+        """Return the solutions as ``evaluate`` gets them: arrays by name for a space.
 
-        Of a tree, they are a tree whose arrays have a leading axis of elites; and plain vectors
-        otherwise.
+        For a tree they are a tree whose arrays have a leading axis of elites, otherwise vectors.
         """
         return self.solutions if self.form is None else self.form.values(self.solutions)
 
@@ -225,17 +224,17 @@ class Elites:
     def of_cells(self, cells: ArrayLike) -> EliteBatch:
         """Return the elites of these cells, one row for each."""
         chosen = self._known(np.asarray(cells))
-        found = self.occupied[chosen]
+        is_occupied = self.occupied[chosen]
 
         def rows(values: Any) -> np.ndarray:
-            taken = np.array(np.asarray(values)[chosen])
-            taken[~found] = np.nan if taken.dtype.kind == "f" else 0
-            return taken
+            selected = np.array(np.asarray(values)[chosen])
+            selected[~is_occupied] = np.nan if selected.dtype.kind == "f" else 0
+            return selected
 
         store, shape = self.store, (len(chosen), *self.archive.measure_shape)
         return EliteBatch(
             chosen,
-            found,
+            is_occupied,
             rows(store.solutions),
             rows(store.objectives),
             rows(store.measures).reshape(shape),
@@ -250,7 +249,7 @@ class Elites:
         """
         archive = self.archive
         points = checks.finite_array("measures", measures, ndim=2, or_more=True)
-        shapes = checks.measure_shapes(len(points), archive.measure_shape)
+        shapes = measure_shapes(len(points), archive.measure_shape)
         expected = f"shape {checks.one_of(shapes)}"
         checks.expect(points.shape in shapes, "measures", expected, f"shape {points.shape}")
         points = points.reshape(len(points), archive.measure_dim)
@@ -288,13 +287,21 @@ class Elites:
         every = np.asarray(self.store.objectives)
         chosen = every if cells is None else every[np.unique(self._known(np.asarray(cells)))]
         checks.expect(len(chosen) > 0, "cells", "at least one cell", "none")
-        found = chosen[np.isfinite(chosen)].astype(np.float64)
-        score = qd_score(found, self.f_min, is_given=self.archive.f_min is not None)
-        none = [float("nan")] * 4
-        values = (found.max(), found.mean(), np.median(found), found.min()) if len(found) else none
-        share = len(found) / len(chosen)
-        rest = score / len(chosen), self.f_min, *map(float, values)
-        return EliteStatistics(len(chosen), len(found), share, score, *rest)
+        values = chosen[np.isfinite(chosen)].astype(np.float64)
+        score = qd_score(values, self.f_min, is_given=self.archive.f_min is not None)
+        is_empty = len(values) == 0
+        return EliteStatistics(
+            num_cells=len(chosen),
+            num_elites=len(values),
+            coverage=len(values) / len(chosen),
+            qd_score=score,
+            normalized_qd_score=score / len(chosen),
+            f_min=self.f_min,
+            best_objective=math.nan if is_empty else float(values.max()),
+            mean_objective=math.nan if is_empty else float(values.mean()),
+            median_objective=math.nan if is_empty else float(np.median(values)),
+            worst_objective=math.nan if is_empty else float(values.min()),
+        )
 
     def merged(self, *others: "Elites") -> "Elites":
         """Return the best elite of every cell of several archives; of equal ones the first.
@@ -306,7 +313,7 @@ class Elites:
             checks.instance("others", other, Elites, "Give result.elites or search.elites().")
             archive = other.archive
             checks.expect(
-                same_cells(self.archive, archive) and archive.fields == self.archive.fields,
+                self.archive.has_cells_of(archive) and archive.fields == self.archive.fields,
                 "others",
                 "archives with the same cells and fields",
                 f"a {type(archive).__name__} of {archive.num_cells} other cells",
@@ -323,7 +330,7 @@ class Elites:
         return Elites(self.archive, store, reference=reference, **more)
 
     def into(self, archive: Archive) -> "Elites":
-        """Return the elites in another archive with as many measures, the best of each cell.
+        """Return the elites in the cells of another archive with equally many measures.
 
         Fields that the other archive does not declare are left out.
         """
@@ -336,12 +343,12 @@ class Elites:
             f"{archive.measure_dim}",
         )
         for name, spec in archive.fields.items():
-            there = store.fields.get(name)
-            found = "no such field" if there is None else f"shape {there.shape[1:]}"
-            fits = there is not None and there.shape[1:] == spec.shape
-            checks.expect(fits, f"field '{name}'", f"elites with shape {spec.shape}", found)
+            values = store.fields.get(name)
+            got = "no such field" if values is None else f"shape {values.shape[1:]}"
+            fits = values is not None and values.shape[1:] == spec.shape
+            checks.expect(fits, f"field '{name}'", f"elites with shape {spec.shape}", got)
         rows = self.cells[np.asarray(archive.accepts(self.flat_measures))]
-        moved = added_to_empty(
+        moved = filled_store(
             archive,
             store.solutions[rows],
             store.objectives[rows],
@@ -362,13 +369,13 @@ class Elites:
         import pandas as pd  # lazily: half a second that `import gloam` need not wait for
 
         columns: dict[str, np.ndarray] = {"cell": self.cells, "objective": self.objectives}
-        parts: dict[str, Any] = {"measures": self.measures, "solution": self.solutions}
-        parts |= {name: self.field(name) for name in self.store.fields}
+        arrays: dict[str, Any] = {"measures": self.measures, "solution": self.solutions}
+        arrays |= {name: self.field(name) for name in self.store.fields}
         taken = {*columns, *self.archive.measure_names, *self.store.fields}
-        for name, values in parts.items():
+        for name, values in arrays.items():
             if name == "solution" and self.form is not None:
-                own = self.form.columns(values)
-                columns |= {f"solution_{n}" if n in taken else n: v for n, v in own.items()}
+                variables = self.form.columns(values)
+                columns |= {f"solution_{n}" if n in taken else n: v for n, v in variables.items()}
             elif values.ndim == 1:
                 columns[name] = values
             else:
@@ -384,7 +391,7 @@ class Elites:
         return self.statistics()
 
     def _any_cells(self) -> np.ndarray:
-        """The occupied cells, of which there must be one."""
+        """Return the occupied cells, and raise if there are none."""
         fix = "The archive is empty: run the search longer."
         checks.expect(len(self) > 0, "elites", "at least one elite", "none", fix)
         return self.cells
@@ -418,50 +425,11 @@ def _described_form(elites: Elites) -> str:
     return f"{elites.store.solutions.shape[1]:,} numbers each"
 
 
-def same_cells(one: Archive, other: Archive) -> bool:
-    """Whether two archives have the same cells under the same numbers."""
-    if type(one) is not type(other) or one.num_cells != other.num_cells:
-        return False
-    return one is other or all(map(np.array_equal, _division(one), _division(other)))
-
-
-def _division(archive: Archive) -> list[Any]:
-    """Return what the cells of an archive depend on."""
-    if isinstance(archive, GridArchive):
-        return [archive.shape, archive.lower, archive.upper]
-    if isinstance(archive, CVTArchive):
-        return [archive.metric, archive.centroids]
-    return [archive.centers_of(jnp.arange(archive.num_cells, dtype=jnp.int32))]
-
-
-def added_to_empty(
-    archive: Archive,
-    solutions: ArrayLike,
-    objectives: ArrayLike,
-    measures: ArrayLike,
-    cells: ArrayLike,
-    fields: dict[str, Any],
-    valid: ArrayLike | None = None,
-) -> Store:
-    """Return a store with the best row of each cell; by default all rows are valid."""
-    batch = Batch(
-        jnp.asarray(solutions),
-        jnp.asarray(objectives),
-        jnp.asarray(measures),
-        jnp.asarray(cells),
-        jnp.ones(np.shape(objectives), bool) if valid is None else jnp.asarray(valid),
-        jax.tree.map(jnp.asarray, fields),
-    )
-    sizes = batch.solutions.shape[1], archive.measure_dim
-    store = empty_store(archive.num_cells, *sizes, archive.fields)
-    return add(store, batch)[0] if len(batch.cells) else store
-
-
 def _cells_of(archive: Archive, measures: Float[np.ndarray, "n meas"]) -> Int[np.ndarray, " n"]:
-    """The cell of each row, some rows at a time."""
+    """Return the cell of each row, computed in blocks."""
     blocks = [measures[start : start + _ROWS] for start in range(0, len(measures), _ROWS)]
-    found = [np.asarray(archive.index_of(jnp.asarray(block, jnp.float32))) for block in blocks]
-    return np.concatenate([np.zeros(0, np.int32), *found])
+    cells = [np.asarray(archive.index_of(jnp.asarray(block, jnp.float32))) for block in blocks]
+    return np.concatenate([np.zeros(0, np.int32), *cells])
 
 
 def scores_from_one_reference(archives: Sequence[Elites]) -> tuple[float, list[float]]:
@@ -481,52 +449,3 @@ def archive_figures(elites: Elites) -> dict[str, str]:
         f"{corrected}coverage": f"{elites.coverage:.1%}",
         f"{corrected}best objective": f"{elites.best_objective:.4g}" if len(elites) else "none",
     }
-
-
-def thumbnail(elites: Elites) -> str:
-    """Return a small map of the archive as an inline picture."""
-    return drawing.picture(thumbnail_pixels(elites), "Map of the archive, coloured by objective")
-
-
-def thumbnail_pixels(elites: Elites) -> UInt8[np.ndarray, "height width 3"]:
-    """Draw a small map: up to two measures as they are, more as two principal components."""
-    archive = elites.archive
-    objectives = np.asarray(elites.store.objectives, np.float64)
-    if isinstance(archive, GridArchive) and archive.measure_dim == 1:
-        pixels = drawing.shaded(_highest_of_blocks(objectives[:, None]))
-        return pixels.repeat(max(1, pixels.shape[1] // 8), axis=0)
-    if isinstance(archive, GridArchive) and archive.measure_dim == 2:
-        return drawing.shaded(_highest_of_blocks(objectives.reshape(archive.shape)))
-    few = archive.measure_dim == 2 and archive.num_cells <= _SHOWN
-    if few and isinstance(archive, CVTArchive) and archive.metric == "euclidean":
-        return drawing.shaded(objectives[_nearest_cells(archive)])
-    cells = elites.cells
-    if len(cells) > _SHOWN:
-        cells = np.random.default_rng(0).choice(cells, _SHOWN, replace=False)
-    points = np.asarray(elites.store.measures)[cells].astype(np.float64)
-    if archive.measure_dim > 2:
-        points = drawing.PrincipalComponents(points, sample=_SAMPLE).place(points)
-    elif archive.measure_dim == 1:
-        points = np.stack([points[:, 0], np.zeros(len(points))], axis=1)
-    bins = int(np.clip(round(len(cells) ** 0.5), 4, _SIDE // 2))
-    return drawing.shaded(drawing.highest_by_bin(points, objectives[cells], bins))
-
-
-def _highest_of_blocks(values: Float[np.ndarray, "x y"]) -> Float[np.ndarray, "fewer_x fewer_y"]:
-    """The highest value of each block of cells, so that there are at most `_SIDE` on each side."""
-    steps = [-(-size // _SIDE) for size in values.shape]
-    spare = [(0, -size % step) for size, step in zip(values.shape, steps, strict=True)]
-    whole = np.pad(values, spare, constant_values=-np.inf)
-    x, y = (size // step for size, step in zip(whole.shape, steps, strict=True))
-    return whole.reshape(x, steps[0], y, steps[1]).max(axis=(1, 3))
-
-
-def _nearest_cells(archive: CVTArchive) -> Int[np.ndarray, "x y"]:
-    """The cell of each place of a map between the bounds of two measures."""
-    from scipy.spatial import KDTree  # lazily: `import gloam` need not wait for it
-
-    lower, upper = np.asarray(archive.lower), np.asarray(archive.upper)
-    steps = (np.arange(_SIDE) + 0.5) / _SIDE
-    x, y = (low + steps * (high - low) for low, high in zip(lower, upper, strict=True))
-    places = np.stack(np.meshgrid(x, y, indexing="ij"), axis=2)
-    return np.asarray(KDTree(np.asarray(archive.centroids)).query(places)[1])

@@ -20,6 +20,7 @@ from jaxtyping import Float, Int
 
 from gloam._tools import checks
 from gloam._tools.devices import runs_on_cpu
+from gloam._tools.registry import register
 from gloam.archives.nearest_centroids import squared_gaps
 
 IndexName = Literal["auto", "exact", "flat", "ivf", "hnsw"]
@@ -39,6 +40,7 @@ _LEAST_EFFORT, _MOST_EFFORT = 8, 4096  # finding the lists costs as much as sear
 _FAR = 1e3
 
 
+@register
 @dataclasses.dataclass(frozen=True)
 class Faiss:
     """Settings of a FAISS index on the host, for archives of `gloam.Search` and `gloam.optimize`.

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -9,9 +10,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from gloam._tools import checks
+from gloam._tools.registry import register
 from gloam.archives.archive import Archive, FieldSpecs, checked_measure_names, field_specs
 
 
+@register
 class GridArchive(Archive):
     """A grid of ``shape`` cells over ``[lower, upper]``, numbered in C order.
 
@@ -81,16 +84,21 @@ class GridArchive(Archive):
         """Names of the measures; empty if none were given."""
         return self.names
 
+    @property
+    def division(self) -> tuple[Any, ...]:
+        """Shape and bounds."""
+        return self.shape, self.lower, self.upper
+
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
         """Return the cell of each row of measures."""
         shape = jnp.asarray(self.shape, jnp.float32)
         position = (measures - self.lower) / (self.upper - self.lower) * shape
         # Clip before the cast: a float beyond the integers would wrap.
-        place = jnp.clip(jnp.floor(position), 0, shape - 1).astype(jnp.int32)
-        return jnp.ravel_multi_index(tuple(place.T), self.shape, mode="clip").astype(jnp.int32)
+        index = jnp.clip(jnp.floor(position), 0, shape - 1).astype(jnp.int32)
+        return jnp.ravel_multi_index(tuple(index.T), self.shape, mode="clip").astype(jnp.int32)
 
     def centers_of(self, cells: Int[Array, " n"]) -> Float[Array, "n meas"]:
         """Return the centre of each cell in measure space."""
-        place = jnp.stack(jnp.unravel_index(cells, self.shape), axis=-1).astype(jnp.float32)
-        shares = (place + 0.5) / jnp.asarray(self.shape, jnp.float32)
+        index = jnp.stack(jnp.unravel_index(cells, self.shape), axis=-1).astype(jnp.float32)
+        shares = (index + 0.5) / jnp.asarray(self.shape, jnp.float32)
         return self.lower + shares * (self.upper - self.lower)

@@ -1,12 +1,16 @@
 """The store of elites on the device: adding a batch, and random draws."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from gloam._tools.devices import place_of_ranks
 from gloam._tools.draws import uniforms
+from gloam.archives.archive import Archive
 from gloam.records import Added, Batch
 
 
@@ -34,6 +38,29 @@ def empty_store(
         jnp.zeros((num_cells, measure_dim), jnp.float32),
         {name: jnp.zeros((num_cells, *spec.shape), spec.dtype) for name, spec in fields.items()},
     )
+
+
+def filled_store(
+    archive: Archive,
+    solutions: ArrayLike,
+    objectives: ArrayLike,
+    measures: ArrayLike,
+    cells: ArrayLike,
+    fields: dict[str, Any],
+    valid: ArrayLike | None = None,
+) -> Store:
+    """Return a store with the best row of each cell; by default all rows are valid."""
+    batch = Batch(
+        jnp.asarray(solutions),
+        jnp.asarray(objectives),
+        jnp.asarray(measures),
+        jnp.asarray(cells),
+        jnp.ones(np.shape(objectives), bool) if valid is None else jnp.asarray(valid),
+        jax.tree.map(jnp.asarray, fields),
+    )
+    sizes = batch.solutions.shape[1], archive.measure_dim
+    store = empty_store(archive.num_cells, *sizes, archive.fields)
+    return add(store, batch)[0] if len(batch.cells) else store
 
 
 def add(store: Store, batch: Batch) -> tuple[Store, Added]:
@@ -76,8 +103,8 @@ def add(store: Store, batch: Batch) -> tuple[Store, Added]:
 def num_unique_cells(batch: Batch, num_cells: int) -> Int[Array, ""]:
     """Return the number of different cells that the valid solutions landed in."""
     landed = jnp.sort(jnp.where(batch.valid, batch.cells, num_cells))
-    fresh = jnp.concatenate([jnp.ones(1, bool), landed[1:] != landed[:-1]]) & (landed < num_cells)
-    return jnp.sum(fresh, dtype=jnp.int32)
+    is_new = jnp.concatenate([jnp.ones(1, bool), landed[1:] != landed[:-1]]) & (landed < num_cells)
+    return jnp.sum(is_new, dtype=jnp.int32)
 
 
 def random_elite_cells(
@@ -91,10 +118,9 @@ def random_elite_cells(
     filled = jnp.cumsum(store.occupied, dtype=jnp.int32)
     number = filled[-1]
     # Uniform numbers in float32 have 24 bits: enough for a fair draw from millions of elites.
-    place = uniforms(key, count) * number.astype(jnp.float32)
-    draw = jnp.floor(place).astype(jnp.int32)
+    rank = jnp.floor(uniforms(key, count) * number.astype(jnp.float32)).astype(jnp.int32)
     # The cell of the r-th elite is the first whose running count exceeds r.
-    cell = place_of_ranks(filled, jnp.minimum(draw, number - 1))
+    cell = place_of_ranks(filled, jnp.minimum(rank, number - 1))
     return jnp.minimum(cell, filled.shape[0] - 1), number > 0
 
 

@@ -46,7 +46,7 @@ def main(args: list[str] | None = None) -> None:
 
     To start, run `gloam demo`. `gloam --version` prints the version.
     """
-    is_program = args is None  # and not a call in a program of someone else
+    is_program = args is None  # not a call by another program
     args = sys.argv[1:] if args is None else args
     if args == ["--version"]:
         print(f"gloam {__version__}")
@@ -95,9 +95,9 @@ def _check_integers(options: Any) -> None:
 
 @contextmanager
 def _frozen_modules() -> Iterator[None]:
-    """Import modules without looking for garbage among their objects, now or at exit.
+    """Exclude the objects of imported modules from garbage collection, now and at exit.
 
-    They stay, and a short run would spend a fifth of its time on the search.
+    They live as long as the process, and a short run would spend a fifth of its time on them.
     """
     gc.disable()
     try:
@@ -109,16 +109,16 @@ def _frozen_modules() -> Iterator[None]:
 
 
 def _command_type() -> Any:
-    """Return the union of all commands: gloam's, and those of the entry points ``gloam.commands``.
+    """Return the union of gloam's commands and of the entry points in ``gloam.commands``.
 
-    An entry point is a dataclass whose fields are options and whose call runs the command. gloam's
-    laboratory has some, and so may any installed package.
+    An entry point names a dataclass: its fields are the options, and a call runs the command. The
+    laboratory defines some, and any installed package can add its own.
     """
     commands = dict(_COMMANDS)
     for entry in sorted(metadata.entry_points(group="gloam.commands"), key=lambda e: e.name):
         try:
             commands.setdefault(entry.name, entry.load())
-        except Exception as error:  # a broken package must not take the other commands with it
+        except Exception as error:  # the other commands work without a broken package
             problem = f"{type(error).__name__}: {error}"
             text = f"The command '{entry.name}' cannot be loaded ({problem})."
             print(checks.printable(text), file=sys.stderr)

@@ -31,10 +31,10 @@ def report(error: BaseException, command: Any) -> int:
     """
     continuation = getattr(command, "continuation", None)
     if isinstance(error, Interrupted):
-        place = f" in '{error.run_dir}'; continue with {continuation}"
-        _tell(f"stopped after iteration {error.iteration}{place}" if continuation else str(error))
+        advice = f" in '{error.run_dir}'; continue with {continuation}"
+        _tell(f"stopped after iteration {error.iteration}{advice}" if continuation else str(error))
         return _BY_SIGNAL + (error.signal or signal.SIGINT)
-    if isinstance(error, KeyboardInterrupt):  # while something is compiled, read or drawn
+    if isinstance(error, KeyboardInterrupt):  # during compilation, reading or drawing
         notes = getattr(error, "__notes__", [])
         _tell(". ".join(["stopped; all files written so far are complete", *notes]))
         return _BY_SIGNAL + signal.SIGINT
@@ -78,7 +78,8 @@ def _tell(text: str, *, label: str = "", style: str = "") -> None:
 @contextmanager
 def warnings_as_lines() -> Iterator[None]:
     """Print warnings of gloam on one line each, without their source location."""
-    source = Path(__file__).parents[1]
+    library = Path(__file__).parents[1]
+    sources = {library, library.with_name("gloam_lab")}
     with warnings.catch_warnings():
         usual = warnings.showwarning
 
@@ -90,7 +91,7 @@ def warnings_as_lines() -> Iterator[None]:
             file: TextIO | None = None,
             line: str | None = None,
         ) -> None:
-            if source in Path(filename).parents:
+            if sources & set(Path(filename).parents):
                 text = " ".join(str(message).split())
                 _tell(text, label="warning:", style="yellow")
             else:  # the location helps in the user's own code

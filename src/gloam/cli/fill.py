@@ -72,7 +72,7 @@ class Fill:
     dataset: str
     """Folder of images; .npy, .npz, .parquet, .csv or IDX file; or `digits` (from scikit-learn)."""
     column: tuple[str, ...] | None = None
-    """Arrays or columns of the items in the file, if there are others. Default: all columns."""
+    """Arrays or columns of the items, if the file has others. Default: all columns."""
     labels: str | None = None
     """Array or column of the items' labels. Default: `labels` in an .npz or .csv file."""
     names: str | None = None
@@ -100,11 +100,11 @@ class Fill:
     alpha: float = 0.01
     """Archive learning rate: 1 explores only, 0 optimises only."""
     emitters: int = 4
-    """Number of CMA-ES emitters. Moves between elites add two thirds as many solutions."""
+    """Number of CMA-ES instances. Moves between elites add two thirds as many solutions."""
     batch_size: int = 30
-    """Number of solutions per emitter and iteration."""
+    """Number of solutions per instance and iteration."""
     restart: str = "idle"
-    """When emitters restart: idle, basic, no-improvement, or a number of iterations."""
+    """When instances restart: idle, basic, no-improvement, or a number of iterations."""
     seed: int = 0
     """Seed of the search."""
     workers: int = 0
@@ -177,8 +177,11 @@ class Fill:
         checks.integer("workers", self.workers, minimum=0)
         if self.workers > 0:
             return gloam.evaluators.Processes(self.workers, timeout=self.timeout)
-        fix = "Give --workers as well: only a process can be terminated."
-        checks.expect(self.timeout is None, "timeout", "workers", "none", fix)
+        if self.timeout is not None:
+            raise ValueError(
+                f"timeout: --timeout {self.timeout:g} requires --workers, because only a worker "
+                "process can be terminated."
+            )
         return None
 
 
@@ -256,8 +259,10 @@ def _start(x0: Any, seed: int) -> np.ndarray:
 
 def _measures_shape(evaluate: Any, start: np.ndarray) -> tuple[int, ...]:
     """Return the shape of the measures of a batch of two, from one call of the function."""
+    from gloam.evaluation import evaluation_parts
+
     checks.expect(callable(evaluate), "function", "a function", type(evaluate).__name__)
-    _, measures, _ = checks.evaluation_parts(evaluate(np.stack([start, start]).astype(np.float32)))
+    _, measures, _ = evaluation_parts(evaluate(np.stack([start, start]).astype(np.float32)))
     return np.shape(measures)
 
 
@@ -276,8 +281,10 @@ def _check_measures(shape: tuple[int, ...], data: "Dataset", *, has_form: bool) 
         data: The dataset.
         has_form: Whether --size or --mode was given.
     """
-    allowed = checks.measure_shapes(2, data.shape)
-    expected = checks.one_of([f"(batch, {str(one[1:]).strip('(,)')})" for one in allowed])
+    from gloam.evaluation import measure_shapes
+
+    allowed = measure_shapes(2, data.shape)
+    expected = checks.one_of([f"(batch, {str(sizes[1:]).strip('(,)')})" for sizes in allowed])
     fix = "Return measures in the form of the items"
     if has_form:
         fix += ", or leave out --size and --mode: the images are then read in your function's form"

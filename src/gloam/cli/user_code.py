@@ -30,8 +30,13 @@ def load(reference: str, default: str) -> tuple[ModuleType, Any]:
     module = _import_file(Path(where)) if where.endswith(".py") else _import_module(where)
     public = ", ".join(key for key in vars(module) if not key.startswith("_"))
     fix = f"Name another one: {where}:NAME."
-    found = hasattr(module, name)
-    checks.expect(found, "function", f"'{name}' in {where}", f"only {public or 'nothing'}", fix)
+    checks.expect(
+        hasattr(module, name),
+        "function",
+        f"'{name}' in {where}",
+        f"only {public or 'nothing'}",
+        fix,
+    )
     loaded = getattr(module, name)
     if inspect.isfunction(loaded):  # it may be defined in another file
         _user_files.add(loaded.__code__.co_filename)

@@ -176,8 +176,8 @@ class Dataset:
                 the extremes of the normalized items.
         """
         if metric == "cosine":
-            kept, place = rows.first_of_equal(rows.unit_blocks(self.items))
-            got = f"{len(place) - len(kept)} that differ in length only"
+            kept, _ = rows.first_of_equal(rows.unit_blocks(self.items))
+            got = f"{len(self) - len(kept)} that differ in length only"
             fix = "Merge them: dataset.normalized().archive('cosine')."
             is_distinct = len(kept) == len(self)
             checks.expect(is_distinct, "items", "different directions for 'cosine'", got, fix)
@@ -279,8 +279,8 @@ def checked_images(images: Any, count: int) -> UInt8[np.ndarray, "n height width
 
 
 def _item_shape(shape: Any, given: Shaped[np.ndarray, "n *item"]) -> tuple[int, ...]:
-    several = isinstance(shape, (Sequence, np.ndarray)) and not isinstance(shape, str)
-    sizes = tuple(shape) if several else (shape,)
+    is_sequence = isinstance(shape, (Sequence, np.ndarray)) and not isinstance(shape, str)
+    sizes = tuple(shape) if is_sequence else (shape,)
     sizes = tuple(checks.integer("shape", size, minimum=1) for size in sizes)
     if not sizes:
         return given.shape[1:]
@@ -372,10 +372,10 @@ def _sheet(dataset: Dataset) -> UInt8[np.ndarray, "height width 3"]:
     pitch = _TILE + _GAP
     size = min(len(chosen), _COLUMNS) * pitch, -(-len(chosen) // _COLUMNS) * pitch
     sheet = Image.new("RGB", size, drawing.EMPTY)
-    for place, item in enumerate(chosen):
+    for number, item in enumerate(chosen):
         tile = Image.fromarray(dataset.image(item)).convert("RGB")
         tile.thumbnail((_TILE, _TILE))
-        row, column = divmod(place, _COLUMNS)
+        row, column = divmod(number, _COLUMNS)
         sheet.paste(tile, (column * pitch, row * pitch))
     return np.asarray(sheet)
 

@@ -83,8 +83,8 @@ def digits() -> Dataset:
         from sklearn.datasets import load_digits  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ValueError("The digits need scikit-learn. Run: pip install 'gloam[demo]'") from error
-    found: Any = load_digits()
-    return from_array(found.images / np.float32(16), labels=found.target)
+    bunch: Any = load_digits()
+    return from_array(bunch.images / np.float32(16), labels=bunch.target)
 
 
 def handwritten_digits() -> Dataset:
@@ -110,7 +110,7 @@ def fetch(
     progress: bool = True,
     sources: Mapping[str, Source] = SOURCES,
 ) -> dict[str, Path]:
-    """Download the files of a dataset that are not there yet.
+    """Download the files of a dataset that are missing.
 
     Args:
         name: ``"mnist"`` or ``"fashion-mnist"``.
@@ -128,11 +128,11 @@ def fetch(
     """
     checks.expect(name in list(sources), "name", f"one of {sorted(sources)}", repr(name))
     source = sources[name]
-    place = files.cache_folder() / "datasets" / name
+    target = files.cache_folder() / "datasets" / name
     if folder is not None:
-        place = checks.path("folder", folder)
-    place.mkdir(parents=True, exist_ok=True)
-    paths = {file: place / file for file in source.files}
+        target = checks.path("folder", folder)
+    target.mkdir(parents=True, exist_ok=True)
+    paths = {file: target / file for file in source.files}
     for file, path in paths.items():
         if not path.exists():
             _download(name, path, source, progress)
@@ -158,14 +158,14 @@ def _download(name: str, path: Path, source: Source, progress: bool) -> None:
             except _UNREACHABLE as error:
                 failures.append(f"{url} ({error})")
                 break
-            found, expected = _md5(part), source.files[path.name]
-            if found == expected:
+            checksum, expected = _md5(part), source.files[path.name]
+            if checksum == expected:
                 os.replace(part, path)
                 return
-            # What was there before may be wrong: the second attempt starts from the beginning.
+            # The earlier part may be damaged: the second attempt starts from the beginning.
             part.unlink()
             problem = "has the wrong checksum"
-            failures.append(f"{url} (MD5 checksum {found} instead of {expected})")
+            failures.append(f"{url} (MD5 checksum {checksum} instead of {expected})")
     raise FetchError(
         f"{name}: '{path.name}' {problem}. Tried {'; '.join(failures)}. Try again later, which "
         f"resumes the download, or download the files yourself ({', '.join(source.files)}) into "

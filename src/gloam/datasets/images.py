@@ -78,8 +78,8 @@ def from_folder(
         paths = [paths[number] for number in sorted(drawn.tolist())]
     names = [file.relative_to(folder).as_posix() for file in paths]
     shape = (len(paths), height, width, *([3] if mode == "RGB" else []))
-    of, fix = f"{len(paths):,} images", "Use smaller images, or fewer: max_items=..."
-    checks.fits_memory("size", math.prod(shape), of, fix)
+    what, fix = f"{len(paths):,} images", "Use smaller images, or fewer: max_items=..."
+    checks.fits_memory("size", math.prod(shape), what, fix)
     images = np.empty(shape, np.uint8)
 
     def read(number: int) -> Skipped | None:
@@ -204,7 +204,7 @@ def _in_threads(
 
 def _image_files(folder: Path) -> list[Path]:
     """Return the image files below ``folder``, sorted by name; it is an error if there are none."""
-    found, others = [], Counter()
+    images, other_suffixes = [], Counter()
     for where, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
@@ -212,15 +212,15 @@ def _image_files(folder: Path) -> list[Path]:
             if name.startswith("."):
                 continue
             if suffix in SUFFIXES:
-                found.append(Path(where, name))
+                images.append(Path(where, name))
             elif suffix:
-                others[suffix] += 1
-    kinds = ", ".join(f"{count} {suffix}" for suffix, count in others.most_common(3))
+                other_suffixes[suffix] += 1
+    kinds = ", ".join(f"{count} {suffix}" for suffix, count in other_suffixes.most_common(3))
     fix = f"It has other files ({kinds}). " if kinds else ""
     fix += f"Images are files that end with {' '.join(sorted(SUFFIXES))}."
     got = f"'{folder}', which has none"
-    checks.expect(len(found) > 0, "path", "a folder with images", got, fix)
-    return sorted(found, key=lambda file: file.relative_to(folder).as_posix())
+    checks.expect(len(images) > 0, "path", "a folder with images", got, fix)
+    return sorted(images, key=lambda file: file.relative_to(folder).as_posix())
 
 
 def _report(

@@ -127,7 +127,7 @@ class Matches:
         both = self.distances, distances(self.metric, items, mean[None], np.zeros(len(items), int))
         # The squared distance of unit vectors is twice the cosine distance.
         power = 2 if self.metric == "euclidean" else 1
-        error, spread = (one.astype(np.float64) ** power for one in both)
+        error, spread = (distance.astype(np.float64) ** power for distance in both)
         return error, spread
 
     def table(self, by: Order = "explained") -> "pd.DataFrame":
@@ -205,14 +205,14 @@ class Matches:
         checks.expect(len(self.elites) > 0, "elites", "at least one elite", "none")
         measures, items = self.elites.flat_measures, self.dataset.items
         row = _nearest(measures, others.items, self.metric)
-        own = _nearest(items, others.items, self.metric)
+        nearest_item = _nearest(items, others.items, self.metric)
         return pd.DataFrame(
             {
                 "name": others.names,
                 "label": others.labels or [None] * len(others),
                 "row": row,
                 "distance": distances(self.metric, others.items, measures, row),
-                "floor": distances(self.metric, others.items, items, own),
+                "floor": distances(self.metric, others.items, items, nearest_item),
             }
         )
 
@@ -232,16 +232,16 @@ def distances(
     chosen: Int[np.ndarray, " n"],
 ) -> Float[np.ndarray, " n"]:
     """Return the distance from each point to its ``chosen`` row of the others, as float32."""
-    found = np.empty(len(points), np.float32)
+    result = np.empty(len(points), np.float32)
     for block in rows.blocks(points):
-        point, other = (part.astype(np.float64) for part in (points[block], others[chosen[block]]))
+        point, other = (row.astype(np.float64) for row in (points[block], others[chosen[block]]))
         if metric == "euclidean":
-            found[block] = np.linalg.norm(point - other, axis=1)
+            result[block] = np.linalg.norm(point - other, axis=1)
         else:
             # A row of zeros (a black image) has no direction; its distance to every row is 1.
             cosine = (_unit(point) * _unit(other)).sum(axis=1)
-            found[block] = np.clip(1 - cosine, 0.0, 2.0)
-    return found
+            result[block] = np.clip(1 - cosine, 0.0, 2.0)
+    return result
 
 
 def _nearest(
@@ -256,25 +256,25 @@ def _nearest(
     is_cosine = metric == "cosine"
     centre = 0.0 if is_cosine else _mean_row(queries, metric)
 
-    def prepared(some: Float[np.ndarray, "b meas"]) -> Float[np.ndarray, "b meas"]:
-        wide = some.astype(np.float64)
+    def prepared(block: Float[np.ndarray, "b meas"]) -> Float[np.ndarray, "b meas"]:
+        wide = block.astype(np.float64)
         return _unit(wide) if is_cosine else wide - centre
 
-    best, found = np.full(len(queries), -np.inf), np.zeros(len(queries), int)
+    best, nearest = np.full(len(queries), -np.inf), np.zeros(len(queries), int)
     for start in range(0, len(points), _POINTS):
-        some = prepared(points[start : start + _POINTS])
-        squares = np.square(some).sum(axis=1)
+        candidates = prepared(points[start : start + _POINTS])
+        squares = np.square(candidates).sum(axis=1)
         # Rows of zeros have no direction, so they are near to nothing.
         offsets = np.where(squares > 0, 0.0, np.inf) if is_cosine else squares / 2
         for first in range(0, len(queries), _QUERIES):
             block = slice(first, first + _QUERIES)
-            scores = prepared(queries[block]) @ some.T - offsets
-            place = scores.argmax(axis=1)
-            score = np.take_along_axis(scores, place[:, None], axis=1)[:, 0]
+            scores = prepared(queries[block]) @ candidates.T - offsets
+            candidate = scores.argmax(axis=1)
+            score = np.take_along_axis(scores, candidate[:, None], axis=1)[:, 0]
             is_better = score > best[block]
             best[block] = np.where(is_better, score, best[block])
-            found[block] = np.where(is_better, start + place, found[block])
-    return found
+            nearest[block] = np.where(is_better, start + candidate, nearest[block])
+    return nearest
 
 
 def _mean_row(items: Float[np.ndarray, "n meas"], metric: Metric) -> Float[np.ndarray, " meas"]:

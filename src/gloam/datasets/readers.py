@@ -174,9 +174,9 @@ def from_idx(
     """
     limit = files.byte_limit(max_bytes)
     items = read_idx("images", images, limit)
-    found = None if labels is None else read_idx("labels", labels, limit)
+    texts = None if labels is None else read_idx("labels", labels, limit)
     with naming(Path(images)):
-        return from_array(items, found, source=images)
+        return from_array(items, texts, source=images)
 
 
 @contextmanager
@@ -255,16 +255,18 @@ def _read_npz(
         label = _usual(label, "labels", known, column)
         names = _usual(names, "names", known, column)
         column = _choose(
-            file, column, [one for one in known if one not in (label, names)], "arrays"
+            file, column, [name for name in known if name not in (label, names)], "arrays"
         )
         expected = f"one of the arrays {known} in '{file}'"
         size = os.fstat(opened.fileno()).st_size
-        found = []
+        arrays = []
         for argument, name in (("column", column), ("label", label), ("names", names)):
             checks.expect(name is None or name in known, argument, expected, repr(name))
             missing = name is None
-            found.append(None if missing else _member(archive, members[f"{name}.npy"], size, limit))
-        return found[0], found[1], found[2]
+            arrays.append(
+                None if missing else _member(archive, members[f"{name}.npy"], size, limit)
+            )
+        return arrays[0], arrays[1], arrays[2]
 
 
 def _usual(given: str | None, usual: str, known: Iterable[Any], column: Any) -> str | None:
@@ -388,7 +390,7 @@ def _read_parquet(
         else:
             columns = _number_columns(file, column, schema)
         texts = _text_columns(file, label, names, schema)
-        found: dict[str, list[Any]] = {name: [] for name in texts}
+        values: dict[str, list[Any]] = {name: [] for name in texts}
         known: dict[str, dict[Any, Any]] = {name: {} for name in texts}
         vectors, done = np.empty((0, 0)), 0
         for batch in parquet.batches(file, list(dict.fromkeys([*columns, *texts])), limit):
@@ -406,12 +408,12 @@ def _read_parquet(
             with np.errstate(over="ignore"):  # infinite values are rejected by Dataset
                 vectors[done : done + len(part)] = part
             for name in texts:
-                found[name] += parquet.objects(batch.column(name), known[name])
+                values[name] += parquet.objects(batch.column(name), known[name])
             done += len(part)
         if done != count:
             raise ValueError(f"it declares {count:,} rows and has {done:,}")
-    labels = None if label is None else found.pop(label)
-    return vectors, labels, next(iter(found.values()), None)
+    labels = None if label is None else values.pop(label)
+    return vectors, labels, next(iter(values.values()), None)
 
 
 def _text_columns(

@@ -91,11 +91,11 @@ def check_finite(rows: Float[np.ndarray, "n meas"], names: Sequence[str] | None)
         block.start + np.flatnonzero(~np.isfinite(rows[block]).all(axis=1))
         for block in blocks(rows)
     ]
-    found = np.concatenate(bad)
-    if len(found):
-        name = "" if names is None else f" ('{names[found[0]]}')"
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        got = f"NaN or infinity in row {found[0]}{name}{more}"
+    numbers = np.concatenate(bad)
+    if len(numbers):
+        name = "" if names is None else f" ('{names[numbers[0]]}')"
+        more = f" and {len(numbers) - 1} more" if len(numbers) > 1 else ""
+        got = f"NaN or infinity in row {numbers[0]}{name}{more}"
         checks.expect(False, "items", "finite numbers", got, "Remove or repair these rows.")
 
 

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from gloam._tools.registry import register
 from gloam.records import Batch, Cells, Fit, Scored
 
 
@@ -88,6 +89,7 @@ class Discount(eqx.Module):
         """
 
 
+@register
 class NoDiscount(Discount):
     """The discount that is zero everywhere: solutions rank by their objective, as in MAP-Elites."""
 

@@ -12,6 +12,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam._tools import checks
+from gloam._tools.registry import register
 from gloam.discounts.discount import Discount
 from gloam.discounts.networks import (
     MLP,
@@ -33,6 +34,7 @@ _DECAY, _DECAY_OF_SQUARES = 0.9, 0.999
 _HIGHEST, _FARTHEST = 1e12, 1e4
 
 
+@register
 class DiscountModel(Discount):
     """A network ``fhat`` over measures that predicts how well they are covered.
 

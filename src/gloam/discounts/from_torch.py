@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from gloam._tools import checks
+from gloam._tools.registry import register
 
 _FIX = (
     "Supported are Sequential, Linear, Conv2d, ReLU, LeakyReLU, Tanh, GELU, Flatten and Unflatten. "
@@ -64,6 +65,7 @@ def pytorch(name: str) -> Any:
     return torch
 
 
+@register
 class Linear(eqx.Module):
     """``x W^T + b`` over the last axis."""
 
@@ -76,6 +78,7 @@ class Linear(eqx.Module):
         return x if self.bias is None else x + self.bias
 
 
+@register
 class Convolution(eqx.Module):
     """A two-dimensional convolution of one image, channels first.
 
@@ -102,6 +105,7 @@ class Convolution(eqx.Module):
         return x if self.bias is None else x + self.bias[:, None, None]
 
 
+@register
 class Rectifier(eqx.Module):
     """ReLU, or LeakyReLU with a slope."""
 
@@ -112,6 +116,7 @@ class Rectifier(eqx.Module):
         return jnp.where(x > 0, x, self.slope * x)
 
 
+@register
 class Tanh(eqx.Module):
     """The hyperbolic tangent."""
 
@@ -120,6 +125,7 @@ class Tanh(eqx.Module):
         return jnp.tanh(x)
 
 
+@register
 class Gelu(eqx.Module):
     """GELU, exact or by its approximation with tanh."""
 
@@ -130,6 +136,7 @@ class Gelu(eqx.Module):
         return jax.nn.gelu(x, approximate=self.approximate)
 
 
+@register
 class Flatten(eqx.Module):
     """Makes one axis of the axes ``start`` to ``end``, both included."""
 
@@ -142,6 +149,7 @@ class Flatten(eqx.Module):
         return x.reshape(*x.shape[:start], math.prod(x.shape[start:end]), *x.shape[end:])
 
 
+@register
 class Unflatten(eqx.Module):
     """Makes axes of the given sizes of one axis."""
 
@@ -154,6 +162,7 @@ class Unflatten(eqx.Module):
         return x.reshape(*x.shape[:axis], *self.sizes, *x.shape[axis + 1 :])
 
 
+@register
 class Stack(eqx.Module):
     """Layers one after another."""
 

@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam._tools import checks
 from gloam._tools.draws import uniforms
+from gloam._tools.registry import register
 from gloam.discounts.discount import Discount, untrained
 from gloam.records import Batch, Fit, Scored
 
@@ -33,6 +34,7 @@ class BufferPolicy(eqx.Module):
         """
 
 
+@register
 class KeepLast(BufferPolicy):
     """Keeps the last ``size`` measures, in a ring buffer."""
 
@@ -43,6 +45,7 @@ class KeepLast(BufferPolicy):
         return jnp.where(rank > jnp.max(rank) - size, (seen + rank) % size, size)
 
 
+@register
 class Reservoir(BufferPolicy):
     """Keeps a uniform sample of all measures seen (algorithm R), as DDS in pyribs does."""
 
@@ -64,6 +67,7 @@ class DensityState(eqx.Module):
     seen: Int[Array, ""]
 
 
+@register
 class KernelDensity(Discount):
     """Gaussian kernel density over a buffer of measures; solutions in low density rank first.
 

@@ -23,6 +23,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from gloam._tools import checks
 from gloam._tools.devices import runs_on_cpu
+from gloam._tools.registry import register
 
 Shapes = tuple[tuple[int, ...], ...]
 Layers = tuple[list[Float[Array, "..."]], list[Float[Array, "..."]]]
@@ -48,6 +49,7 @@ class TakesBatches(Protocol):
         ...
 
 
+@register(assembled=True)
 class MLP(eqx.Module):
     """The paper's network: fully connected layers with ReLU in between.
 
@@ -103,6 +105,7 @@ class MLP(eqx.Module):
         return MLP(self.weights[0].shape[0], hidden, key=key)
 
 
+@register(assembled=True)
 class CNN(eqx.Module):
     """A CNN for images: 3x3 convolutions with stride 2, then two linear layers, with ReLU.
 
@@ -211,6 +214,7 @@ def _image_shape(shape: Sequence[int]) -> tuple[int, ...]:
     return sizes if len(sizes) == 3 else (*sizes, 1)
 
 
+@register(assembled=True)
 class Frozen(eqx.Module):
     """``head(embed(m))``, where only ``head`` is trained.
 

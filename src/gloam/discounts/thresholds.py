@@ -9,10 +9,12 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam._tools import checks
 from gloam._tools.devices import sums_by_group
+from gloam._tools.registry import register
 from gloam.discounts.discount import Discount, untrained
 from gloam.records import Batch, Cells, Fit, Scored
 
 
+@register
 class Thresholds(Discount):
     """A table of thresholds ``t_e``, which start at ``floor``.
 

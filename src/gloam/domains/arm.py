@@ -7,10 +7,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from gloam._tools import checks
+from gloam._tools.registry import register
 from gloam.archives import Archive, GridArchive
 from gloam.domains.domain import Domain
 
 
+@register
 class Arm(Domain):
     """A planar arm of ``num_joints`` links of length 1.
 

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from gloam._tools import checks
+from gloam._tools.registry import register
 from gloam.domains.generator import Generator, check_shapes, read_tensors, write_tensors
 
 DIGITS_FILE = Path(__file__).with_name("digit_decoder.safetensors")
@@ -21,6 +22,7 @@ _FIX = "Pass the tensors of another Decoder, or a file written by Decoder.save."
 _KERNEL = 3
 
 
+@register
 class Decoder(Generator):
     """A decoder with four layers, small enough for a search on a CPU.
 

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from gloam._tools import checks
+from gloam._tools.registry import register
 from gloam.archives import Archive, CVTArchive
 from gloam.datasets import handwritten_digits
 from gloam.domains.decoder import Decoder
@@ -19,6 +20,13 @@ from gloam.domains.generator import Generator
 _PENALTY = 0.05
 
 
+# With the weights of its generator, so that a run does not depend on those in the package.
+@register(
+    values={
+        "centroids": lambda domain: domain.images.shaped_centroids,
+        "x0": lambda domain: domain.start,
+    }
+)
 class LatentDigits(Domain):
     """Search the latents of a generator for an image similar to each image of a dataset.
 

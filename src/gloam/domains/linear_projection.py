@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from gloam._tools import checks, files
+from gloam._tools.registry import register
 from gloam.archives import Archive, CVTArchive, GridArchive, kmeans_centroids
 from gloam.domains.domain import Domain
 
@@ -19,6 +20,8 @@ _EDGE = 5.12
 _SHIFT = 0.4 * _EDGE
 
 
+# Without the path of a file of centroids, which are in the archive; an evaluation needs none.
+@register(without=("centroids",))
 class LinearProjection(Domain):
     """Linear projection (LP).
 

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from gloam._tools import checks, files
+from gloam._tools.registry import register
 from gloam.archives import Archive, CVTArchive
 from gloam.domains.domain import Domain, check_pixels, starting_solution
 
@@ -28,6 +29,13 @@ _SLACK = 1 + 1e-6
 _LARGEST_SIDE = 2048
 
 
+@register(
+    values={
+        "centroids": lambda domain: domain.images.shaped_centroids,
+        "x0": lambda domain: domain.start if domain.start_seed is None else None,
+        "seed": lambda domain: domain.start_seed or 0,
+    }
+)
 class Triangles(Domain):
     """Triangle arrangement (TA): the measures are the pixels, the cells are images of a dataset.
 

@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam._tools import checks
 from gloam._tools.draws import normals
+from gloam._tools.registry import register
 from gloam.emitters.cma_es import CMAES, Strategy, constants
 from gloam.emitters.emitter import ElitesWanted, Emitter, checked_start
 from gloam.emitters.rules import (
@@ -49,6 +50,7 @@ class ArborescencesState(eqx.Module):
     """Normalised gradients at the points, only within an iteration."""
 
 
+@register
 class Arborescences(Emitter):
     """Points that branch along the gradients of objective and measures (CMA-MEGA, CMA-MAEGA).
 

@@ -1,7 +1,7 @@
-"""CMA-ES emitters: sampling within bounds, ranking, adaptation and restarts, all in one batch."""
+"""CMA-ES instances in one batch: sampling within bounds, ranking, adaptation and restarts."""
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -11,6 +11,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from gloam._tools import checks
 from gloam._tools.draws import normals
+from gloam._tools.registry import register
 from gloam.emitters.cma_es import CMAES, Strategy, constants
 from gloam.emitters.discrete import Categories, least, with_margin
 from gloam.emitters.emitter import (
@@ -35,22 +36,22 @@ from gloam.emitters.rules import (
 from gloam.records import Feedback, Proposal
 from gloam.spaces import Discrete
 
-# Largest solutions that get a full covariance by default: that of 15 emitters takes 120 MB for
+# Largest solutions that get a full covariance by default: that of 15 instances takes 120 MB for
 # 1,000 numbers and 12 GB for 10,000.
 FULL_UP_TO = 1000
 # Smallest step with which CMA-ES is stable in float32.
 _LEAST_STEP = 1e-11
 # Limit of pycma for a flat ranking.
 _FLAT = 1e-12
-# Number of the key of categories, which no other draw has.
+# Folded into the key for categories; no other draw uses it.
 _CATEGORIES = 2**32 - 1
 
 
 class CmaEmittersState(eqx.Module):
-    """The Gaussians of all emitters, and the number of restarts."""
+    """The Gaussians of all instances, and the number of restarts."""
 
     gaussians: Any
-    """State of the strategy, with a leading axis of emitters."""
+    """State of the strategy, with a leading axis of instances."""
     rule: Any
     """State of the restart rule."""
     restarts: Int[Array, ""]
@@ -58,17 +59,33 @@ class CmaEmittersState(eqx.Module):
     """Probabilities of categories, if the space has some."""
 
 
+_Learned = tuple[Any, Float[Array, "emitters cats most"] | None]
+"""Gaussians of the strategy, and probabilities of categories, if the space has some."""
+
+
+class _Ranking(NamedTuple):
+    """Solutions of each instance by rank."""
+
+    order: Int[Array, "emitters each"]
+    """Indices of the solutions of an instance, the best first."""
+    num_parents: Int[Array, " emitters"]
+    is_flat: Bool[Array, " emitters"]
+    """True for instances whose solutions rank equal, or that have none to rank."""
+    num_accepted: Int[Array, " emitters"]
+
+
+@register
 class CmaEmitters(Emitter):
     """``num_emitters`` independent CMA-ES instances with ``batch_size`` solutions each.
 
     Args:
-        x0: ``(sol,)`` starting solution of every emitter.
+        x0: ``(sol,)`` starting solution of every instance.
         sigma0: Standard deviation of the first solutions around ``x0``, and after restarts: one
             number, or one for each variable. With bounds on both sides it is a share of their
             width, by default a fifth.
         num_emitters: Number of CMA-ES instances.
         batch_size: Number of solutions per instance and iteration.
-        restart: Decides when emitters restart from a random elite;
+        restart: Decides when an instance restarts from a random elite;
             `gloam.emitters.RestartWhenIdle` by default.
         selection: Decides which solutions are parents; `gloam.emitters.MuSelection` by default.
         bounds: Lower and upper bounds of the solutions, each a number, an array or ``None``.
@@ -132,22 +149,21 @@ class CmaEmitters(Emitter):
 
     @property
     def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
-        """Always empty: Gaussians need no parents."""
+        """Always empty: Gaussians need no elites."""
         return ()
 
     @property
     def num_elites_to_adapt(self) -> int:
-        """One elite for each emitter, in case it restarts."""
+        """One elite for each instance, in case it restarts."""
         return self.num_emitters
 
     def init(self, x0: Float[Array, " sol"] | None = None) -> CmaEmittersState:
-        """Return a state with all emitters at ``x0``, or at the emitter's own."""
+        """Return a state with all instances at ``x0``, or at the emitter's own."""
         start = self.x0 if x0 is None else x0
         starts = jnp.broadcast_to(start, (self.num_emitters, *start.shape))
-        means = self._points(starts)
+        gaussians, choices = self._started(starts)
         rule = self.restart.init(self.num_emitters)
-        zero = jnp.zeros((), jnp.int32)
-        return CmaEmittersState(self._fresh(means), rule, zero, self._fresh_choices(starts))
+        return CmaEmittersState(gaussians, rule, jnp.zeros((), jnp.int32), choices)
 
     def ask(
         self, state: CmaEmittersState, elites: Float[Array, "n sol"], *, key: PRNGKeyArray
@@ -159,22 +175,23 @@ class CmaEmitters(Emitter):
         if discrete is not None:
             deviations = jax.vmap(self.strategy.deviations)(gaussians)
             sigma = gaussians.sigma[:, None] * deviations
-            own = discrete.columns(self._ordered)
-            corrected = with_margin(own, gaussians.mean, sigma, least(discrete))
-            mean, scale = (part[:, None] for part in (corrected[0], corrected[1] / deviations))
+            mean, sigma = with_margin(
+                discrete.columns(self._ordered), gaussians.mean, sigma, least(discrete)
+            )
+            mean, scale = mean[:, None], (sigma / deviations)[:, None]
 
         noise = normals(key, (self.num_emitters, self.batch_size, self._gaussian_dim))
         points = mean + scale * jax.vmap(self.strategy.steps)(gaussians, noise)
         if self.bounds is not None and not self.bounds.is_open:
             lower, upper = self._points(self.bounds.lower), self._points(self.bounds.upper)
             drawn, points = points, kept_between(points, lower, upper, self.bounds.outside)
-            # CMA-ES adapts to the steps that were made. By the others, sigma would grow at a bound.
-            made = jax.vmap(self.strategy.noise_of)(gaussians, (points - mean) / scale)
-            noise = jnp.where(jnp.any(points != drawn, axis=-1, keepdims=True), made, noise)
+            # CMA-ES adapts to the steps that were made: raw samples would inflate sigma at a bound.
+            kept = jax.vmap(self.strategy.noise_of)(gaussians, (points - mean) / scale)
+            noise = jnp.where(jnp.any(points != drawn, axis=-1, keepdims=True), kept, noise)
         solutions, coordinates = points.reshape(self.num_solutions, -1), self._coordinates
         if state.choices is not None:
-            nothing = jnp.zeros((self.num_solutions, self.x0.shape[0]), jnp.float32)
-            solutions = nothing.at[:, self._ordered].set(solutions)
+            all_columns = jnp.zeros((self.num_solutions, self.x0.shape[0]), jnp.float32)
+            solutions = all_columns.at[:, self._ordered].set(solutions)
         if coordinates is not None:
             solutions = coordinates.solutions_of(solutions)
             solutions = solutions if self.bounds is None else self.bounds.snap(solutions)
@@ -187,7 +204,7 @@ class CmaEmitters(Emitter):
             )
             drawn = drawn.reshape(self.num_solutions, -1)
             solutions = solutions.at[:, categories.columns].set(drawn)
-        # The points before rounding are what the Gaussians adapt to.
+        # The Gaussians adapt to the points before rounding.
         return Proposal(solutions, (noise, points))
 
     def adapt(
@@ -198,39 +215,73 @@ class CmaEmitters(Emitter):
         elites: Float[Array, "emitters sol"],
         rests: Bool[Array, " emitters"] | None = None,
     ) -> CmaEmittersState:
-        """Update every Gaussian, and restart emitters that are due.
+        """Update every Gaussian, and restart instances that are due.
 
-        Emitters that rest stay as they are: their solutions were not evaluated, and the feedback
+        Resting instances stay as they are: their solutions were not evaluated, and the feedback
         has no accepted ones of theirs.
         """
-        by_emitter = (self.num_emitters, self.batch_size)
-        valid = feedback.valid.reshape(by_emitter)
-        values = jnp.where(valid, feedback.improvements.reshape(by_emitter), -jnp.inf)
-        number_ranked = jnp.sum(valid, axis=1, dtype=jnp.int32)
+        ranking = self._ranking(feedback)
+        learned = self._updated(state, proposal, ranking, feedback.iteration)
+        resting = jnp.zeros(self.num_emitters, bool) if rests is None else rests
+        is_degenerate = jax.vmap(self.strategy.degenerate)(learned[0])
+        due, rule = self._due(state.rule, feedback, ranking, resting)
+        stops = (ranking.is_flat | is_degenerate | due) & ~resting
+        rule = self.restart.restarted(rule, stops)
+
+        def replaced(learned: _Learned) -> _Learned:
+            if rests is not None:
+                learned = _where(rests, (state.gaussians, state.choices), learned)
+            return _where(stops, self._started(elites), learned)
+
+        # In most iterations no instance restarts or rests, and then nothing is copied on a CPU.
+        gaussians, choices = jax.lax.cond(
+            jnp.any(stops | resting), replaced, lambda same: same, learned
+        )
+        restarts = state.restarts + jnp.sum(stops, dtype=jnp.int32)
+        return CmaEmittersState(gaussians, rule, restarts, choices)
+
+    def _by_instance(self, rows: Array) -> Array:
+        """Return values of solutions as a table with a row for each instance."""
+        return rows.reshape(self.num_emitters, self.batch_size)
+
+    def _ranking(self, feedback: Feedback) -> _Ranking:
+        """Rank the solutions of each instance: valid ones by improvement, then infeasible ones."""
+        valid = self._by_instance(feedback.valid)
+        values = jnp.where(valid, self._by_instance(feedback.improvements), -jnp.inf)
+        num_ranked = jnp.sum(valid, axis=1, dtype=jnp.int32)
         # Stable: equal improvements rank by index.
         order = jnp.argsort(-values, axis=1, stable=True)
         lowest = jnp.min(jnp.where(valid, values, jnp.inf), axis=1)
-        flat = ~(jnp.max(values, axis=1) - lowest >= _FLAT)  # also when no row is valid
+        is_flat = ~(jnp.max(values, axis=1) - lowest >= _FLAT)  # also when no row is valid
         if feedback.violations is not None:
-            violations = feedback.violations.reshape(by_emitter)
+            violations = self._by_instance(feedback.violations)
             is_infeasible = (violations > 0) & ~valid
-            number_ranked += jnp.sum(is_infeasible, axis=1, dtype=jnp.int32)
+            num_ranked += jnp.sum(is_infeasible, axis=1, dtype=jnp.int32)
             # Infeasible solutions follow the valid ones, the smallest violation first.
             kind = jnp.where(valid, 0, 2 - is_infeasible.astype(jnp.int32))
             order = jnp.lexsort((jnp.where(valid, -values, violations), kind), axis=1)
             smallest = jnp.min(jnp.where(is_infeasible, violations, jnp.inf), axis=1)
             largest = jnp.max(jnp.where(is_infeasible, violations, 0.0), axis=1)
             is_even = ~jnp.any(valid, axis=1) & (largest - smallest < _FLAT)
-            flat = jnp.where(jnp.any(is_infeasible, axis=1), is_even, flat)
-        number_accepted = jnp.sum(feedback.accepted.reshape(by_emitter), axis=1, dtype=jnp.int32)
-        parents = self.selection.parents(self.batch_size, number_accepted)
-        parents = jnp.minimum(parents, number_ranked)
+            is_flat = jnp.where(jnp.any(is_infeasible, axis=1), is_even, is_flat)
+        num_accepted = jnp.sum(self._by_instance(feedback.accepted), axis=1, dtype=jnp.int32)
+        parents = self.selection.parents(self.batch_size, num_accepted)
+        return _Ranking(order, jnp.minimum(parents, num_ranked), is_flat, num_accepted)
 
+    def _updated(
+        self,
+        state: CmaEmittersState,
+        proposal: Proposal,
+        ranking: _Ranking,
+        iteration: Int[Array, ""],
+    ) -> _Learned:
+        """Return Gaussians and probabilities of categories after a ranked batch."""
+        order, parents = ranking.order, ranking.num_parents
         if self._discrete is None:
             noise, points = proposal.aux, self._points(proposal.solutions)
         else:
             noise, points = proposal.aux
-        points = points.reshape(*by_emitter, -1)
+        points = points.reshape(self.num_emitters, self.batch_size, -1)
         gaussians = jax.vmap(self.strategy.update)(state.gaussians, points, noise, order, parents)
         choices = state.choices
         if choices is not None:
@@ -238,52 +289,35 @@ class CmaEmitters(Emitter):
         gap = self.strategy.gap(self._gaussian_dim, self.batch_size)
         if gap:
             renew = jax.vmap(self.strategy.renew)
-            gaussians = jax.lax.cond(
-                feedback.iteration % gap == 0, renew, lambda same: same, gaussians
-            )
+            gaussians = jax.lax.cond(iteration % gap == 0, renew, lambda same: same, gaussians)
+        return gaussians, choices
 
-        stop = flat | jax.vmap(self.strategy.degenerate)(gaussians)
-        number_filled = jnp.sum(feedback.filled.reshape(by_emitter), axis=1, dtype=jnp.int32)
-        resting = jnp.zeros(self.num_emitters, bool) if rests is None else rests
-        progress = Progress(feedback.iteration, number_accepted, number_filled, resting)
-        due, rule = self.restart.due(state.rule, progress)
+    def _due(
+        self,
+        rule: Any,
+        feedback: Feedback,
+        ranking: _Ranking,
+        resting: Bool[Array, " emitters"],
+    ) -> tuple[Bool[Array, " emitters"], Any]:
+        """Return which instances the restart rule stops, and its new state."""
+        num_filled = jnp.sum(self._by_instance(feedback.filled), axis=1, dtype=jnp.int32)
+        progress = Progress(feedback.iteration, ranking.num_accepted, num_filled, resting)
+        due, rule = self.restart.due(rule, progress)
         if feedback.violations is not None:
-            # On the way to feasible solutions an emitter cannot fill cells, and is not idle.
-            due &= jnp.any(valid, axis=1) | ~jnp.any(feedback.violations.reshape(by_emitter) > 0, 1)
-        stop = (stop | due) & ~resting
-        rule = self.restart.restarted(rule, stop)
-
-        def where(which: Bool[Array, " emitters"], these: Any, others: Any) -> Any:
-            return jax.tree.map(
-                lambda this, other: jnp.where(
-                    which.reshape(-1, *[1] * (this.ndim - 1)), this, other
-                ),
-                these,
-                others,
-            )
-
-        def replaced(learned: Any) -> Any:
-            if rests is not None:
-                learned = where(rests, (state.gaussians, state.choices), learned)
-            fresh = self._fresh(self._points(elites)), self._fresh_choices(elites)
-            return where(stop, fresh, learned)
-
-        # In most iterations no emitter restarts or rests, and then nothing is copied on a CPU.
-        gaussians, choices = jax.lax.cond(
-            jnp.any(stop | resting), replaced, lambda same: same, (gaussians, choices)
-        )
-        restarts = state.restarts + jnp.sum(stop, dtype=jnp.int32)
-        return CmaEmittersState(gaussians, rule, restarts, choices)
+            # An instance on its way to feasible solutions cannot fill cells, and is not idle.
+            is_valid = jnp.any(self._by_instance(feedback.valid), axis=1)
+            due &= is_valid | ~jnp.any(self._by_instance(feedback.violations) > 0, 1)
+        return due, rule
 
     def started_at(
         self, state: CmaEmittersState, elites: Float[Array, "emitters sol"]
     ) -> CmaEmittersState:
-        """Return a state with each Gaussian around its own elite."""
-        fresh, choices = self._fresh(self._points(elites)), self._fresh_choices(elites)
-        return CmaEmittersState(fresh, state.rule, state.restarts, choices)
+        """Return a state with one Gaussian around each elite."""
+        gaussians, choices = self._started(elites)
+        return CmaEmittersState(gaussians, state.rule, state.restarts, choices)
 
     def metrics(self, state: CmaEmittersState) -> dict[str, Array]:
-        """Return the number of restarts of all emitters."""
+        """Return the number of restarts of all instances."""
         return {"restarts": state.restarts}
 
     @property
@@ -300,9 +334,9 @@ class CmaEmitters(Emitter):
         return dataclasses.replace(self, num_emitters=1)
 
     def part_state(self, state: CmaEmittersState, index: Int[Array, ""]) -> CmaEmittersState:
-        """Return one Gaussian, with the counts of all."""
+        """Return the state of one instance, with the counts of all."""
         gaussians, rule, choices = jax.tree.map(
-            lambda all_: jax.lax.dynamic_slice_in_dim(all_, index, 1) if all_.ndim else all_,
+            lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, index, 1) if leaf.ndim else leaf,
             (state.gaussians, state.rule, state.choices),
         )
         return CmaEmittersState(gaussians, rule, state.restarts, choices)
@@ -310,10 +344,10 @@ class CmaEmitters(Emitter):
     def with_part_state(
         self, state: CmaEmittersState, index: Int[Array, ""], part_state: CmaEmittersState
     ) -> CmaEmittersState:
-        """Return the state with one Gaussian replaced."""
+        """Return the state with one instance replaced."""
         update = jax.lax.dynamic_update_slice_in_dim
         gaussians, rule, choices = jax.tree.map(
-            lambda all_, one: update(all_, one, index, 0) if all_.ndim else one,
+            lambda leaf, new: update(leaf, new, index, 0) if leaf.ndim else new,
             (state.gaussians, state.rule, state.choices),
             (part_state.gaussians, part_state.rule, part_state.choices),
         )
@@ -323,12 +357,15 @@ class CmaEmitters(Emitter):
     def _discrete(self) -> Discrete | None:
         return None if self.bounds is None else self.bounds.discrete
 
-    def _fresh_choices(self, solutions: Float[Array, "emitters sol"]) -> Any:
-        """Return first probabilities of categories, or ``None`` without categories."""
+    def _started(self, solutions: Float[Array, "emitters sol"]) -> _Learned:
+        """Return first Gaussians and probabilities of categories around solutions."""
+        sigma0 = 1.0 if jnp.ndim(self.sigma0) else self.sigma0
+        means = self._points(solutions)
+        gaussians = jax.vmap(lambda mean: self.strategy.start(mean, sigma0))(means)
         discrete = self._discrete
         if discrete is None or not discrete.is_category.any():
-            return None
-        return Categories(discrete).fresh(solutions)
+            return gaussians, None
+        return gaussians, Categories(discrete).fresh(solutions)
 
     def _learned_choices(
         self,
@@ -342,18 +379,18 @@ class CmaEmitters(Emitter):
         categories = Categories(self._discrete)
         table = constants(self._gaussian_dim, self.batch_size)
         ranked = jnp.asarray(table.weights, jnp.float32)[parents]
-        weights = jax.vmap(lambda order, own: jnp.zeros_like(own).at[order].set(own))(order, ranked)
-        by_emitter = solutions.reshape(self.num_emitters, self.batch_size, -1)
+        weights = jax.vmap(lambda order, row: jnp.zeros_like(row).at[order].set(row))(order, ranked)
+        by_instance = solutions.reshape(self.num_emitters, self.batch_size, -1)
         mu_eff = float(table.mu_eff[self.batch_size // 2])
         rate = mu_eff / (mu_eff + len(categories.columns))
-        return categories.learned(choices, by_emitter, weights, rate)
+        return categories.learned(choices, by_instance, weights, rate)
 
     @property
     def _coordinates(self) -> Coordinates | None:
         return coordinates_of(self.sigma0, self.bounds)
 
     def _points(self, solutions: Float[Array, "*n sol"]) -> Float[Array, "*n dim"]:
-        """Return what the Gaussians see of solutions: all variables but categories."""
+        """Return the variables that the Gaussians sample, in their coordinates."""
         coordinates, ordered = self._coordinates, self._ordered
         points = solutions if coordinates is None else coordinates.points_of(solutions)
         return points if len(ordered) == points.shape[-1] else points[..., ordered]
@@ -370,6 +407,11 @@ class CmaEmitters(Emitter):
     def _gaussian_dim(self) -> int:
         return len(self._ordered)
 
-    def _fresh(self, means: Float[Array, "emitters sol"]) -> Any:
-        sigma0 = 1.0 if jnp.ndim(self.sigma0) else self.sigma0
-        return jax.vmap(lambda mean: self.strategy.start(mean, sigma0))(means)
+
+def _where(which: Bool[Array, " emitters"], chosen: _Learned, otherwise: _Learned) -> _Learned:
+    """Choose between two pytrees for each instance."""
+    return jax.tree.map(
+        lambda this, other: jnp.where(which.reshape(-1, *[1] * (this.ndim - 1)), this, other),
+        chosen,
+        otherwise,
+    )

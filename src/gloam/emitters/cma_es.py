@@ -20,6 +20,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
 from gloam._tools import checks, kernels
+from gloam._tools.registry import register
 
 
 class Strategy(eqx.Module):
@@ -164,6 +165,7 @@ class CmaState(eqx.Module):
     """Updates since the last restart."""
 
 
+@register
 class CMAES(Strategy):
     """Canonical CMA-ES with a full covariance, for solutions of up to a few hundred numbers.
 

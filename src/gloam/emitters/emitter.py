@@ -12,6 +12,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from gloam._tools import checks
 from gloam._tools.draws import uniforms
+from gloam._tools.registry import register
 from gloam.emitters.discrete import changed
 from gloam.records import Feedback, Proposal
 from gloam.spaces import Discrete, Form, Space, form_of
@@ -27,6 +28,7 @@ Outside = Literal["clip", "reflect"]
 """What happens to numbers outside the bounds."""
 
 
+@register
 class Bounds(eqx.Module):
     """Bounds of solutions.
 

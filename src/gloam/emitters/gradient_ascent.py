@@ -10,6 +10,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from gloam._tools import checks
 from gloam._tools.draws import normals, uniforms
+from gloam._tools.registry import register
 from gloam.emitters.emitter import (
     Bounds,
     ElitesWanted,
@@ -77,6 +78,7 @@ class GradientAscentState(eqx.Module):
         return jnp.clip(share, _FEWEST, _MOST)
 
 
+@register
 class GradientAscent(Emitter):
     """Points that climb by the gradient of the evaluation, one step in each iteration.
 

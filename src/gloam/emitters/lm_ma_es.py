@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from gloam._tools import checks
+from gloam._tools.registry import register
 from gloam.emitters.cma_es import Strategy, constants, sound_extent, unless_idle
 
 
@@ -27,6 +28,7 @@ class LmState(eqx.Module):
     """Updates since the last restart."""
 
 
+@register
 class LMMAES(Strategy):
     """Limited-memory matrix adaptation, for solutions of thousands of numbers.
 

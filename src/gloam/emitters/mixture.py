@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam._tools import checks
 from gloam._tools.draws import uniforms
+from gloam._tools.registry import register
 from gloam.emitters.cma_emitters import CmaEmitters
 from gloam.emitters.emitter import Bounds, Divisible, EliteEmitter, ElitesWanted, Emitter
 from gloam.emitters.recombination import Swaps
@@ -33,6 +34,7 @@ class MixtureState(eqx.Module):
     """Number of solutions that filled an empty cell."""
 
 
+@register
 class Mixture(Emitter):
     """Several emitters that propose a batch together.
 
@@ -249,6 +251,7 @@ class AdaptiveMixtureState(MixtureState):
     recent: Gains
 
 
+@register
 class AdaptiveMixture(Mixture):
     """A mixture that refines elites when there is nothing else to find.
 

@@ -9,6 +9,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
 from gloam._tools import checks
 from gloam._tools.draws import normals, uniforms
+from gloam._tools.registry import register
 from gloam.emitters.emitter import (
     Bounds,
     EliteEmitter,
@@ -20,6 +21,7 @@ from gloam.emitters.emitter import (
 from gloam.records import Proposal
 
 
+@register
 class Recombination(EliteEmitter):
     """Perturbs an elite along differences between elites: ``x' = x1 + iso_sigma N(0,I) + t d``.
 
@@ -101,6 +103,7 @@ class Recombination(EliteEmitter):
         return Proposal(self.inside(solutions, key=key), None)
 
 
+@register
 class Swaps(EliteEmitter):
     """Moves some variables of random elites: ``x' = x1 + iso_sigma N(0,I) + t s (x2 - x1)``.
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from gloam._tools import checks
+from gloam._tools.registry import register
 
 # Shortest wait of `RestartWhenIdle` in iterations, because CMA-ES needs a few to adapt.
 _SHORTEST_WAIT = 5.0
@@ -43,6 +44,7 @@ class RestartRule(eqx.Module):
         return state
 
 
+@register
 class BasicRestart(RestartRule):
     """Restarts only by the convergence tests of CMA-ES."""
 
@@ -51,6 +53,7 @@ class BasicRestart(RestartRule):
         return jnp.zeros_like(progress.accepted, bool), None
 
 
+@register
 class RestartEvery(RestartRule):
     """Also restarts all emitters every ``iterations`` iterations.
 
@@ -69,6 +72,7 @@ class RestartEvery(RestartRule):
         return jnp.broadcast_to(due, progress.accepted.shape), None
 
 
+@register
 class RestartWithoutImprovement(RestartRule):
     """Also restarts an emitter if none of its solutions entered the archive."""
 
@@ -77,6 +81,7 @@ class RestartWithoutImprovement(RestartRule):
         return progress.accepted == 0, None
 
 
+@register
 class RestartWhenIdle(RestartRule):
     """Also restarts an emitter that improves nothing for too long.
 
@@ -152,6 +157,7 @@ class SelectionRule(eqx.Module):
         """
 
 
+@register
 class MuSelection(SelectionRule):
     """Selects the best half."""
 
@@ -162,6 +168,7 @@ class MuSelection(SelectionRule):
         return jnp.full_like(accepted, max(batch_size // 2, 1))
 
 
+@register
 class FilterSelection(SelectionRule):
     """Selects as many solutions as were accepted by the archive."""
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from gloam._tools.registry import register
 from gloam.emitters.cma_es import (
     Constants,
     Strategy,
@@ -31,6 +32,7 @@ class SepState(eqx.Module):
     """Updates since the last restart."""
 
 
+@register
 class SepCMAES(Strategy):
     """CMA-ES with a diagonal covariance.
 

@@ -7,6 +7,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from gloam._tools import checks
 from gloam._tools.draws import normals
+from gloam._tools.registry import register
 from gloam.emitters.emitter import (
     Bounds,
     EliteEmitter,
@@ -18,6 +19,7 @@ from gloam.emitters.emitter import (
 from gloam.records import Proposal
 
 
+@register
 class Variation(EliteEmitter):
     """Noise around random elites: ``x' = x1 + sigma0 N(0,I) + line_sigma N(0,1) (x2 - x1)``.
 

@@ -18,6 +18,14 @@ from gloam._tools import checks
 from gloam.archives import Archive
 from gloam.archives.archive import field_rows
 from gloam.errors import EvaluationError
+from gloam.evaluation import (
+    VIOLATION,
+    OfVectors,
+    asks_for,
+    evaluation_parts,
+    measure_shapes,
+    of_vectors,
+)
 from gloam.spaces import Form
 
 Results = tuple[np.ndarray | None, np.ndarray, dict[str, np.ndarray]]
@@ -65,7 +73,7 @@ class ResultSpec:
         if given:
             values = _float32(checks.rows("objectives", objectives, (number,)))
         shape = np.shape(measures)[1:] if self.measure_shape is None else self.measure_shape
-        rows = checks.rows("measures", measures, *checks.measure_shapes(number, shape))
+        rows = checks.rows("measures", measures, *measure_shapes(number, shape))
         points = _float32(rows)
         if self.measure_shape is not None:
             points = points.reshape(number, -1)
@@ -73,11 +81,11 @@ class ResultSpec:
 
     def of_batch(self, answer: Any, number: int) -> Results:
         """Return the results that a function of a batch returned."""
-        return self.checked(*checks.evaluation_parts(answer), number)
+        return self.checked(*evaluation_parts(answer), number)
 
     def of_one(self, answer: Any) -> Results:
         """Return the results that a function of one solution returned, as a batch of one."""
-        objective, measures, fields = checks.evaluation_parts(answer)
+        objective, measures, fields = evaluation_parts(answer)
         if objective is not None:
             objective = checks.as_numpy(objective)
             got = f"shape {objective.shape}"
@@ -86,7 +94,7 @@ class ResultSpec:
         rows = {name: checks.as_numpy(value)[None] for name, value in fields.items()}
         points = checks.as_numpy(measures)
         if self.measure_shape is not None:
-            shapes = [shape[1:] for shape in checks.measure_shapes(1, self.measure_shape)]
+            shapes = [shape[1:] for shape in measure_shapes(1, self.measure_shape)]
             expected = f"shape {checks.one_of(shapes)} (of one solution)"
             checks.expect(points.shape in shapes, "measures", expected, f"shape {points.shape}")
         return self.checked(objective, points[None], rows, 1)
@@ -96,11 +104,11 @@ class ResultSpec:
         if self.fields is None:
             return {name: np.array(checks.as_numpy(value)) for name, value in fields.items()}
         found = {}
-        if checks.VIOLATION in fields:
-            fields, given = dict(fields), checks.as_numpy(fields[checks.VIOLATION])
+        if VIOLATION in fields:
+            fields, given = dict(fields), checks.as_numpy(fields[VIOLATION])
             given = given.astype(np.float32) if given.dtype == bool else given
-            found[checks.VIOLATION] = _float32(checks.rows(checks.VIOLATION, given, (number,)))
-            del fields[checks.VIOLATION]
+            found[VIOLATION] = _float32(checks.rows(VIOLATION, given, (number,)))
+            del fields[VIOLATION]
         checks.same_names("fields", self.fields, fields)
         rows = {
             name: np.array(field_rows(name, fields[name], number, spec))
@@ -112,25 +120,6 @@ class ResultSpec:
 def _float32(array: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         return array.astype(np.float32)
-
-
-def valid_rows(
-    accepts: Callable,
-    objectives: np.ndarray | None,
-    measures: np.ndarray,
-    fields: Mapping[str, np.ndarray],
-) -> np.ndarray:
-    """Return a mask that is false for failed rows; ``accepts`` is the method of the archive.
-
-    Infeasible rows have not failed, whatever their objectives and measures are.
-    """
-    valid = np.asarray(accepts(measures))
-    if objectives is not None:
-        valid = valid & (np.abs(objectives) <= checks.LARGEST)
-    violations = fields.get(checks.VIOLATION)
-    if violations is None or violations.ndim != 1:
-        return valid
-    return (valid & (violations <= 0)) | (violations > 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,30 +188,6 @@ class PerSolution:
         return self.function(solution)
 
 
-class OfVectors:
-    """A function of the values of a space or tree, as a function of flat vectors.
-
-    It is a class, so that it can be sent to workers.
-    """
-
-    def __init__(self, function: Callable, form: Form, *, one: bool):
-        self.function, self.form, self.one = function, form, one
-
-    def __call__(self, vectors: np.ndarray, **seeds: Any) -> Any:
-        """Evaluate a batch of vectors, or one."""
-        values = self.form.value if self.one else self.form.values
-        return self.function(values(vectors), **seeds)
-
-
-def of_vectors(function: Callable, form: Form | None) -> Callable:
-    """Return a function of flat vectors from one of values; ``None`` if it takes vectors."""
-    if form is None:
-        return function
-    if isinstance(function, PerSolution):
-        return PerSolution(OfVectors(function.function, form, one=True))
-    return OfVectors(function, form, one=False)
-
-
 class Seeded:
     """A function that asks for seeds, as a function of rows that carry them (`rows_with_seeds`).
 
@@ -230,12 +195,11 @@ class Seeded:
     evaluated, however often.
 
     Args:
-        function: A function of a batch, or `PerSolution`.
+        function: A function of a batch, or of one solution.
     """
 
-    def __init__(self, function: Callable):
-        inner = function.function if isinstance(function, PerSolution) else function
-        self.function: Callable[..., Any] = inner
+    def __init__(self, function: Callable[..., Any]):
+        self.function = function
 
     def __call__(self, rows: np.ndarray | np.void) -> Any:
         """Evaluate rows of a batch, or one row."""
@@ -254,12 +218,12 @@ def as_seeded(function: Callable, form: Form | None = None) -> tuple[Callable, b
     Raises:
         ValueError: It asks in another way.
     """
-    whole = of_vectors(function, form)
-    if isinstance(function, PerSolution):
-        asks = checks.asks_for(function.function, "seed")
-        return (PerSolution(Seeded(whole)) if asks else whole), asks
-    asks = checks.asks_for(function, "seeds")
-    return (Seeded(whole) if asks else whole), asks
+    is_single = isinstance(function, PerSolution)
+    inner = function.function if isinstance(function, PerSolution) else function
+    asks = asks_for(inner, "seed" if is_single else "seeds")
+    whole = of_vectors(inner, form, is_single=is_single)
+    whole = Seeded(whole) if asks else whole
+    return (PerSolution(whole) if is_single else whole), asks
 
 
 def rows_with_seeds(solutions: np.ndarray, seeds: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ import hashlib
 import ipaddress
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -128,8 +128,8 @@ class _Answers:
 
     def compare(self, request: Request) -> Answer:
         groups = Query(request, "groups").groups("groups")
-        found = [[self._known(run_id) for run_id in ids] for ids in groups]
-        return json_bytes(self._library.comparison(found)), _JSON
+        entries = [[self._known(run_id) for run_id in ids] for ids in groups]
+        return json_bytes(self._library.comparison(entries)), _JSON
 
     def run(self, request: Request) -> Answer:
         Query(request)
@@ -179,8 +179,8 @@ class _Answers:
 
     def cell_discount(self, request: Request) -> Answer:
         run, seed = self._run_and_seed(request, Query(request, "seed"))
-        found = cell_view.discount_at(run, seed, _cell(request, run))
-        return json_bytes({"discount": found}), _JSON
+        discount = cell_view.discount_at(run, seed, _cell(request, run))
+        return json_bytes({"discount": discount}), _JSON
 
     def picture(self, request: Request) -> Answer:
         query = Query(request, "seed", "side")
@@ -195,10 +195,10 @@ class _Answers:
         return self._known(request.path_params["run"])
 
     def _known(self, run_id: str) -> Entry:
-        found = self._library.run(run_id)
-        if found is None:
+        entry = self._library.run(run_id)
+        if entry is None:
             raise RefusedError(404, "There is no such run.")
-        return found
+        return entry
 
     def _run_and_seed(self, request: Request, query: "Query") -> tuple[OpenedRun, int]:
         run = self._library.opened(self._entry(request))
@@ -252,18 +252,17 @@ class Query:
 
     def groups(self, name: str) -> list[list[str]]:
         """Return groups, separated by semicolons, of different names, separated by commas."""
-        found = [part.split(",") for part in self._given.get(name, "").split(";")]
-        names = [one for part in found for one in part]
+        groups = [group.split(",") for group in self._given.get(name, "").split(";")]
+        names = [member for group in groups for member in group]
         if len(set(names)) < len(names):
             raise RefusedError(400, f"'{name}' has repeated names.")
-        return found
+        return groups
 
-    def choice(self, name: str, among: Iterable[str]) -> str:
+    def choice(self, name: str, among: Sequence[str]) -> str:
         """Return one of several texts, by default the first."""
-        known = list(among)
-        text = self._given.get(name, known[0])
-        if text not in known:
-            raise RefusedError(400, f"'{name}' is not one of {', '.join(known)}.")
+        text = self._given.get(name, among[0])
+        if text not in among:
+            raise RefusedError(400, f"'{name}' is not one of {', '.join(among)}.")
         return text
 
 

@@ -18,6 +18,7 @@ from gloam.explorer.page import packed
 from gloam.explorer.summaries import newest_checkpoint
 from gloam.plots.discount import discounts, last_moment, moments_of, state_shapes
 from gloam.plots.plane import FEWEST_EMBEDDED, installed_embeddings, project
+from gloam.plots.run_figures import arguments_of
 
 # The page holds arrays of all cells.
 _MAX_CELLS = 20_000_000
@@ -53,7 +54,7 @@ def _described_archive(run: OpenedRun) -> dict[str, Any]:
     if archive.num_cells > _MAX_CELLS:
         raise ValueError(f"The archive has {archive.num_cells:,} cells, too many to draw.")
     has_bounds = archive.measure_dim <= 16
-    # Without names, measures that are many are a list of numbers, such as pixels.
+    # Many measures without names, such as pixels, are shown as a list of numbers.
     is_named = has_bounds and (archive.measure_names or archive.measure_dim <= _MAX_GRID)
     names = measure_labels(archive.measure_names, archive.measure_dim) if is_named else None
     return {
@@ -109,14 +110,14 @@ def packed_elites(run: OpenedRun, seed: int, at: int | None = None) -> bytes:
         arrays = {"cell": cells.astype(np.int32), "objective": objectives[cells]}
         return packed(arrays, {"iteration": at, "seed": seed})
     rows = run.elites(seed)
-    found = {
+    optional = {
         "cell": rows.cells.astype(np.int32),
         "objective": rows.objectives,
         "distance": distances_of(run, rows),
         "found": found_at(run, seed, rows),
         "label": _label_codes(run, rows.cells),
     }
-    arrays = {name: array for name, array in found.items() if array is not None}
+    arrays = {name: array for name, array in optional.items() if array is not None}
     return packed(arrays, {"iteration": rows.iteration, "seed": seed})
 
 
@@ -136,7 +137,7 @@ def distances_of(run: OpenedRun, rows: EliteRows) -> Float[np.ndarray, " n"] | N
 
 
 def found_at(run: OpenedRun, seed: int, rows: EliteRows) -> Int[np.ndarray, " n"] | None:
-    """Return the first snapshot that has each elite; 2**31 - 1 for elites found after all.
+    """Return the first snapshot that has each elite; 2**31 - 1 for elites found after the last.
 
     ``None`` without snapshots, which are of the first seed.
     """
@@ -145,19 +146,20 @@ def found_at(run: OpenedRun, seed: int, rows: EliteRows) -> Int[np.ndarray, " n"
         return None
 
     def compared() -> np.ndarray:
-        found = np.full(len(rows.cells), np.iinfo(np.int32).max, np.int32)
+        first = np.full(len(rows.cells), np.iinfo(np.int32).max, np.int32)
         for at in reversed(snapshots):
-            found[_snapshot_objectives(run, at)[rows.cells] == rows.objectives] = at
-        return found
+            first[_snapshot_objectives(run, at)[rows.cells] == rows.objectives] = at
+        return first
 
     return run.cached("found", (rows.version, tuple(snapshots)), compared)
 
 
 def _snapshot_objectives(run: OpenedRun, at: int) -> Float[np.ndarray, " cells"]:
-    found = run.folder.read_snapshot(at).get("objectives")
-    if found is None or found.shape != (run.archive.num_cells,) or found.dtype != np.float32:
+    objectives = run.folder.read_snapshot(at).get("objectives")
+    shape = (run.archive.num_cells,)
+    if objectives is None or objectives.shape != shape or objectives.dtype != np.float32:
         raise ValueError(f"The snapshot of iteration {at} belongs to another archive.")
-    return found
+    return objectives
 
 
 def _labels(run: OpenedRun) -> list[str]:
@@ -192,7 +194,7 @@ def placed_cells(
     Raises:
         ValueError: The run has no such projection.
     """
-    titles = {one["name"]: one["title"] for one in _projections(run)}
+    titles = {known["name"]: known["title"] for known in _projections(run)}
     if projection not in titles:
         raise ValueError(f"There is no projection {projection!r} for this run.")
     if projection in ("measures", "pca"):
@@ -219,20 +221,18 @@ def _embed(
 
     if len(measures) < FEWEST_EMBEDDED:
         return np.zeros((len(measures), 2), np.float32), (f"{title} 1", f"{title} 2")
-    # One at a time and on one core: the others may be busy with the run that is shown.
+    # One at a time and on one core: the search that is shown may use the other cores.
     with _embedding, threadpool_limits(1):
         return project(measures, method)
 
 
 def has_model(run: OpenedRun) -> bool:
     """Whether the run has a discount model that can be drawn."""
-    content = run.config.algorithm
-    arguments = content.get("arguments") if isinstance(content, dict) else None
-    part = arguments.get("discount") if isinstance(arguments, dict) else None
-    if not (isinstance(part, dict) and part.get("class") == "DiscountModel"):
+    discount = arguments_of(run.config.algorithm).get("discount")
+    if not (isinstance(discount, dict) and discount.get("class") == "DiscountModel"):
         return False
     is_small = run.archive.num_cells <= _MAX_DISCOUNTS or run.is_plane_grid
-    return is_small and not _is_foreign(content)
+    return is_small and not _is_foreign(run.config.algorithm)
 
 
 def _is_foreign(content: Any) -> bool:
@@ -245,8 +245,8 @@ def _is_foreign(content: Any) -> bool:
 def model_algorithm(run: OpenedRun) -> Algorithm | None:
     """Return the algorithm if its discount is a model."""
     read = partial(run.folder.read_part, "algorithm")
-    found = run.cached("algorithm", run.config.identity, read)
-    return found if isinstance(found.discount, DiscountModel) else None
+    algorithm = run.cached("algorithm", run.config.identity, read)
+    return algorithm if isinstance(algorithm.discount, DiscountModel) else None
 
 
 def packed_discount(

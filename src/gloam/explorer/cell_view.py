@@ -44,24 +44,24 @@ def cell_details(run: OpenedRun, seed: int, cell: int) -> dict[str, Any]:
         raise ValueError(f"The archive has no cell {cell}: it has {run.archive.num_cells}.")
     rows, dataset = run.elites(seed), run.dataset
     row = rows.row_of(cell)
-    found: dict[str, Any] = {"cell": cell, "seed": seed, "filled": row is not None}
+    details: dict[str, Any] = {"cell": cell, "seed": seed, "filled": row is not None}
     if dataset is not None:
-        found["name"] = dataset.names[cell]
-        found["label"] = None if dataset.labels is None else dataset.labels[cell]
+        details["name"] = dataset.names[cell]
+        details["label"] = None if dataset.labels is None else dataset.labels[cell]
     if row is None:
         if dataset is not None:
-            found["neighbours"] = _neighbours(run, rows, dataset.items[cell])
-        return found
-    own_distances = distances_of(run, rows)
+            details["neighbours"] = _neighbours(run, rows, dataset.items[cell])
+        return details
+    to_centroid = distances_of(run, rows)
     measures, solution = rows.measures[row], rows.solutions[row]
-    return found | {
+    return details | {
         "objective": rows.objectives[row],
         "measures": measures[:_MAX_NUMBERS],
         "solution": solution[:_MAX_NUMBERS],
         "values": _values(rows, row),
         "measure_dim": len(measures),
         "solution_dim": len(solution),
-        "distance": None if own_distances is None else own_distances[row],
+        "distance": None if to_centroid is None else to_centroid[row],
         "found": _found_between(run, seed, rows, row),
         "neighbours": _neighbours(run, rows, rows.measures[row], row),
         "python": python_lines(str(run.folder.path)).format(seed=seed, cell=cell),
@@ -73,8 +73,8 @@ def _values(rows: EliteRows, row: int) -> dict[str, str] | None:
     form = rows.elites.form
     if not isinstance(form, Space):
         return None
-    (found,) = form.texts(rows.solutions[row : row + 1])
-    return dict(list(found.items())[:_MAX_NUMBERS])
+    (texts,) = form.texts(rows.solutions[row : row + 1])
+    return dict(list(texts.items())[:_MAX_NUMBERS])
 
 
 def python_lines(path: str) -> str:
@@ -107,12 +107,12 @@ def _found_between(
     run: OpenedRun, seed: int, rows: EliteRows, row: int
 ) -> dict[str, int | None] | None:
     """Return the snapshots between which an elite was found."""
-    found = found_at(run, seed, rows)
-    if found is None:
+    first_snapshots = found_at(run, seed, rows)
+    if first_snapshots is None:
         return None
-    snapshots = run.folder.snapshot_iterations
-    earlier = [at for at in snapshots if at < found[row]]
-    until = int(found[row]) if found[row] in snapshots else rows.iteration
+    snapshots, first = run.folder.snapshot_iterations, int(first_snapshots[row])
+    earlier = [at for at in snapshots if at < first]
+    until = first if first in snapshots else rows.iteration
     return {"after": earlier[-1] if earlier else 0, "until": until}
 
 
@@ -121,12 +121,12 @@ def _neighbours(
 ) -> list[dict[str, Any]]:
     """Return the elites that are nearest to a point of measure space, without that of a row."""
     ranks = _ranks(run, rows, point)
-    others = len(ranks)
+    candidates = len(ranks)
     if row is not None:
         ranks[row] = np.inf
-        others -= 1
+        candidates -= 1
     # More than are shown: products of float32 are too coarse to order the nearest.
-    count = min(4 * _NEIGHBOURS, others)
+    count = min(4 * _NEIGHBOURS, candidates)
     if count < 1:
         return []
     near = np.argpartition(ranks, count - 1)[:count]
@@ -184,14 +184,14 @@ def _nearest(
     In a large run they are those of the item's own elite, and missing where the cell is empty.
     """
 
-    def found() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def computed() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if matches.dataset.items.size * len(rows.cells) <= _MAX_PRODUCTS:
             return matches.nearest, matches.distances, matches.explained_by_item
         row, distance = np.full(len(matches.dataset), -1), np.full(len(matches.dataset), np.nan)
         row[rows.cells], distance[rows.cells] = np.arange(len(rows.cells)), distances_of(run, rows)
         return row, distance, np.full(len(row), np.nan)
 
-    return run.cached("nearest", rows.version, found)
+    return run.cached("nearest", rows.version, computed)
 
 
 def _rounded(values: Float[np.ndarray, " n"]) -> list[float]:
@@ -202,17 +202,17 @@ def picture(run: OpenedRun, seed: int, cell: int, side: str) -> bytes | None:
     """Return the picture of an elite (``"solution"``) or its item (``"item"``), if it has one."""
     if side == "item":
         dataset = run.dataset
-        found = None if dataset is None else item_pictures(dataset, np.array([cell]))
+        images = None if dataset is None else item_pictures(dataset, np.array([cell]))
     else:
         rows = run.elites(seed)
         pictures, row = run.pictures(rows), rows.row_of(cell)
         if pictures is None or row is None:
             return None
-        found = made_pictures(pictures, np.array([row]))
-    if found is None:
+        images = made_pictures(pictures, np.array([row]))
+    if images is None:
         return None
-    times = max(1, _LARGE // (2 * max(found.shape[1:3])))  # small ones are enlarged
-    return _png(found[0].repeat(times, axis=0).repeat(times, axis=1))
+    times = max(1, _LARGE // (2 * max(images.shape[1:3])))  # small ones are enlarged
+    return _png(images[0].repeat(times, axis=0).repeat(times, axis=1))
 
 
 def sheet(run: OpenedRun, seed: int, cells: Sequence[int]) -> bytes:
@@ -226,23 +226,23 @@ def sheet(run: OpenedRun, seed: int, cells: Sequence[int]) -> bytes:
     filled: list[tuple[int, int]] = []
     if pictures is not None and dataset is not None:
         nearest, _, _ = _nearest(run, rows, Matches(rows.elites, dataset))
-        filled = [(place, int(nearest[cell])) for place, cell in enumerate(cells)]
-        filled = [(place, row) for place, row in filled if row >= 0]
+        filled = [(tile, int(nearest[cell])) for tile, cell in enumerate(cells)]
+        filled = [(tile, row) for tile, row in filled if row >= 0]
     if pictures is not None and filled:
         # Always the same number of rows, so that a domain's function is compiled once.
         chosen = np.array([row for _, row in filled])
         made = made_pictures(pictures, np.resize(chosen, MAX_TILES))
-        for (place, _), one in zip(filled, made, strict=False):
-            tiles[place, :, :THUMB] = _fitted(one)
+        for (tile, _), image in zip(filled, made, strict=False):
+            tiles[tile, :, :THUMB] = _fitted(image)
     items = None if dataset is None else item_pictures(dataset, np.asarray(cells, int))
-    for place, one in enumerate([] if items is None else items):
-        tiles[place, :, THUMB + _GAP :] = _fitted(one)
+    for tile, image in enumerate([] if items is None else items):
+        tiles[tile, :, THUMB + _GAP :] = _fitted(image)
     return _png(tiles[: len(cells)].reshape(-1, 2 * THUMB + _GAP, 4))
 
 
-def _fitted(one: UInt8[np.ndarray, "h w *c"]) -> UInt8[np.ndarray, "64 64 4"]:
+def _fitted(pixels: UInt8[np.ndarray, "h w *c"]) -> UInt8[np.ndarray, "64 64 4"]:
     """Return a picture in the middle of a square; small ones are enlarged by whole factors."""
-    image = Image.fromarray(one).convert("RGBA")
+    image = Image.fromarray(pixels).convert("RGBA")
     scale, how = THUMB / max(image.size), Image.Resampling.LANCZOS
     if scale >= 2:
         scale, how = int(scale), Image.Resampling.NEAREST

@@ -70,8 +70,10 @@ def write_html(path: str | os.PathLike, out: str | os.PathLike | None = None) ->
     root = Path(path)
     library = Library(root)
     contents = library.look()
-    study = next((one for one in contents.studies.values() if one.path == library.root), None)
-    run = next((one for one in contents.runs.values() if one.path == library.root), None)
+    study, run = (
+        next((entry for entry in entries.values() if entry.path == library.root), None)
+        for entries in (contents.studies, contents.runs)
+    )
     checks.expect(
         (study or run) is not None,
         "folder",
@@ -79,14 +81,14 @@ def write_html(path: str | os.PathLike, out: str | os.PathLike | None = None) ->
         f"'{root}'",
         "Give a folder with a config.json or a study.json of gloam.",
     )
-    usual = root / "report" / "report.html" if study else root / "report.html"
-    place = usual if out is None else Path(out)
-    _check_replaceable(place)
+    default = root / "report" / "report.html" if study else root / "report.html"
+    file = default if out is None else Path(out)
+    _check_replaceable(file)
     parts = Parts(MAX_BYTES - len(_page({}).encode()))
     folder = library.folder()
     parts.add_json("folder", folder)
     entries = library.look().runs
-    shown = [entries[one["id"]] for one in folder["runs"] if one.get("results") is not None]
+    shown = [entries[told["id"]] for told in folder["runs"] if told.get("results") is not None]
     for entry in shown:
         parts.add_arrays(f"runs/{entry.id}/metrics", library.packed_metrics(entry))
     if study is not None:
@@ -99,18 +101,18 @@ def write_html(path: str | os.PathLike, out: str | os.PathLike | None = None) ->
         start = f"#/run/{run.id}"
         _add_run(parts, library, run, str(root))
     data = parts.data | {"about": {"version": __version__, "start": start}}
-    files.write_bytes(place, _page(data).encode())
-    return place
+    files.write_bytes(file, _page(data).encode())
+    return file
 
 
-def _check_replaceable(place: Path) -> None:
+def _check_replaceable(file: Path) -> None:
     """Refuse to replace a file that is not a report of gloam."""
-    if not place.exists():
+    if not file.exists():
         return
-    with files.open_regular(place) as file:
-        ours = _MARK.encode() in file.read(2000)
+    with files.open_regular(file) as opened:
+        is_report = _MARK.encode() in opened.read(2000)
     fix = "Move it away, or choose another file by --out."
-    checks.expect(ours, "out", "a new file or a report of gloam", f"'{place}'", fix)
+    checks.expect(is_report, "out", "a new file or a report of gloam", f"'{file}'", fix)
 
 
 class Parts:
@@ -210,14 +212,14 @@ def _add_rows(parts: Parts, run: OpenedRun, address: str, seed: int) -> None:
     measures = {"measures": rows.measures}
     name = f"{address}/rows?seed={seed}"
     # The rest is left for snapshots and pictures.
-    own = parts.share(parts.left * 6 // 10)
+    share = parts.share(parts.left * 6 // 10)
     both, told = measures | {"solutions": rows.solutions}, about | {"solution_dim": length}
     form = rows.elites.form
     if isinstance(form, Space):
         both["values"], choices = form.numbers(rows.solutions)
         told |= {"variables": [name for name, _ in form.places], "choices": choices}
-    if not own.add_arrays(name, packed(both, told)):
-        own.add_arrays(name, packed(measures, about | {"solution_dim": 0}))
+    if not share.add_arrays(name, packed(both, told)):
+        share.add_arrays(name, packed(measures, about | {"solution_dim": 0}))
 
 
 def _add_sheets(parts: Parts, run: OpenedRun, address: str, seed: int) -> None:
@@ -265,7 +267,7 @@ def _add_reduced_archive(
     cells = rows.cells[chosen].astype(np.int32)
     parts.add_arrays(name, packed({"cell": cells, "objective": rows.objectives[chosen]}, about))
     # A sample does not contain the best elite of each place of a grid.
-    projections = [one for one in described["projections"] if one["name"] != "grid"]
+    projections = [entry for entry in described["projections"] if entry["name"] != "grid"]
     projection = projections[0]["name"]
     spots, _, titles = placed_cells(run, projection, seed)
     x, y = spots[cells].astype(np.float32).T
@@ -292,8 +294,8 @@ def best_of_blocks(
     first, second = np.divmod(cells, shape[1])
     blocks = (first // side) * small[1] + second // side
     order = np.lexsort((-objectives, blocks))
-    found, places = np.unique(blocks[order], return_index=True)
-    return small, side, found, order[places]
+    filled, first = np.unique(blocks[order], return_index=True)
+    return small, side, filled, order[first]
 
 
 def _page(data: dict[str, Any]) -> str:

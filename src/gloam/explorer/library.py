@@ -130,13 +130,13 @@ class Library:
     def opened(self, entry: Entry) -> "OpenedRun":
         """Return an opened run from the cache, which keeps the last few."""
         with self._lock:
-            found = self._opened.pop(entry.id, None)
-            if found is None or found.folder.path != entry.path:
-                found = OpenedRun(entry.path)
-            self._opened[entry.id] = found
+            run = self._opened.pop(entry.id, None)
+            if run is None or run.folder.path != entry.path:
+                run = OpenedRun(entry.path)
+            self._opened[entry.id] = run
             while len(self._opened) > _MAX_OPEN:
                 self._opened.popitem(last=False)
-            return found
+            return run
 
     def comparison(self, groups: list[list[Entry]]) -> dict[str, Any]:
         """Return the comparison of groups of runs by `gloam.compare`; groups are numbered.
@@ -157,13 +157,17 @@ class Library:
         if self._compared[0] != version:
             if len({run.archive.num_cells for run in runs}) > 1:
                 raise ValueError("The archives differ in size: QD scores cannot be compared.")
-            paths = {str(n): [one.path for one in entries] for n, entries in enumerate(groups)}
-            found = compare(paths)
-            table = found.table().rename(columns={"algorithm": "group"})
-            content: dict[str, Any] = {"f_min": found.f_min, "table": _records(table), "tests": {}}
+            paths = {str(n): [entry.path for entry in entries] for n, entries in enumerate(groups)}
+            result = compare(paths)
+            table = result.table().rename(columns={"algorithm": "group"})
+            content: dict[str, Any] = {
+                "f_min": result.f_min,
+                "table": _records(table),
+                "tests": {},
+            }
             if len(groups) > 1 and min(table["seeds"].tolist()) > 1:
                 names = {"algorithm": "group"}
-                tests = {name: found.tests(name).rename(columns=names) for name in _TESTED}
+                tests = {name: result.tests(name).rename(columns=names) for name in _TESTED}
                 content["tests"] = {name: _records(test) for name, test in tests.items()}
             self._compared = version, content
         return self._compared[1]
@@ -183,10 +187,10 @@ class Library:
         cells = []
         for domain in study["domains"]:
             for algorithm in study["algorithms"]:
-                place = f"{top}{domain}/{algorithm}"
-                own = [run["id"] for run in runs if _is_part(run["name"], place)]
-                if own:
-                    cells.append({"domain": domain, "algorithm": algorithm, "runs": own})
+                name = f"{top}{domain}/{algorithm}"
+                ids = [run["id"] for run in runs if _is_part(run["name"], name)]
+                if ids:
+                    cells.append({"domain": domain, "algorithm": algorithm, "runs": ids})
         return about | study | {"cells": cells}
 
 
@@ -196,16 +200,17 @@ def _records(table: "pd.DataFrame") -> list[dict[str, Any]]:
     return table.astype(dict.fromkeys(groups, int)).to_dict("records")
 
 
-def _is_part(name: str, place: str) -> bool:
-    return name == place or name.startswith(f"{place}/part-")
+def _is_part(run: str, cell: str) -> bool:
+    """Whether a run is that of a cell, or of a group of its seeds."""
+    return run == cell or run.startswith(f"{cell}/part-")
 
 
 def _read_study(path: Path) -> dict[str, Any]:
     """Return the domains, algorithms, titles, seeds and iterations of a study."""
     content = read_document(path, kind="study", fix=_FIX)
     for name in ("domains", "algorithms"):
-        part = content.get(name)
-        if not (isinstance(part, list) and all(isinstance(one, str) for one in part)):
+        listed = content.get(name)
+        if not (isinstance(listed, list) and all(isinstance(entry, str) for entry in listed)):
             raise DamagedFileError(path, f"it has no list of {name}", _FIX)
     titles = content.get("titles")
     titles = titles if isinstance(titles, dict) else {}
@@ -225,18 +230,18 @@ def _contents(root: Path) -> Contents:
         if seen > _MAX_FOLDERS or len(runs) >= _MAX_RUNS:
             return Contents(runs, studies, complete=False)
         try:
-            with os.scandir(folder) as found:
-                parts = list(found)
+            with os.scandir(folder) as scanned:
+                children = list(scanned)
         except OSError:
             continue
-        names = {part.name for part in parts}
+        names = {child.name for child in children}
         entry = _entry(root, folder)
         if _is_run(folder, names):
             runs[entry.id] = entry
         elif "study.json" in names and is_document(folder / "study.json", "study"):
             studies[entry.id] = entry
         if depth < _MAX_DEPTH:
-            waiting += [(folder / part.name, depth + 1) for part in parts if _is_searched(part)]
+            waiting += [(Path(child.path), depth + 1) for child in children if _is_searched(child)]
     return Contents(runs, studies, complete=True)
 
 
@@ -253,12 +258,12 @@ def _is_run(folder: Path, names: set[str]) -> bool:
     return "config.npz" in names or is_document(folder / "config.json", "run")
 
 
-def _is_searched(part: os.DirEntry) -> bool:
-    if part.name in _SKIPPED or part.name.startswith("."):
+def _is_searched(child: os.DirEntry) -> bool:
+    if child.name in _SKIPPED or child.name.startswith("."):
         return False
     try:
         # Links could form a cycle, or lead out of the folder.
-        return part.is_dir(follow_symlinks=False)
+        return child.is_dir(follow_symlinks=False)
     except OSError:
         return False
 
@@ -300,8 +305,8 @@ class OpenedRun:
     def cached(self, name: Any, version: Any, make: Callable[[], _T]) -> _T:
         """Return what ``make`` returns, called once for a version; the last version is kept."""
         with self._lock:
-            own = self._locks.setdefault(name, threading.RLock())
-        with own:  # other parts can be made meanwhile
+            lock = self._locks.setdefault(name, threading.RLock())
+        with lock:  # other entries can be made meanwhile
             known = self._cache.get(name)
             if known is None or known[0] != version:
                 known = (version, make())
@@ -349,15 +354,15 @@ class OpenedRun:
         version = f"{seed}-{elites_version(self.folder.path, self.config.seeds)}"
 
         def read() -> EliteRows:
-            others = [name for name in list(self._cache) if name[:1] == ("elites",)]
-            for name in others[: max(0, len(others) + 1 - _MAX_SEEDS)]:
+            cached = [name for name in list(self._cache) if name[:1] == ("elites",)]
+            for name in cached[: max(0, len(cached) + 1 - _MAX_SEEDS)]:
                 self._cache.pop(name, None)
-            found = self.folder.read_archive(seed, archive=self.archive)
-            occupied = found.occupied
-            parts = found.store.solutions, found.store.objectives, found.store.measures
-            rows = [np.asarray(part)[occupied] for part in parts]
+            elites = self.folder.read_archive(seed, archive=self.archive)
+            occupied, store = elites.occupied, elites.store
+            arrays = store.solutions, store.objectives, store.measures
+            rows = [np.asarray(array)[occupied] for array in arrays]
             reached = newest_checkpoint(self.folder.path)
-            return EliteRows(version, reached, found, np.flatnonzero(occupied), *rows)
+            return EliteRows(version, reached, elites, np.flatnonzero(occupied), *rows)
 
         return self.cached(("elites", seed), version, read)
 
@@ -385,11 +390,11 @@ class OpenedRun:
             raise DamagedFileError(path / "config.npz", "it belongs to another run", _FIX)
         content = config.algorithm if isinstance(config.algorithm, dict) else {}
         arguments = content.get("arguments")
-        part = arguments.get("archive") if isinstance(arguments, dict) else None
-        if part is None:  # an algorithm of the user's own class
+        encoded = arguments.get("archive") if isinstance(arguments, dict) else None
+        if encoded is None:  # an algorithm of the user's own class
             raise ForeignError(str(content.get("foreign", "?")))
         try:
-            archive = objects.decode(part, arrays)
+            archive = objects.decode(encoded, arrays)
         except ForeignError:
             raise
         except (TypeError, ValueError, OverflowError) as error:

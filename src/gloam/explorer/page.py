@@ -42,29 +42,25 @@ def static_files() -> dict[str, StaticFile]:
     They are read once from the package, never by a path that a request names.
     """
     root = resources.files("gloam.explorer").joinpath("static")
-    found = {}
+    static = {}
     for folder, prefix in ((root, ""), (root.joinpath("vendor"), "vendor/")):
         for file in folder.iterdir():
             kind = file.name.rpartition(".")[2]
             if kind in _TYPES and file.is_file():
-                found[prefix + file.name] = StaticFile(file.read_bytes(), _TYPES[kind])
-    return found
+                static[prefix + file.name] = StaticFile(file.read_bytes(), _TYPES[kind])
+    return static
 
 
 def modules() -> dict[str, str]:
     """Return the names by which modules are imported, and their files."""
-    own = {
-        f"gloam/{name.removesuffix('.js')}": name
-        for name in sorted(static_files())
-        if name.endswith(".js") and "/" not in name
-    }
-    return own | VENDORED
+    names = sorted(name for name in static_files() if name.endswith(".js") and "/" not in name)
+    return {f"gloam/{name.removesuffix('.js')}": name for name in names} | VENDORED
 
 
 def style_names() -> list[str]:
     """Return the names of the style sheets, in order."""
-    own = sorted(name for name in static_files() if name.endswith(".css") and "/" not in name)
-    return ["vendor/uPlot.min.css", *own]
+    names = sorted(name for name in static_files() if name.endswith(".css") and "/" not in name)
+    return ["vendor/uPlot.min.css", *names]
 
 
 def import_map(addresses: dict[str, str]) -> str:

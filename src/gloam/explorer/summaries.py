@@ -131,9 +131,9 @@ class RunSummary:
     def _state(self, config: RunConfig) -> RunState:
         path = self._folder.path
         reached = newest_checkpoint(path)
-        by = self._holder()
-        if by is not None:
-            return RunState("running", by, reached)
+        process = self._holder()
+        if process is not None:
+            return RunState("running", process, reached)
         torn = self._torn_file()
         if torn is not None:
             return RunState("damaged", _told(torn), reached)
@@ -149,13 +149,13 @@ class RunSummary:
 
     def _holder(self) -> str | None:
         """Return the process that writes to the folder. A free lock is not tried again."""
-        found = stamp(self._folder.path / NAME)
-        if found is None or self._free_lock == found:
+        lock = stamp(self._folder.path / NAME)
+        if lock is None or self._free_lock == lock:
             return None
-        by = holder(self._folder.path)
-        if by is None:
-            self._free_lock = found
-        return by
+        process = holder(self._folder.path)
+        if process is None:
+            self._free_lock = lock
+        return process
 
     def _torn_file(self) -> DamagedFileError | None:
         """Return the error of an incomplete file. Digests are checked when files are read."""
@@ -179,8 +179,8 @@ def newest_checkpoint(path: Path) -> int | None:
 
 def _started(path: Path) -> float | None:
     """Return the time at which a run began, in seconds since 1970."""
-    found = stamp(path / "config.npz")  # written once
-    return found[2] / 1e9 if found else None
+    first_file = stamp(path / "config.npz")  # written once
+    return first_file[2] / 1e9 if first_file else None
 
 
 def has_elites(path: Path) -> bool:
@@ -191,8 +191,8 @@ def has_elites(path: Path) -> bool:
 def elites_version(path: Path, seeds: Sequence[int]) -> str:
     """Return a text that changes when the elites of a run do, without reading files."""
     last = "archive.npz" if len(seeds) == 1 else f"archive-{seeds[-1]}.npz"
-    found = stamp(path / last)
-    return f"{newest_checkpoint(path)}-{found[2] if found else 0}"
+    file = stamp(path / last)
+    return f"{newest_checkpoint(path)}-{file[2] if file else 0}"
 
 
 def _archive_files(path: Path) -> list[Path]:
@@ -219,8 +219,8 @@ def _progress(table: "pd.DataFrame", state: RunState, config: RunConfig) -> dict
     if not rows or not {"iteration", "seconds"} <= set(table.columns):
         return {"iteration": state.iteration or 0, "seconds_left": None, "rows": rows}
     seeds = np.asarray(table["seed"]) if "seed" in table else np.zeros(rows)
-    own = np.flatnonzero(seeds == seeds[-1])
-    iterations, seconds = np.asarray(table["iteration"])[own], np.asarray(table["seconds"])[own]
+    of_seed = table.iloc[np.flatnonzero(seeds == seeds[-1])]
+    iterations, seconds = np.asarray(of_seed["iteration"]), np.asarray(of_seed["seconds"])
     reached = max(int(iterations[-1]), state.iteration or 0)
     planned, left = config.plan.get("iterations"), None
     if state.state == "running" and isinstance(planned, int) and len(iterations) > 1:
@@ -236,12 +236,12 @@ def _results(table: "pd.DataFrame") -> dict[str, float]:
     if not len(table) or not {"seed", "iteration"} <= set(table.columns):
         return {}
     last = table.loc[table.groupby("seed")["iteration"].idxmax()]
-    found = {name: float(last[name].mean()) for name in _RESULTS if name in last}
+    results = {name: float(last[name].mean()) for name in _RESULTS if name in last}
     if len(last) > 1:
         for name in ("qd_score", "coverage", "best_objective"):
             if name in last:
-                found[f"{name}_error"] = float(last[name].std(ddof=1) / np.sqrt(len(last)))
-    return found
+                results[f"{name}_error"] = float(last[name].std(ddof=1) / np.sqrt(len(last)))
+    return results
 
 
 def _sparkline(table: "pd.DataFrame") -> list[float]:
@@ -267,16 +267,16 @@ def settings_of(config: RunConfig) -> dict[str, Any]:
     >>> flatten({"class": "CMAES", "arguments": {"a": {"tuple": [1, 2]}, "b": 0.5}}, "strategy")
     {'strategy': 'CMAES', 'strategy.a': '1, 2', 'strategy.b': 0.5}
     """
-    found = flatten(config.algorithm, "algorithm") | flatten(config.domain, "domain")
-    # The parts of an algorithm are shown by their own names.
-    found = {name.removeprefix("algorithm."): value for name, value in found.items()}
+    encoded = flatten(config.algorithm, "algorithm") | flatten(config.domain, "domain")
+    # The emitter, archive and discount of an algorithm are shown by their own names.
+    settings = {name.removeprefix("algorithm."): value for name, value in encoded.items()}
     if "iterations" in config.plan:
-        found["iterations"] = config.plan["iterations"]
+        settings["iterations"] = config.plan["iterations"]
     seeds = config.seeds
     listed = ", ".join(map(str, seeds[:8])) + (", …" if len(seeds) > 8 else "")
-    found |= {"driver": config.driver, "seeds": listed, "number of seeds": len(seeds)}
-    found["gloam"] = config.version
-    return dict(list(found.items())[:_MAX_SETTINGS])
+    settings |= {"driver": config.driver, "seeds": listed, "number of seeds": len(seeds)}
+    settings["gloam"] = config.version
+    return dict(list(settings.items())[:_MAX_SETTINGS])
 
 
 def flatten(content: Any, name: str) -> dict[str, Any]:
@@ -294,8 +294,9 @@ def flatten(content: Any, name: str) -> dict[str, Any]:
     if isinstance(content.get("class"), str):
         arguments = content.get("arguments")
         parts = arguments.items() if isinstance(arguments, dict) else ()
-        own = {name: content["class"][:_MAX_TEXT]}
-        return own | _joined(flatten(p, f"{name}.{key}") for key, p in parts if key not in _LEARNED)
+        return {name: content["class"][:_MAX_TEXT]} | _joined(
+            flatten(value, f"{name}.{key}") for key, value in parts if key not in _LEARNED
+        )
     if isinstance(content.get("foreign"), str):
         return {name: content["foreign"].rpartition(":")[2][:_MAX_TEXT]}
     if "values" in content:

@@ -1,7 +1,7 @@
 """Algorithms and domains as JSON and arrays, without code.
 
 An object of a registered class is its name and the arguments that build it
-(`gloam.formats.registry`). An array is named by its digest, so that equal arrays are stored once
+(`gloam._tools.registry`). An array is named by its digest, so that equal arrays are stored once
 and changes are noticed. Objects of other classes are written as *foreign*: only the user's program
 can build them.
 """
@@ -21,9 +21,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gloam._tools import checks
+# Their classes register themselves when they are imported.
+from gloam import algorithms, archives, discounts, domains, emitters, spaces  # noqa: F401
+from gloam._tools import checks, registry
 from gloam.errors import ForeignError
-from gloam.formats import registry
 from gloam.formats.arrays import digest, raw_array
 
 # Arrays up to this size stay readable in the JSON.

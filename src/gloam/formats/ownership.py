@@ -1,7 +1,7 @@
 """Which files of a run folder are gloam's own, and the lock on a folder that is written to."""
 
 import contextlib
-import importlib
+import errno
 import os
 import re
 import socket
@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
+
+from filelock import lock_descriptor
 
 from gloam._tools import files
 from gloam.errors import DamagedFileError, LockedError
@@ -32,6 +34,8 @@ NAME = ".gloam.lock"
 """Name of the lock file."""
 # Windows does not know the first flag, and other systems do not know the second.
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+# Windows locks the first byte of a file against reading.
+_DESCRIPTION_START = 1
 
 
 def own_files(run_folder: Path, *, partial: bool = False) -> list[Path]:
@@ -98,10 +102,9 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         began = datetime.now().isoformat(sep=" ", timespec="seconds")
         with contextlib.suppress(OSError):  # on a full disk the lock still holds
-            file.seek(0)
-            file.truncate()
+            file.seek(_DESCRIPTION_START)
             file.write(f"process {os.getpid()} on {socket.gethostname()}, since {began}".encode())
-            file.flush()
+            file.truncate()
         yield
     finally:
         # Removed before it is unlocked: afterwards it could be the lock of another process.
@@ -118,14 +121,14 @@ def holder(folder: Path) -> str | None:
     wait until the file changes.
     """
     # Opened for reading, because the folder may belong to someone else, and without blocking on a
-    # pipe of that name. Windows locks only files that are open for writing.
-    access = os.O_RDWR if _fcntl is None else os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+    # pipe of that name.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _FLAGS
     try:
-        descriptor = os.open(folder / NAME, access | _FLAGS)
+        descriptor = os.open(folder / NAME, flags)
     except OSError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
-        return None if _try_lock(file) else _described(file)
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        return None if _try_lock(file) else _description(file)
 
 
 def _open_locked(path: Path) -> IO[bytes]:
@@ -138,49 +141,32 @@ def _open_locked(path: Path) -> IO[bytes]:
                 raise
             problem = "it is a link instead of a lock file"
             raise DamagedFileError(path, problem, "Remove it.") from error
-        file = os.fdopen(descriptor, "r+b")
+        file = os.fdopen(descriptor, "r+b", buffering=0)
         if not _try_lock(file):
             with file:
-                raise LockedError(path.parent, _described(file))
+                raise LockedError(path.parent, _description(file))
+        # The process that held the lock may have removed the file in the meantime.
         with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
                 return file
         file.close()
 
 
-def _described(file: IO[bytes]) -> str:
-    file.seek(0)
+def _description(file: IO[bytes]) -> str:
+    file.seek(_DESCRIPTION_START)
     return file.read(200).decode(errors="replace") or "another process"
 
 
 def _try_lock(file: IO[bytes]) -> bool:
-    """Lock an open file, as far as the operating system can; false if it is locked already."""
-    if _fcntl is not None:
-        try:
-            _fcntl.flock(file, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    elif _msvcrt is not None:
-        # The locked byte is far behind the content, which others may read.
-        file.seek(1 << 20)
-        try:
-            _msvcrt.locking(file.fileno(), _msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-    else:
-        warnings.warn(
-            "this platform cannot lock files: make sure that no other process writes to the same "
-            "run folder",
-            stacklevel=2,
-        )
-    return True
-
-
-def _optional_module(name: str) -> Any:
+    """Lock an open file, if the operating system can; false if it is locked already."""
     try:
-        return importlib.import_module(name)
-    except ImportError:
-        return None
-
-
-_fcntl, _msvcrt = _optional_module("fcntl"), _optional_module("msvcrt")
+        return lock_descriptor(file.fileno(), blocking=False)
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
+    warnings.warn(
+        "this platform cannot lock files: make sure that no other process writes to the same run "
+        "folder",
+        stacklevel=2,
+    )
+    return True

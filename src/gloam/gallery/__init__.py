@@ -1,6 +1,6 @@
 """Galleries: what a search made of a dataset, as pictures of pairs and as one HTML page."""
 
-from gloam.gallery.page import page as page
+from gloam.gallery.html_page import page as page
 from gloam.gallery.pairs import elite_pictures as elite_pictures
 from gloam.gallery.pairs import gallery as gallery
 from gloam.gallery.run_gallery import gallery_run as gallery_run

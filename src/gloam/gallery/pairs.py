@@ -63,7 +63,7 @@ def gallery(
         matches: The elites and the items.
         pictures: Images of the elites, for instance from `elite_pictures`.
         by: Order of the pairs.
-        count: Largest number of pairs to draw; 10 to 200 fit well.
+        count: Maximum number of pairs to draw; 10 to 200 fit well.
         title: Heading of the figure.
         ax: Axes to draw into, scaled to fit. Default: a new figure.
 
@@ -87,7 +87,7 @@ def gallery(
         box, pixels = axes.get_window_extent(), figure.get_dpi() / style.DPI
         zoom = min(box.width / layout.size[0], box.height / layout.size[1]) / pixels
     # The mat behind a pair is its frame, and sets white pictures off from the background.
-    corners = [layout.corner(place) for place in range(len(drawn))]
+    corners = [layout.corner(number) for number in range(len(drawn))]
     mats = [
         Rectangle((left - 1, top - 1), layout.pair + 2, layout.height + 2) for left, top in corners
     ]
@@ -100,10 +100,10 @@ def gallery(
     ]
     dashed = {"facecolor": "none", "edgecolor": style.QUIET, "linestyle": "--", "linewidth": zoom}
     axes.add_collection(PatchCollection(frames, **dashed))
-    for place, (left, top) in enumerate(corners):
-        for side, shown in enumerate(sides):
+    for number, (left, top) in enumerate(corners):
+        for side, images in enumerate(sides):
             x = left + side * (layout.width + _GAP)
-            _draw(axes, shown[place], (x, top, layout.width, layout.height))
+            _draw(axes, images[number], (x, top, layout.width, layout.height))
     _captions(axes, drawn, layout, zoom)
     _heading(axes, matches, title, len(drawn), by, zoom)
     axes.set(xlim=(0, layout.size[0]), ylim=(layout.size[1], 0))
@@ -126,11 +126,11 @@ def elite_pictures(
         size: Passed to ``render``.
     """
     if "image" in elites.store.fields:
-        found = elites.field("image")
+        images = elites.field("image")
         shape = dataset.shape if is_image(dataset.shape) else ()
-        if found.ndim == 2 and found.shape[1] == math.prod(shape):
-            found = found.reshape(-1, *shape)
-        return lambda rows: _bytes("field 'image'", found[rows])
+        if images.ndim == 2 and images.shape[1] == math.prod(shape):
+            images = images.reshape(-1, *shape)
+        return lambda rows: _bytes("field 'image'", images[rows])
     render = getattr(domain, "render", None)
     if callable(render):
         solutions = elites.solutions
@@ -147,8 +147,8 @@ def elite_pictures(
         f"items of shape {dataset.shape}",
         "Return an 'image' field from evaluate, and declare it: fields={'image': (28, 28)}.",
     )
-    images = dataset.pixels(elites.flat_measures)
-    return lambda rows: images[rows]
+    pixels = dataset.pixels(elites.flat_measures)
+    return lambda rows: pixels[rows]
 
 
 def has_pictures(elites: Elites, dataset: Dataset, domain: Any = None) -> bool:
@@ -212,14 +212,14 @@ def captions(table: pd.DataFrame) -> list[tuple[str, str]]:
     """
     objectives = rounded(table["objective"].to_numpy())
     distances = rounded(table["distance"].to_numpy())
-    lines = []
-    for place, (is_filled, explained) in enumerate(
-        zip(table["filled"], table["explained"], strict=True)
-    ):
-        first = objectives[place] if is_filled else "empty"
-        second = f"explains {explained:.0%}" if explained > 0 else "not reached"
-        lines.append((f"{first} · {distances[place]}", second))
-    return lines
+    rows = zip(objectives, distances, table["filled"], table["explained"], strict=True)
+    return [
+        (
+            f"{objective if is_filled else 'empty'} · {distance}",
+            f"explains {explained:.0%}" if explained > 0 else "not reached",
+        )
+        for objective, distance, is_filled, explained in rows
+    ]
 
 
 def rounded(values: Float[np.ndarray, " n"]) -> list[str]:
@@ -257,9 +257,9 @@ class Layout(NamedTuple):
     size: tuple[int, int]
     """Width and height of the figure."""
 
-    def corner(self, place: int) -> tuple[int, int]:
+    def corner(self, number: int) -> tuple[int, int]:
         """Return the left and top of a pair."""
-        row, column = divmod(place, self.columns)
+        row, column = divmod(number, self.columns)
         return _MARGIN + column * self.pitch[0], _TOP + row * self.pitch[1]
 
 
@@ -283,8 +283,8 @@ def layout_for(count: int, sides: int, shape: tuple[int, int]) -> Layout:
     def badness(columns: int) -> float:
         """Return the deviation from the aspect ratio plus the share that would stay empty."""
         wide, high = size(columns)
-        places = math.ceil(count / columns) * columns
-        return abs(math.log(wide / high / _ASPECT)) + 2 * (1 - count / places)
+        tiles = math.ceil(count / columns) * columns
+        return abs(math.log(wide / high / _ASPECT)) + 2 * (1 - count / tiles)
 
     columns = min(range(1, count + 1), key=badness)
     return Layout(columns, height, width, pair, tile, font, line, (across, down), size(columns))
@@ -303,12 +303,13 @@ def _draw(axes: Axes, picture: np.ndarray, box: tuple[int, int, int, int]) -> No
 def _captions(axes: Axes, drawn: pd.DataFrame, layout: Layout, zoom: float) -> None:
     """Write label, name, objective, distance and explained variance below each pair."""
     letters = int(_POINT * layout.tile / (0.6 * layout.font))
-    for place, (numbers, explained) in enumerate(captions(drawn)):
-        left, top = layout.corner(place)
-        name = _shortened(drawn["label"].iloc[place], drawn["name"].iloc[place], letters)
+    rows = zip(drawn["label"], drawn["name"], captions(drawn), strict=True)
+    for number, (label, name, (values, explained)) in enumerate(rows):
+        left, top = layout.corner(number)
+        name = _shortened(label, name, letters)
         y, size = top + layout.height + 6, zoom * layout.font
         _write(axes, left, y, name, size, style.INK)
-        _write(axes, left, y + layout.line, numbers, size, style.QUIET)
+        _write(axes, left, y + layout.line, values, size, style.QUIET)
         _write(axes, left, y + 2 * layout.line, explained, size, style.QUIET)
 
 

@@ -10,7 +10,7 @@ from gloam.datasets import Dataset, Matches
 from gloam.datasets.matches import Order
 from gloam.errors import ForeignError
 from gloam.formats import RunFolder
-from gloam.gallery.page import page
+from gloam.gallery.html_page import page
 from gloam.gallery.pairs import elite_pictures, gallery, has_pictures, ordered
 from gloam.plots import style
 from gloam.plots.run_figures import domain_name
@@ -35,7 +35,7 @@ def gallery_run(
     Args:
         run_dir: A folder that `gloam.run` or `gloam.optimize` wrote with ``dataset=...``.
         by: Order of the pairs in the figure and the table.
-        count: Largest number of pairs in the figure.
+        count: Maximum number of pairs in the figure.
         matches: The matches of the run, if they are known: finding the nearest elites of many items
             takes time. Default: they are read from the run folder.
         held_out: Items that were held out of the search; the page shows their distances.

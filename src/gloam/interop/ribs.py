@@ -1,32 +1,17 @@
-"""Bridges to pyribs: its archives as gloam's elites and back, and a discount model for its DMS.
+"""Conversion of pyribs' archives to gloam's elites and back."""
 
-`DiscountModelManager` replaces ``ribs.discount_models.DiscountModelManager`` and trains in JAX.
-"""
-
-import sys
 import warnings
-from functools import partial
-from typing import Any, Literal
+from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
-import optax
-from jaxtyping import Array, Float
 
 from gloam._tools import checks
-from gloam._tools.draws import root_key
 from gloam.archives import Archive, CVTArchive, Elites, GridArchive
-from gloam.discounts import from_torch
-from gloam.discounts.networks import outputs
-from gloam.discounts.training import Trained, fit
 from gloam.interop.tables import elites_from_arrays
-
-Normalization = Literal["zero_one", "negative_one_one"] | None
 
 # Fields of every pyribs archive.
 _STANDARD_FIELDS = ("solution", "objective", "measures", "threshold", "index")
-_SMALLEST = 128  # rows of the smallest program
 
 
 def from_ribs(archive: Any) -> Elites:
@@ -106,142 +91,6 @@ def to_ribs(elites: Elites, **settings: Any) -> Any:
     return theirs
 
 
-class DiscountModelManager:
-    """Drop-in replacement for ``ribs.discount_models.DiscountModelManager`` that trains in JAX.
-
-    PyTorch networks and optimisers are converted; those of Equinox and Optax are used as they are
-    and do not need PyTorch.
-
-    Args:
-        model: pyribs' ``MLP``, an ``nn.Sequential`` that `gloam.discounts.from_torch` can convert,
-            or an Equinox module for one row of measures, such as `gloam.discounts.MLP`.
-        optimizer: ``torch.optim.Adam``, ``AdamW`` or ``SGD`` that has not made a step, or an Optax
-            optimiser.
-        device: Ignored; programs run on JAX's default device.
-        train_epochs: Largest number of epochs of `training_loop`.
-        train_cutoff_loss: Training ends after an epoch whose loss is at most this.
-        train_batch_size: Number of rows in a minibatch.
-        normalize_measures: ``"zero_one"``, ``"negative_one_one"`` or ``None``: the range to which
-            measures are scaled from ``measures_low`` and ``measures_high``.
-        measures_low, measures_high: Bounds of the measures.
-        normalize_discount: The same for discount values.
-        discount_low, discount_high: Bounds of the discount values.
-        seed: Seed of the order of the minibatches.
-    """
-
-    def __init__(
-        self,
-        model: Any,
-        optimizer: Any,
-        device: Any = None,
-        *,
-        train_epochs: int,
-        train_cutoff_loss: float,
-        train_batch_size: int,
-        normalize_measures: Normalization = None,
-        measures_low: Any = None,
-        measures_high: Any = None,
-        normalize_discount: Normalization = None,
-        discount_low: Any = None,
-        discount_high: Any = None,
-        seed: int = 0,
-    ):
-        self.optimizer, self.device = optimizer, device
-        self.train_epochs = checks.integer("train_epochs", train_epochs, minimum=1)
-        self.train_cutoff_loss = float(train_cutoff_loss)
-        self.train_batch_size = checks.integer("train_batch_size", train_batch_size, minimum=1)
-        self._measures = _scale("measures", normalize_measures, measures_low, measures_high)
-        self._discount = _scale("discount", normalize_discount, discount_low, discount_high)
-        self.normalize_measures, self.measures_low, self.measures_high = self._measures
-        self.normalize_discount, self.discount_low, self.discount_high = self._discount
-        self._model = model
-        params, self._rest = eqx.partition(_to_equinox(model), eqx.is_inexact_array)
-        rule = _to_optax(optimizer)
-        self._trained = Trained(params, rule.init(params))
-        self._is_stale = False
-        self._key, self._epochs = root_key(checks.seed("seed", seed)), 0
-        forward = partial(_forward, self._rest)
-        options: Any = {"batch_size": self.train_batch_size, "epochs": 1, "cutoff": 0.0}
-        self._infer, self._train = jax.jit(forward), jax.jit(partial(fit, forward, rule, **options))
-
-    @property
-    def model(self) -> Any:
-        """The network that was given, with the weights learned so far."""
-        layers = _torch_layers(self._model)
-        if layers is None:
-            return self.network
-        if self._is_stale:
-            torch: Any = sys.modules["torch"]
-            # Both are in the order of the layers, with the weight before the bias.
-            learned = jax.tree.leaves(self._trained.params)
-            with torch.no_grad():
-                for parameter, array in zip(layers.parameters(), learned, strict=True):
-                    parameter.copy_(torch.from_numpy(np.array(array)))
-            self._is_stale = False
-        return self._model
-
-    @property
-    def network(self) -> Any:
-        """The network in JAX, with the weights learned so far."""
-        return eqx.combine(self._trained.params, self._rest)
-
-    def training_loop(self, measures: Any, targets: Any) -> list[float]:
-        """Train the model to output the targets at the measures, by mean squared error.
-
-        Args:
-            measures: ``(n, measure_dim)`` array.
-            targets: ``(n,)`` array.
-
-        Returns:
-            The mean loss of each epoch, accumulated during training.
-        """
-        rows = self._normalize(measures, *self._measures)
-        goals = self._normalize(targets, *self._discount)
-        expected = f"shape ({len(rows)},), one for each row of measures"
-        checks.expect(goals.shape == (len(rows),), "targets", expected, f"shape {goals.shape}")
-        data = _padded(rows), _padded(goals), _padded(np.ones(len(rows), np.float32)) > 0
-        losses: list[float] = []
-        while len(losses) < self.train_epochs:
-            key = jax.random.fold_in(self._key, self._epochs)
-            self._trained, loss, _ = self._train(self._trained, *data, key=key)
-            self._epochs += 1
-            losses.append(float(loss))
-            if losses[-1] <= self.train_cutoff_loss:
-                break
-        self._is_stale = True
-        return losses
-
-    def inference(self, measures: Any, batch_size: int | None = None) -> np.ndarray:
-        """Return the discount values at the measures.
-
-        Args:
-            measures: ``(n, measure_dim)`` array.
-            batch_size: Number of rows that are computed at a time. Default: all.
-        """
-        rows = self._normalize(measures, *self._measures)
-        each = checks.integer("batch_size", batch_size or max(len(rows), 1), minimum=1)
-        parts = [np.zeros(0, np.float32)]
-        for start in range(0, len(rows), each):
-            part = rows[start : start + each]
-            found = self._infer(self._trained.params, _padded(part))
-            parts.append(np.asarray(found)[: len(part)])
-        return self._unnormalize(np.concatenate(parts), *self._discount)
-
-    def _normalize(self, x: Any, normalize: Normalization, low: Any, high: Any) -> np.ndarray:
-        x = np.asarray(x, np.float32)
-        if normalize is None:
-            return x
-        shares = (x - low) / (high - low)
-        return shares if normalize == "zero_one" else 2 * shares - 1
-
-    def _unnormalize(self, x: Any, normalize: Normalization, low: Any, high: Any) -> np.ndarray:
-        x = np.asarray(x, np.float32)
-        if normalize is None:
-            return x
-        shares = x if normalize == "zero_one" else (x + 1) / 2
-        return shares * (high - low) + low
-
-
 def _archives() -> Any:
     try:
         import ribs.archives  # pyright: ignore[reportMissingImports]
@@ -257,76 +106,3 @@ def _spec(name: str, values: np.ndarray) -> jax.ShapeDtypeStruct:
     fix = "Leave the field out: gloam supports numbers and booleans."
     checks.expect(values.dtype.kind in "fiub", f"field '{name}'", "numbers", kind, fix)
     return jax.ShapeDtypeStruct(values.shape[1:], np.dtype(narrow.get(kind, kind)))
-
-
-def _scale(name: str, normalize: Normalization, low: Any, high: Any) -> tuple[Any, Any, Any]:
-    """Return the arguments of a normalization, after checking them."""
-    if normalize is None:
-        return None, low, high
-    checks.choice(f"normalize_{name}", normalize, ("zero_one", "negative_one_one"))
-    if low is None or high is None:
-        raise ValueError(f"normalize_{name}: {name}_low and {name}_high must be given as well.")
-    return normalize, np.asarray(low, np.float32), np.asarray(high, np.float32)
-
-
-def _forward(rest: Any, params: Any, rows: Float[Array, "n meas"]) -> Float[Array, " n"]:
-    return outputs(eqx.combine(params, rest), rows)
-
-
-def _padded(rows: np.ndarray) -> np.ndarray:
-    """Append rows of zeros up to a power of two, so that few programs are compiled."""
-    size = max(_SMALLEST, 1 << max(len(rows) - 1, 0).bit_length())
-    return np.concatenate([rows, np.zeros((size - len(rows), *rows.shape[1:]), np.float32)])
-
-
-# Conversion from PyTorch. It is not imported here: whoever passes its objects has imported it.
-
-
-def _to_equinox(model: Any) -> Any:
-    """Return a JAX network with the weights of ``model``."""
-    layers = _torch_layers(model)
-    if layers is not None:
-        return from_torch(layers)
-    fix = "Pass pyribs' MLP, an nn.Sequential, or an Equinox module such as gloam.discounts.MLP."
-    fits = isinstance(model, eqx.Module) and callable(model)
-    checks.expect(fits, "model", "a network", type(model).__name__, fix)
-    return model
-
-
-def _torch_layers(model: Any) -> Any:
-    """Return a PyTorch module, of pyribs' MLP its ``model``; ``None`` for other objects."""
-    torch: Any = sys.modules.get("torch")
-    if torch is None or not isinstance(model, torch.nn.Module):
-        return None
-    inner = getattr(model, "model", None)
-    return inner if isinstance(inner, torch.nn.Sequential) else model
-
-
-def _to_optax(optimizer: Any) -> optax.GradientTransformation:
-    """Return an Optax optimiser with the settings of ``optimizer``."""
-    if isinstance(optimizer, optax.GradientTransformation):
-        return optimizer
-    torch: Any = sys.modules.get("torch")
-    fits = torch is not None and isinstance(optimizer, torch.optim.Optimizer)
-    fix = "Pass torch.optim.Adam, AdamW or SGD, or an Optax optimiser."
-    checks.expect(fits, "optimizer", "an optimiser", type(optimizer).__name__, fix)
-    kind, groups = type(optimizer).__name__, optimizer.param_groups
-    known = kind in ("Adam", "AdamW", "SGD")
-    checks.expect(known, "optimizer", "torch.optim.Adam, AdamW or SGD", kind, fix)
-    checks.expect(len(groups) == 1, "optimizer", "one group of parameters", len(groups))
-    reset = "Its state cannot be converted: build a new one."
-    checks.expect(not optimizer.state, "optimizer", "one without steps", "one with some", reset)
-    group = groups[0]
-    rate, decay = float(group["lr"]), float(group["weight_decay"])
-    if kind == "SGD":
-        is_plain = not (decay or group["dampening"] or group["maximize"])
-        expected = "SGD with lr, momentum and nesterov only"
-        momentum = float(group["momentum"]) or None
-        rule = optax.sgd(rate, momentum, nesterov=bool(group["nesterov"]))
-    else:
-        is_plain = not (group["amsgrad"] or group["maximize"]) and (decay == 0 or kind == "AdamW")
-        expected = "Adam with lr, betas and eps only, or AdamW also with weight_decay"
-        betas = map(float, group["betas"])
-        rule = optax.adamw(rate, *betas, float(group["eps"]), weight_decay=decay)
-    checks.expect(is_plain, "optimizer", expected, "other settings", "Pass an Optax optimiser.")
-    return rule

@@ -13,6 +13,8 @@ from gloam._tools import checks, files, parquet
 from gloam.archives import Archive, Elites
 from gloam.archives.archive import field_rows
 from gloam.archives.store import add, empty_store
+from gloam.archives.tables import EliteColumns
+from gloam.evaluation import measure_shapes
 from gloam.records import Batch
 from gloam.spaces import Form, Space
 
@@ -59,7 +61,7 @@ def elites_from_arrays(
     number = len(solutions)
     objectives = checks.finite_array("objectives", objectives, ndim=1)
     measures = checks.finite_array("measures", measures, ndim=2, or_more=True)
-    shapes = checks.measure_shapes(number, archive.measure_shape)
+    shapes = measure_shapes(number, archive.measure_shape)
     expected = f"shape {checks.one_of(shapes)}"
     checks.expect(measures.shape in shapes, "measures", expected, f"shape {measures.shape}")
     expected, got = f"{number} numbers, one for each solution", f"shape {objectives.shape}"
@@ -94,37 +96,17 @@ def elites_from_pandas(archive: Archive, table: "pd.DataFrame", form: Form | Non
             ``solution_0``, ..., the archive's fields, and optionally ``cell``.
         form: The space whose variables are the columns, in the place of ``solution_0``, ...
     """
-    columns = [str(name) for name in table.columns]
-
-    def block(name: str) -> np.ndarray:
-        numbered = [f"{name}_{i}" for i in range(len(columns))]
-        found = [column for column in numbered if column in columns]
-        is_complete = len(found) > 0 and found == numbered[: len(found)]
-        expected = f"columns {name}_0, {name}_1, ..."
-        fix = f"The columns are {', '.join(columns[:8])}..."
-        checks.expect(is_complete, "table", expected, "other columns", fix)
-        return table[found].to_numpy()
-
-    checks.expect("objective" in columns, "table", "a column 'objective'", "none")
-    names = list(archive.measure_names)
-    has_names = bool(names) and set(names) <= set(columns)
-    fields = {}
-    for name, spec in archive.fields.items():
-        values = table[name].to_numpy() if name in columns else block(name)
-        fields[name] = values.reshape(len(table), *spec.shape)
-    by_name = {name: table[name].to_numpy() for name in columns}
-    if isinstance(form, Space):  # a variable with the name of a measure has another column
-        own = {name: f"solution_{name}" for name, _ in form.places}
-        by_name |= {n: by_name[column] for n, column in own.items() if column in by_name}
-    found = elites_from_arrays(
+    columns = EliteColumns(table)
+    objectives, measures, fields = columns.results(archive)
+    elites = elites_from_arrays(
         archive,
-        block("solution") if form is None else form.from_columns(by_name),
-        table["objective"].to_numpy(),
-        table[names].to_numpy() if has_names else block("measures"),
-        cells=table["cell"].to_numpy() if "cell" in columns else None,
+        columns.solutions(form),
+        objectives,
+        measures,
+        cells=columns.cells(),
         fields=fields,
     )
-    return Elites(archive, found.store, form=form)
+    return Elites(archive, elites.store, form=form)
 
 
 def elites_to_parquet(elites: Elites, path: str | os.PathLike) -> None:

@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from gloam._tools import checks
 from gloam.discounts.from_torch import pytorch
+from gloam.evaluation import evaluation_parts
 
 _FIX = (
     "Compute objectives and measures from the solutions by differentiable operations of PyTorch, "
@@ -62,9 +63,7 @@ class TorchEvaluation:
         """Evaluate a batch, without gradients."""
         torch = pytorch("torch_evaluation")
         with torch.no_grad():
-            objectives, measures, fields = checks.evaluation_parts(
-                self._function(self._tensor(solutions))
-            )
+            objectives, measures, fields = evaluation_parts(self._function(self._tensor(solutions)))
         fields = {name: _array(value) for name, value in fields.items()}
         rows = () if objectives is None else (_array(objectives),)
         return *rows, _array(measures), fields
@@ -83,7 +82,7 @@ class TorchEvaluation:
         torch = pytorch("torch_evaluation")
         with torch.enable_grad():
             inputs = self._tensor(solutions).requires_grad_()
-            objectives, measures, _ = checks.evaluation_parts(self._function(inputs))
+            objectives, measures, _ = evaluation_parts(self._function(inputs))
         named = {"objectives": (objectives, objective_weights)}
         named["measures"] = (measures, measure_weights)
         parts, weights = [], []

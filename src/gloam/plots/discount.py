@@ -25,20 +25,21 @@ from gloam._tools.draws import root_key
 from gloam.algorithms import Algorithm
 from gloam.archives import Archive
 from gloam.archives.qd_score import lowered_on_host, qd_score, reference_note
+from gloam.datasets.rows import evenly_spaced
 from gloam.discounts import DiscountModel
 from gloam.errors import DamagedFileError
 from gloam.formats import RunFolder
 from gloam.formats.checkpoints import state_from
 from gloam.plots import style
 from gloam.plots.grid_view import At, GridView, Measure, view_of
-from gloam.plots.heatmap import draw_function, draw_heatmap
+from gloam.plots.heatmaps import draw_function, draw_heatmap
 from gloam.plots.plane import CellValues, Plane, cell_values, in_chunks
 from gloam.plots.style import Limits
 
 # More columns would be too narrow to read.
 _MAX_COLUMNS = 5
 _LEARNED = "discount "
-# Parts of a state that figures show.
+# Fields of a state that figures show.
 _SHOWN = ("iteration", "store", "discount")
 
 
@@ -127,8 +128,7 @@ def discount_panels(
     Args:
         folder: A run folder. Without snapshots, its checkpoint is drawn, without training points.
         iterations: Snapshots to show; by default all, or five at even intervals.
-        measures, at: As in `gloam.plots.heatmap`. Over other measures, the highest discount is
-            drawn.
+        measures, at: As in `heatmap`. Over other measures, the highest discount is drawn.
         algorithm: Needed only if the run's algorithm has parts that gloam cannot load from a file,
             such as a network of your own class.
         ax: Axes to draw the panels in; by default they have a new figure.
@@ -194,8 +194,7 @@ def moments_of(
         checks.expect(not missing, "iterations", f"snapshots among {known}", missing, fix)
         checks.expect(len(iterations) > 0, "iterations", "at least one snapshot", "none")
     elif known:
-        chosen = np.linspace(0, len(known) - 1, min(len(known), _MAX_COLUMNS)).round().astype(int)
-        iterations = [known[i] for i in chosen]
+        iterations = [known[i] for i in evenly_spaced(len(known), _MAX_COLUMNS)]
     else:
         return [last_moment(folder, algorithm)]
     shapes = shapes or state_shapes(algorithm)
@@ -215,12 +214,12 @@ def last_moment(folder: RunFolder, algorithm: Algorithm) -> Moment:
     # All arrays of a checkpoint but the iteration have the seeds as their first axis.
     iteration, seeds = shapes.iteration, len(folder.read_config().seeds)
     shapes = jax.tree.map(lambda s: jax.ShapeDtypeStruct((seeds, *s.shape), s.dtype), shapes)
-    # The other parts are not shown, and that of an emitter depends on the driver.
-    others = {part.name: None for part in dataclasses.fields(shapes) if part.name not in _SHOWN}
-    shapes = dataclasses.replace(shapes, iteration=iteration, **others)
+    # The other fields are not shown, and the state of the emitter depends on the driver.
+    hidden = {f.name: None for f in dataclasses.fields(shapes) if f.name not in _SHOWN}
+    shapes = dataclasses.replace(shapes, iteration=iteration, **hidden)
     state = folder.read_checkpoint(shapes, tuple(f".{name}" for name in _SHOWN)).state
-    parts = state.store.objectives, state.discount
-    objectives, discount = jax.tree.map(lambda leaf: np.asarray(leaf)[0], parts)
+    both = state.store.objectives, state.discount
+    objectives, discount = jax.tree.map(lambda leaf: np.asarray(leaf)[0], both)
     points = np.zeros((0, state.store.measures.shape[-1]), np.float32)
     nothing = np.zeros(0, np.float32)
     return Moment(int(state.iteration), objectives, discount, points, nothing, nothing > 0)
@@ -270,7 +269,7 @@ def _read_snapshot(folder: RunFolder, iteration: int, shapes: Any) -> Moment:
         "real": (np.bool_, (rows,)),
     }
     try:
-        if {name: (one.dtype.type, one.shape) for name, one in plain.items()} != expected:
+        if {name: (array.dtype.type, array.shape) for name, array in plain.items()} != expected:
             raise ValueError("it was written for another algorithm")
         return Moment(iteration, discount=state_from(shapes.discount, learned), **plain)
     except ValueError as error:
@@ -287,9 +286,9 @@ def _split(arrays: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[s
 
 def _limits(model: DiscountModel, moments: Sequence[Moment]) -> Limits:
     """Return the model's range of objectives, or that of the elites."""
-    found = np.concatenate([moment.objectives for moment in moments])
-    found = found[np.isfinite(found)]
-    lowest, best = (found.min(), found.max()) if len(found) else (0.0, 1.0)
+    objectives = np.concatenate([moment.objectives for moment in moments])
+    objectives = objectives[np.isfinite(objectives)]
+    lowest, best = (objectives.min(), objectives.max()) if len(objectives) else (0.0, 1.0)
     low = float(lowest) if model.floor is None else model.floor
     high = max(-np.inf if model.ceiling is None else model.ceiling, float(best))
     return low, high if high > low else low + 1.0

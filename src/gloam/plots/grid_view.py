@@ -37,12 +37,12 @@ class GridView:
         at: At | None = None,
     ):
         labels = measure_labels(archive.measure_names, archive.measure_dim)
-        places = {
-            _index(labels, measure): _place(archive, _index(labels, measure), value)
+        fixed = {
+            _index(labels, measure): _cell_along(archive, _index(labels, measure), value)
             for measure, value in (at or {}).items()
         }
-        free = [k for k in range(archive.measure_dim) if k not in places]
-        pair = free[:2] if measures is None else [_index(labels, one) for one in measures]
+        free = [k for k in range(archive.measure_dim) if k not in fixed]
+        pair = free[:2] if measures is None else [_index(labels, measure) for measure in measures]
         is_pair = len(set(pair)) == len(pair) == 2 and set(pair) <= set(free)
         expected = "two different measures that are not in at"
         checks.expect(is_pair, "measures", expected, checks.short([labels[k] for k in pair]))
@@ -57,18 +57,18 @@ class GridView:
             measure_names=[labels[k] for k in pair],
         )
         """A grid of the two measures."""
-        others = [k for k in free if k not in pair]
+        hidden = [k for k in free if k not in pair]
         sides = (upper - lower) / archive.shape
         notes = [
             f"{labels[k]} {lower[k] + n * sides[k]:.3g} to {lower[k] + (n + 1) * sides[k]:.3g}"
-            for k, n in places.items()
+            for k, n in fixed.items()
         ]
-        over = " and ".join(labels[k] for k in others)
-        self.note = ", ".join(notes + [f"best over {over}"] * bool(others))
+        over = " and ".join(labels[k] for k in hidden)
+        self.note = ", ".join(notes + [f"best over {over}"] * bool(hidden))
         """What is shown of the other measures."""
         cells = np.arange(archive.num_cells).reshape(archive.shape)
-        cells = cells[tuple(places.get(k, slice(None)) for k in range(archive.measure_dim))]
-        cells = cells.transpose([free.index(k) for k in (*pair, *others)])
+        cells = cells[tuple(fixed.get(k, slice(None)) for k in range(archive.measure_dim))]
+        cells = cells.transpose([free.index(k) for k in (*pair, *hidden)])
         self._cells = cells.reshape(self.archive.num_cells, -1)
 
     def best(
@@ -120,7 +120,7 @@ def _index(labels: Sequence[str], measure: Measure) -> int:
     return int(measure)
 
 
-def _place(archive: GridArchive, measure: int, value: float) -> int:
+def _cell_along(archive: GridArchive, measure: int, value: float) -> int:
     """Return the number of the cell, along one measure, that contains a value."""
     low, high = float(archive.lower[measure]), float(archive.upper[measure])
     value = float(np.float32(checks.number("at", value)))  # as the bounds

@@ -15,7 +15,7 @@ from gloam._tools import checks
 from gloam.archives import Elites, GridArchive
 from gloam.archives.archive import measure_labels
 from gloam.plots import style
-from gloam.plots.heatmap import draw_dots
+from gloam.plots.heatmaps import draw_dots
 from gloam.plots.plane import Color, Filled, Method, cell_values, project
 from gloam.plots.style import Limits
 
@@ -40,7 +40,7 @@ def projection_map(
     Empty cells are pale dots, and the best are on top. The axes name the projection.
 
     Args:
-        elites, color, limits: As in `gloam.plots.heatmap`.
+        elites, color, limits: As in `heatmap`.
         method: ``"pca"`` for principal components; ``"umap"`` (needs ``umap-learn``) and ``"tsne"``
             (needs ``scikit-learn``) preserve neighbourhoods rather than distances.
         max_cells: Maximum number of cells to draw, chosen at random with a fixed seed; by default
@@ -91,8 +91,8 @@ def pairwise(
     archive, limits = shown.archive, limits or shown.limits()
     chosen = _chosen(measures, archive.measure_dim, _MAX_PAIRED)
     expected = f"2 to {_MAX_PAIRED} different numbers"
-    sound = len(set(chosen)) == len(chosen) <= _MAX_PAIRED
-    checks.expect(sound, "measures", expected, checks.short(chosen))
+    is_valid = len(set(chosen)) == len(chosen) <= _MAX_PAIRED
+    checks.expect(is_valid, "measures", expected, checks.short(chosen))
     names, side = measure_labels(archive.measure_names, archive.measure_dim), len(chosen) - 1
     size = 1.7 * side + 1.6
     figure, panels = style.panels(ax, side, side, (size + 0.7, size))
@@ -129,7 +129,7 @@ def parallel_axes(
     Args:
         elites: The filled archive.
         measures: Measures to show, in this order; by default the first twenty.
-        color, limits: As in `gloam.plots.heatmap`.
+        color, limits: As in `heatmap`.
         max_lines: Maximum number of elites to draw, chosen at random with a fixed seed.
         title: Heading of the figure.
         ax: Axes to draw in; by default those of a new figure.
@@ -157,11 +157,11 @@ def parallel_axes(
     drawn.set(array=values[cells], clim=limits)
     axes.add_collection(drawn, autolim=False)
     names = measure_labels(archive.measure_names, archive.measure_dim)
-    _frame(axes, [names[one] for one in chosen], low, high)
+    _frame(axes, [names[measure] for measure in chosen], low, high)
     # Elites beyond the bounds are shown, too.
     bottom, top = min(heights.min(initial=0), 0) - 0.09, max(heights.max(initial=1), 1) + 0.09
     axes.set(xlim=(-0.4, len(chosen) - 0.6), ylim=(bottom, top))
-    # Not of the lines, which are translucent.
+    # The colour bar is opaque, and the lines are translucent.
     style.side_bar(ScalarMappable(Normalize(*limits), drawn.get_cmap()), axes, shown.name)
     style.heading(axes, title, _sampled(len(cells), len(filled), "elites"))
     return style.figure_of(axes)
@@ -183,9 +183,9 @@ def _chosen(measures: Sequence[int] | None, dim: int, most: int) -> list[int]:
     """Return the indices of the measures to show: those given, or the first ones."""
     chosen = list(range(min(dim, most))) if measures is None else list(measures)
     checks.expect(len(chosen) > 1, "measures", "at least two", len(chosen), "Use heatmap.")
-    for one in chosen:
-        within = checks.integer("measures", one, minimum=0) < dim
-        checks.expect(within, "measures", f"numbers from 0 to {dim - 1}", one)
+    for measure in chosen:
+        is_known = checks.integer("measures", measure, minimum=0) < dim
+        checks.expect(is_known, "measures", f"numbers from 0 to {dim - 1}", measure)
     return chosen
 
 
@@ -211,25 +211,25 @@ def best_by_bin(
     archive, points = elites.archive, elites.flat_measures
     # About four elites in each bin, if they are spread evenly.
     bins = int(np.clip(round(len(elites) ** 0.5 / 2), _MIN_BINS, _MAX_BINS))
-    edges, places = [], []
-    for one in pair:
-        number = archive.shape[one] if isinstance(archive, GridArchive) else bins
-        edges.append(np.linspace(archive.lower[one], archive.upper[one], number + 1))
-        found = np.searchsorted(edges[-1], points[:, one], side="right") - 1
-        places.append(found.clip(0, number - 1))
+    edges, indices = [], []
+    for k in pair:
+        number = archive.shape[k] if isinstance(archive, GridArchive) else bins
+        edges.append(np.linspace(archive.lower[k], archive.upper[k], number + 1))
+        bin_of_point = np.searchsorted(edges[-1], points[:, k], side="right") - 1
+        indices.append(bin_of_point.clip(0, number - 1))
     best = np.full([len(edge) - 1 for edge in edges], -np.inf)
-    np.maximum.at(best, tuple(places), elites.objectives)
+    np.maximum.at(best, tuple(indices), elites.objectives)
     return best, edges
 
 
 def _frame(axes: Axes, names: list[str], low: np.ndarray, high: np.ndarray) -> None:
     """Draw a vertical line for each measure, with its bounds at the ends."""
-    for place in range(len(names)):
-        axes.axvline(place, color=style.FAINT, linewidth=0.8, zorder=0)
+    for k in range(len(names)):
+        axes.axvline(k, color=style.FAINT, linewidth=0.8, zorder=0)
         for bound, height, side in ((low, 0.0, "top"), (high, 1.0, "bottom")):
             looks = {"ha": "center", "va": side, "fontsize": style.SMALL - 1}
             offset = (0, -2 if side == "top" else 2)
-            style.annotate(axes, f"{bound[place]:.3g}", (place, height), offset, **looks)
+            style.annotate(axes, f"{bound[k]:.3g}", (k, height), offset, **looks)
     is_long = max(map(len, names)) > 11 and len(names) > 4
     rotation, align = (30, "right") if is_long else (0, "center")
     axes.set_xticks(range(len(names)), names, rotation=rotation, ha=align)

@@ -51,14 +51,14 @@ class CellValues(NamedTuple):
             tails: Share of the values at each end that lie beyond the range. Default: 0, but 0.02
                 at an end where these 2% take up more than two thirds of the range.
         """
-        found = self.values[np.isfinite(self.values)]
+        finite = self.values[np.isfinite(self.values)]
         f_min = self.archive.f_min_from(0.0)
-        if not len(found):
+        if not len(finite):
             return f_min - 1.0, f_min
         share = _TAIL if tails is None else checks.number("tails", tails, at_least=0.0, at_most=0.5)
-        low, high = float(found.min()), float(found.max())
-        inner_low = float(np.quantile(found, share, method="lower"))
-        inner_high = float(np.quantile(found, 1 - share, method="higher"))
+        low, high = float(finite.min()), float(finite.max())
+        inner_low = float(np.quantile(finite, share, method="lower"))
+        inner_high = float(np.quantile(finite, 1 - share, method="higher"))
         most = _HIDING * (high - low) if tails is None else 0.0
         low, high = (
             inner_low if inner_low - low > most else low,
@@ -155,7 +155,7 @@ class Plane:
         x, y = (self.lower + steps[:, None] * (self.upper - self.lower)).T
         if self.archive.measure_dim == 1:
             return x[:, None].astype(np.float32)
-        return np.stack([part.ravel() for part in np.meshgrid(x, y)], axis=1).astype(np.float32)
+        return np.stack([axis.ravel() for axis in np.meshgrid(x, y)], axis=1).astype(np.float32)
 
     @cached_property
     def cells_of_sites(self) -> Int[np.ndarray, " sites"]:
@@ -186,8 +186,8 @@ class Plane:
 
 def in_chunks(function: Callable, points: Float[np.ndarray, "n meas"]) -> np.ndarray:
     """Evaluate a function of rows at many points, in chunks that bound its memory."""
-    parts = np.array_split(points, -(-len(points) // _CHUNK))
-    return np.concatenate([np.asarray(function(jnp.asarray(part))) for part in parts])
+    chunks = np.array_split(points, -(-len(points) // _CHUNK))
+    return np.concatenate([np.asarray(function(jnp.asarray(chunk))) for chunk in chunks])
 
 
 def installed_embeddings() -> dict[str, str]:
@@ -209,8 +209,8 @@ def project(
     """
     checks.choice("method", method, ("pca", *_TITLES))
     if method == "pca":
-        found = PrincipalComponents(points)
-        return found.place(points), found.labels
+        components = PrincipalComponents(points)
+        return components.place(points), components.labels
     count = len(points)
     expected = f"'pca' for {count} points"
     fix = f"It needs {FEWEST_EMBEDDED} points or more."

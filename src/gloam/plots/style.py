@@ -33,7 +33,14 @@ INK, QUIET, FAINT = "#22242b", "#6b6f7b", "#d9dae0"
 Limits = tuple[float, float]
 """Values of the darkest and the lightest colour."""
 
-_OWN_COLORS = {"dms": 0, "cmamae": 1, "dds": 2, "mapelites": 3, "mapelitesline": 4, "dmspaper": 5}
+_RESERVED = {
+    "dms": 0,
+    "cmamae": 1,
+    "dds": 2,
+    "mapelites": 3,
+    "mapelitesline": 4,
+    "dmspaper": 5,
+}
 
 
 def objective_colors() -> Colormap:
@@ -58,11 +65,11 @@ def line_colors(labels: Iterable[str]) -> dict[str, str]:
     {'DMS': '#0072b2', 'mine': '#009e73', 'CMA-MAE': '#d55e00'}
     """
     keys = {label: "".join(filter(str.isalnum, label.lower())) for label in labels}
-    places = {label: _OWN_COLORS.get(key) for label, key in keys.items()}
-    free = [i for i in range(len(PALETTE)) if i not in places.values()] or [-1]
-    others = itertools.cycle(free)
+    reserved = {label: _RESERVED.get(key) for label, key in keys.items()}
+    free = itertools.cycle([i for i in range(len(PALETTE)) if i not in reserved.values()] or [-1])
     return {
-        label: PALETTE[next(others) if place is None else place] for label, place in places.items()
+        label: PALETTE[next(free) if number is None else number]
+        for label, number in reserved.items()
     }
 
 
@@ -91,12 +98,12 @@ def sheet(
     If ``ax`` is given, they are at the same relative places within it.
     """
     scale = np.array([width, height, width, height])
-    places = [tuple(np.array(box) / scale) for box in boxes]
+    relative = [tuple(np.array(box) / scale) for box in boxes]
     if ax is not None:
         ax.set_axis_off()
-        return figure_of(ax), [ax.inset_axes(place) for place in places]
+        return figure_of(ax), [ax.inset_axes(box) for box in relative]
     made = _Sheet(figsize=(width, height), dpi=DPI, facecolor="white")
-    return made, [made.add_axes(place) for place in places]
+    return made, [made.add_axes(box) for box in relative]
 
 
 def axes_for(ax: Axes | None, width: float, height: float) -> Axes:
@@ -125,8 +132,8 @@ def panels(
 
 def figure_of(ax: Axes) -> Figure:
     """Return the figure that contains the axes, also if they are in a subfigure."""
-    found = ax.figure
-    return found.figure if isinstance(found, SubFigure) else found
+    parent = ax.figure
+    return parent.figure if isinstance(parent, SubFigure) else parent
 
 
 def dress(axes: Axes, *, grid: bool = False) -> None:
@@ -162,8 +169,8 @@ def color_bar(
 def side_bar(drawn: ScalarMappable, axes: Axes | Sequence[Axes], label: str) -> None:
     """Add a colour bar to the right of axes, with arrows for values beyond its limits."""
     first = axes if isinstance(axes, Axes) else axes[0]
-    found, (low, high) = drawn.get_array(), drawn.get_clim()
-    values = np.ma.masked_invalid([] if found is None else found).compressed()
+    shown, (low, high) = drawn.get_array(), drawn.get_clim()
+    values = np.ma.masked_invalid([] if shown is None else shown).compressed()
     beyond = values.min(initial=low) < low, values.max(initial=high) > high
     names = {(True, True): "both", (True, False): "min", (False, True): "max"}
     looks = {"extend": names.get(beyond, "neither"), "shrink": 0.85, "pad": 0.03, "aspect": 24}
@@ -184,14 +191,14 @@ def heading(axes: Axes, title: str, subtitle: str = "") -> None:
 def annotate(
     axes: Axes,
     text: str,
-    place: tuple[float, float],
+    point: tuple[float, float],
     offset: tuple[float, float],
     coordinates: Any = "data",
     **looks: Any,
 ) -> None:
-    """Write a small text at an offset, in points, from a place."""
+    """Write a small text at an offset, in points, from a point of the axes."""
     looks = {"fontsize": SMALL, "color": QUIET} | looks
-    axes.annotate(text, place, offset, xycoords=coordinates, textcoords="offset points", **looks)
+    axes.annotate(text, point, offset, xycoords=coordinates, textcoords="offset points", **looks)
 
 
 def figure_heading(figure: Figure, title: str) -> None:
@@ -240,8 +247,8 @@ def figure_file(path: str | os.PathLike, name: str = "path") -> Path:
 def save_all(figures: Mapping[str, Figure], folder: Path, *, pdf: bool) -> list[Path]:
     """Write figures under their names and return the files written."""
     written = []
-    for stem, one in figures.items():
-        path = save(one, folder / f"{stem}.png", pdf=pdf)
+    for stem, drawn in figures.items():
+        path = save(drawn, folder / f"{stem}.png", pdf=pdf)
         written += [path, path.with_suffix(".pdf")] if pdf else [path]
     return written
 

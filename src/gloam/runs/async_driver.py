@@ -19,7 +19,6 @@ from gloam.evaluators.results import (
     assembled,
     portable_blocks,
     rows_with_seeds,
-    valid_rows,
 )
 from gloam.formats import RunFolder
 from gloam.formats.config import DriverKind
@@ -199,8 +198,7 @@ class AsyncDriver(HostDriver[AsyncSearch]):
             return
         evaluations = search.evaluations
         found = assembled([([0], block)], 1, self._spec)
-        valid = valid_rows(self._archive.accepts, *found[:3])
-        failure = next(iter(all_failures(found, valid)), None)
+        failure = next(iter(all_failures(found, self._archive)), None)
         if failure is None:
             try:
                 with self._learning():

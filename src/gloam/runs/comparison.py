@@ -11,7 +11,7 @@ import pandas as pd
 
 from gloam._tools import checks
 from gloam.archives import Elites
-from gloam.archives.elites import same_cells, scores_from_one_reference
+from gloam.archives.elites import scores_from_one_reference
 from gloam.archives.qd_score import recounted
 from gloam.formats import RunFolder
 from gloam.runs import Result
@@ -192,7 +192,7 @@ def _check_cells(found: Mapping[str, list[tuple[pd.DataFrame, list[Elites]]]]) -
         )
         fix = "Run all algorithms with the same archive: the same shape, bounds or centroids."
         expected = "archives with the same cells"
-        checks.expect(same_cells(archive, other), "runs", expected, got, fix)
+        checks.expect(archive.has_cells_of(other), "runs", expected, got, fix)
 
 
 def hedges_g(one: np.ndarray, other: np.ndarray) -> float:

@@ -1,7 +1,6 @@
 """Failed evaluations: the log of a run, and the limit at which it stops."""
 
 import dataclasses
-import warnings
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gloam._tools import checks
+from gloam._tools.warn import warn
+from gloam.archives import Archive
 from gloam.errors import DamagedFileError, EvaluationError
+from gloam.evaluation import VIOLATION, succeeded_rows
 from gloam.evaluators import Evaluated, Failure
 from gloam.formats import RunFolder
 from gloam.formats.tables import MAX_FAILURES
@@ -40,23 +42,25 @@ class Outcome:
         return {failure.kind for failure in self.failures}
 
 
-def all_failures(answer: Evaluated, valid: np.ndarray) -> list[Failure]:
+def all_failures(evaluated: Evaluated, archive: Archive) -> list[Failure]:
     """Return the failures of a batch: those of the evaluator, and rows that are not finite."""
-    found = {failure.row: failure for failure in answer.failures}
-    for row in np.flatnonzero(~np.asarray(valid)).tolist():
-        if row not in found:
-            found[row] = Failure(row, "not finite", _not_finite(answer, row))
-    return [found[row] for row in sorted(found)]
+    objectives, measures, fields, failures = evaluated
+    accepted = np.asarray(archive.accepts(measures))
+    by_row = {failure.row: failure for failure in failures}
+    for row in np.flatnonzero(~succeeded_rows(accepted, objectives, fields)).tolist():
+        if row not in by_row:
+            by_row[row] = Failure(row, "not finite", _not_finite(evaluated, row))
+    return [by_row[row] for row in sorted(by_row)]
 
 
-def _not_finite(answer: Evaluated, row: int) -> str:
-    objective = None if answer.objectives is None else float(answer.objectives[row])
+def _not_finite(evaluated: Evaluated, row: int) -> str:
+    objective = None if evaluated.objectives is None else float(evaluated.objectives[row])
     if objective is not None and not abs(objective) <= checks.LARGEST:
         return f"expected a finite objective, got {objective}"
-    violations = answer.fields.get(checks.VIOLATION)
+    violations = evaluated.fields.get(VIOLATION)
     if violations is not None and np.isnan(violations[row]):
         return "expected a violation that is a number, got nan"
-    wrong = int(np.sum(~np.isfinite(answer.measures[row])))
+    wrong = int(np.sum(~np.isfinite(evaluated.measures[row])))
     if wrong:
         return f"expected finite measures, got {wrong} numbers that are NaN or infinite"
     return "expected measures with a direction, got a vector of (almost) zero length"
@@ -84,15 +88,14 @@ def refuse_first_batches(outcomes: Sequence[Outcome]) -> None:
 
 
 def warn_of_failed_batch(
-    batch: int, seed: int, iteration: int, last: Failure | None = None, *, stacklevel: int
+    batch: int, seed: int, iteration: int, last: Failure | None = None
 ) -> None:
     """Warn that no solution of a batch could be evaluated; ``last`` is the last failure."""
     reason = "" if last is None else f" The last failure was {last.kind}: {last.error.rstrip('.')}."
-    warnings.warn(
+    warn(
         f"evaluation: expected at least one finite result in each batch, got none among the "
         f"{batch} solutions of seed {seed} in iteration {iteration}.{reason} Its emitters restart "
-        "and it continues; the metrics count its failed rows.",
-        stacklevel=stacklevel + 1,
+        "and it continues; the metrics count its failed rows."
     )
 
 
@@ -142,7 +145,6 @@ class FailureLimit:
                     outcome.seed,
                     iteration,
                     outcome.failures[-1],
-                    stacklevel=3,
                 )
 
 
@@ -191,7 +193,7 @@ class FailureLog:
         try:
             table = folder.read_failures()
         except DamagedFileError as error:
-            warnings.warn(f"{error} The run continues with a new one.", stacklevel=3)
+            warn(f"{error} The run continues with a new one.")
             return
         self._rows = [
             row

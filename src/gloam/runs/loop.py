@@ -2,7 +2,6 @@
 
 import dataclasses
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,6 +10,7 @@ import numpy as np
 
 from gloam._tools import checks
 from gloam._tools.progress import Silent, run_display
+from gloam._tools.warn import warn
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.archives.qd_score import with_one_reference
@@ -25,7 +25,7 @@ from gloam.formats.run_folder import dataset_arrays, dataset_digest
 from gloam.runs.options import RunOptions
 from gloam.runs.result import Result
 from gloam.runs.signals import StopRequest, stop_signals
-from gloam.searches.starts import Start, start_of_run
+from gloam.searches.starts import Start, read_start
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,14 +117,13 @@ def drive(driver: Driver, domain: Callable, algorithm: Algorithm, options: RunOp
         fits = algorithm.archive.num_cells == len(dataset)
         fix = "Build the archive by dataset.archive()."
         checks.expect(fits, "dataset", expected, f"{len(dataset)}", fix)
-    loop = _Loop(driver, domain, algorithm, options)
     start = None
     if options.start_from is not None:
-        again = options.reevaluate
-        start = start_of_run(options.start_from, algorithm, reevaluate=again)
+        again = options.reevaluate_start
+        start = read_start(options.start_from, algorithm, reevaluate=again)
     if options.run_dir is None:
         driver.start(start)
-        return loop.run(None, began, 0, begin=lambda: None)
+        return _Loop(driver, domain, algorithm, options, began).run()
     folder = RunFolder(options.run_dir)
     config, config_arrays = describe(
         algorithm,
@@ -145,13 +144,14 @@ def drive(driver: Driver, domain: Callable, algorithm: Algorithm, options: RunOp
         else:
             raise RunExistsError(folder.path)
 
-        def begin() -> None:
+        def write_first_files() -> None:
             if is_new:
                 folder.write_config(config, config_arrays)
             if dataset is not None:
                 folder.write_dataset(dataset)
 
-        result = loop.run(folder, began - seconds, num_rows, begin=begin)
+        loop = _Loop(driver, domain, algorithm, options, began - seconds, folder, num_rows)
+        result = loop.run(write_first_files)
         if result.stopped is not None:
             stored = folder.read_config()
             plan = {**stored.plan, "stopped": result.stopped}
@@ -160,15 +160,38 @@ def drive(driver: Driver, domain: Callable, algorithm: Algorithm, options: RunOp
 
 
 class _Loop:
-    """One run of a driver, with its progress bar, callbacks, metrics and checkpoints."""
+    """One run of a driver, with its progress bar, callbacks, metrics and checkpoints.
 
-    def __init__(self, driver: Driver, domain: Callable, algorithm: Algorithm, options: RunOptions):
+    Args:
+        driver: The search.
+        domain: The evaluation, which gives the run its name.
+        algorithm: The algorithm.
+        options: Options of the run.
+        began: Time at which the run began, earlier sessions included.
+        folder: The run folder, or ``None`` to write nothing.
+        num_rows: Number of rows of metrics in the folder.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        domain: Callable,
+        algorithm: Algorithm,
+        options: RunOptions,
+        began: float,
+        folder: RunFolder | None = None,
+        num_rows: int = 0,
+    ):
         self._driver, self._options = driver, options
-        self._is_saved = self._has_warned = False
+        self._began, self._folder = began, folder
+        self._rows = MetricRows(folder, num_rows)
         self._notifier = Notifier(options.callbacks)
-        own = options.name or getattr(domain, "name", "")
-        name = str(own or getattr(domain, "__name__", ""))
-        self._title = f"{algorithm.name} {own}".strip()
+        # Not by the driver, which would wait here for its programs to compile.
+        self._done, self._saved_at, self._wait = 0, began, options.checkpoint_seconds
+        self._is_saved = self._has_warned = False
+        given_name = options.name or getattr(domain, "name", "")
+        name = str(given_name or getattr(domain, "__name__", ""))
+        self._title = f"{algorithm.name} {given_name}".strip()
         self._settings: Mapping[str, str | int | float] = {
             "algorithm": algorithm.name,
             "domain": name,
@@ -178,27 +201,21 @@ class _Loop:
             "batch": driver.batch,
         }
 
-    def run(
-        self, folder: RunFolder | None, began: float, num_rows: int, *, begin: Callable[[], None]
-    ) -> Result:
+    def run(self, write_first_files: Callable[[], None] = lambda: None) -> Result:
         """Advance the driver to the last iteration, and tell callbacks how the run ended.
 
         Args:
-            folder: The run folder, or ``None`` to write nothing.
-            began: Time at which the run began, earlier sessions included.
-            num_rows: Number of rows of metrics in the folder.
-            begin: Writes the first files of a run, after all callbacks have started: one that
-                cannot start, such as a logger without a writable file, leaves no run behind.
+            write_first_files: Called after all callbacks have started: a callback that cannot
+                start, such as a logger without a writable file, leaves no run behind.
         """
         # Not at the top: `import gloam` does not wait for it, and programs compile meanwhile.
         import pandas  # noqa: F401
 
-        self._folder, self._began, self._rows = folder, began, MetricRows(folder, num_rows)
         notifier, driver = self._notifier, self._driver
         if self._options.callbacks:
             notifier.start(self._run_start())
         try:
-            begin()
+            write_first_files()
             result = self._advance_to_end()
         except BaseException as error:
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
@@ -226,18 +243,17 @@ class _Loop:
     def _advance_to_end(self) -> Result:
         driver, options, display = self._driver, self._options, self._options.progress
         first_iteration, pace, reason = driver.iteration, None, None
-        self._done = first_iteration
-        self._saved_at, self._wait = time.perf_counter(), options.checkpoint_seconds
+        self._done, self._saved_at = first_iteration, time.perf_counter()
         if isinstance(display, bool):
             display = run_display(self._title, options.iterations) if display else Silent()
         # A callback may stop the run after any row.
         rows = 1 if options.callbacks else driver.rows_at_once
-        with stop_signals() as stop, display as bar, _told_of(stop, driver.evaluator):
+        with stop_signals() as stop, display as bar, _stop_passed_to(driver.evaluator, stop):
             while driver.iteration < options.iterations and reason is None:
                 length = options.next_stop(driver.iteration, rows) - driver.iteration
                 # The first stretch is one iteration: it compiles, and shows that the run works.
                 length = min(length, max(1, int(_STRETCH_SECONDS / pace)) if pace else 1)
-                with self._saved_on_error(), self._stopped_in_wait(stop):
+                with self._saved_on_error(), self._interrupted_while_waiting(stop):
                     self._is_saved, before = False, time.perf_counter()
                     driver.advance(length, options.log_every)
                     now = time.perf_counter()
@@ -263,10 +279,10 @@ class _Loop:
 
     @contextmanager
     def _saved_on_error(self) -> Iterator[None]:
-        """Save what was found before, however the block ends, and say how to continue.
+        """Save the run if the block raises, and add a note that says how to continue.
 
-        Not only after errors: an evaluation or a callback may call `sys.exit`, and a second Ctrl-C
-        raises KeyboardInterrupt at once.
+        Also after exceptions that are not errors: an evaluation or a callback may call `sys.exit`,
+        and a second Ctrl-C raises KeyboardInterrupt at once.
         """
         before = time.perf_counter()
         try:
@@ -277,7 +293,7 @@ class _Loop:
             raise
 
     def _keep(self, folder: RunFolder, before: float, error: BaseException) -> str:
-        """Save the run that an error ends, and return what the user can do."""
+        """Save the run after an error, and return a note that says how to continue."""
         path, problem = folder.path, error
         try:
             if not self._is_saved:
@@ -286,8 +302,8 @@ class _Loop:
         except Exception as second:  # the device lost the state, or the disk is full
             problem = second
         errors = [e for e in (error, problem) if isinstance(e, OSError)]
-        is_of_disk = any(str(path) in str(e.filename) for e in errors)
-        fix = " Make room, or make the folder writable, and resume the run." if is_of_disk else ""
+        cannot_write = any(str(path) in str(e.filename) for e in errors)
+        fix = " Make room, or make the folder writable, and resume the run." if cannot_write else ""
         if self._is_saved:
             return f"The run was saved after iteration {self._done} in '{path}'.{fix}"
         try:
@@ -359,11 +375,10 @@ class _Loop:
         self._notifier.checkpoint(self._driver.iteration)
         if unwritten is not None and not self._has_warned:
             self._has_warned = True
-            warnings.warn(
+            warn(
                 f"failures: expected to write '{self._folder.path / 'failures.parquet'}', got "
                 f"{type(unwritten).__name__}: {checks.plain_text(unwritten)}. The run goes on, and "
-                "tries again at each checkpoint; the metrics count all failures.",
-                stacklevel=2,
+                "tries again at each checkpoint; the metrics count all failures."
             )
 
     def _result(self, reason: str | None) -> Result:
@@ -380,8 +395,8 @@ class _Loop:
         return Interrupted(path, self._driver.iteration, signal=stop.signal)
 
     @contextmanager
-    def _stopped_in_wait(self, stop: StopRequest) -> Iterator[None]:
-        """Let an evaluator that gave up waiting, because a stop was requested, end the run so."""
+    def _interrupted_while_waiting(self, stop: StopRequest) -> Iterator[None]:
+        """Raise `Interrupted` if an evaluator stops waiting because a stop was requested."""
         try:
             yield
         except WorkerError as error:
@@ -391,8 +406,8 @@ class _Loop:
 
 
 @contextmanager
-def _told_of(stop: StopRequest, evaluator: Evaluator | None) -> Iterator[None]:
-    """Let an evaluator know of a request to stop, while the block runs."""
+def _stop_passed_to(evaluator: Evaluator | None, stop: StopRequest) -> Iterator[None]:
+    """Let an evaluator see requests to stop, while the block runs."""
     if evaluator is None:
         yield
         return
@@ -415,7 +430,7 @@ def _restore(
     stored = folder.read_config()
     if start is None and stored.start is not None:
         config = dataclasses.replace(config, start=stored.start)
-        expected = "what the run started from, because it has no checkpoint yet"
+        expected = "the elites that the run started from, because it has no checkpoint yet"
         fix = "Give the same start_from as before."
         checks.expect(folder.holds_checkpoint, "start_from", expected, "None", fix)
     differences = stored.differences(config)
@@ -425,12 +440,12 @@ def _restore(
             f"The run in '{folder.path}' cannot be resumed with other settings or data: {listed}. "
             "Resume it with the same ones, or start in another folder."
         )
-    found: Checkpoint | None = None
+    checkpoint: Checkpoint | None = None
 
     def read(like: Any) -> Any:
-        nonlocal found
-        found = folder.read_checkpoint(like)
-        return found.state
+        nonlocal checkpoint
+        checkpoint = folder.read_checkpoint(like)
+        return checkpoint.state
 
     if folder.holds_checkpoint:
         driver.restore(read)
@@ -438,13 +453,13 @@ def _restore(
     else:  # it was stopped before its first checkpoint
         folder.check_not_finished()
         driver.start(start)
-    changed = stored.changed_sources(config) if found and found.iteration > 0 else []
+    is_begun = checkpoint is not None and checkpoint.iteration > 0
+    changed = stored.changed_sources(config) if is_begun else []
     if changed:
-        warnings.warn(
+        warn(
             f"The run in '{folder.path}' began with other code: {'; '.join(changed)}. It continues "
             "with the new code, and elites that it has found keep their objectives and measures. "
-            "If the code computes something else, start in another folder.",
-            stacklevel=4,
+            "If the code computes something else, start in another folder."
         )
     if config.dataset is None:
         config = dataclasses.replace(config, dataset=stored.dataset)
@@ -452,7 +467,7 @@ def _restore(
         plan = {**config.plan, "name": stored.plan.get("name")}
         config = dataclasses.replace(config, plan=plan)
     folder.write_plan(config)
-    return found.seconds if found else 0.0, _restore_metrics(found, folder)
+    return checkpoint.seconds if checkpoint else 0.0, _restore_metrics(checkpoint, folder)
 
 
 def _restore_metrics(checkpoint: Checkpoint | None, folder: RunFolder) -> int:
@@ -464,17 +479,16 @@ def _restore_metrics(checkpoint: Checkpoint | None, folder: RunFolder) -> int:
     num_rows, error = folder.drop_metrics_after(iteration)
     if num_rows < expected:
         problem = error.problem if error else "it has fewer rows"
-        warnings.warn(
+        warn(
             f"metrics: {expected - num_rows} of the {expected} rows up to iteration {iteration} "
             f"are lost ('{folder.path / 'metrics.csv'}': {problem}). The state of the search is "
-            "intact, and the run continues without them.",
-            stacklevel=4,
+            "intact, and the run continues without them."
         )
     return num_rows
 
 
 class MetricRows:
-    """Rows of metrics, in the run folder or in memory, with few of them as Python objects.
+    """Rows of metrics, in the run folder or in memory; few of them are kept as Python objects.
 
     Args:
         folder: The run folder, or ``None`` to keep rows in memory.

@@ -1,11 +1,10 @@
 """The options of a run: its length, what is written when, its seeds and starting solutions."""
 
 import dataclasses
-import inspect
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict, TypeVar
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -58,22 +57,25 @@ class Asynchronous:
             checks.integer("in_flight", self.in_flight, minimum=1)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """Options of a run, which `gloam.run` describes."""
+    """Options of a run, which `gloam.run` describes.
+
+    Those without a default are stored in run folders.
+    """
 
     iterations: int
-    name: str | None = None
+    name: str | None
+    log_every: int
+    checkpoint_every: int | None
+    checkpoint_seconds: float
+    keep_checkpoints: int
+    snapshots: Sequence[int]
     run_dir: str | os.PathLike | None = None
     resume: bool = False
-    log_every: int = 50
-    checkpoint_every: int | None = None
-    checkpoint_seconds: float = 60.0
-    keep_checkpoints: int = 2
-    snapshots: Sequence[int] = ()
     dataset: Dataset | None = None
     start_from: Any = None
-    reevaluate: bool = False
+    reevaluate_start: bool = False
     progress: bool | Display = True
     callbacks: Sequence[Callback] = ()
 
@@ -81,7 +83,7 @@ class RunOptions:
         checks.integer("iterations", self.iterations, minimum=1)
         if self.name is not None:
             is_name = isinstance(self.name, str) and 0 < len(self.name.strip()) <= _LONGEST_NAME
-            expected = f"a text of 1 to {_LONGEST_NAME} printable characters"
+            expected = f"a string of 1 to {_LONGEST_NAME} printable characters"
             is_printable = is_name and self.name.isprintable()
             checks.expect(is_printable, "name", expected, checks.short(self.name))
         if self.run_dir is not None:
@@ -96,10 +98,10 @@ class RunOptions:
         if self.dataset is not None:
             fix = "Build one: gloam.datasets.from_array(items)."
             checks.instance("dataset", self.dataset, Dataset, fix)
-        checks.instance("reevaluate", self.reevaluate, bool)
-        is_used = self.start_from is not None or not self.reevaluate
-        fix = "Give start_from=..., whose solutions it evaluates again."
-        checks.expect(is_used, "reevaluate", "False without start_from", self.reevaluate, fix)
+        checks.instance("reevaluate_start", self.reevaluate_start, bool)
+        is_used = self.start_from is not None or not self.reevaluate_start
+        fix, got = "Give start_from=..., whose solutions it evaluates again.", self.reevaluate_start
+        checks.expect(is_used, "reevaluate_start", "False without start_from", got, fix)
         fix = "Give True, False, or an instance of a class derived from gloam.callbacks.Display."
         checks.instance("progress", self.progress, (bool, Display), fix)
         object.__setattr__(self, "callbacks", checked(self.callbacks))
@@ -138,49 +140,6 @@ class RunOptions:
             stops.append((iteration // self.checkpoint_every + 1) * self.checkpoint_every)
         stops += [at for at in self.snapshots if at > iteration]
         return min(stops)
-
-
-class OptionKeywords(TypedDict, total=False):
-    """Options of `RunOptions` with a default, for type checkers."""
-
-    name: str | None
-    run_dir: str | os.PathLike | None
-    resume: bool
-    log_every: int
-    checkpoint_every: int | None
-    checkpoint_seconds: float
-    keep_checkpoints: int
-    snapshots: Sequence[int]
-    dataset: Dataset | None
-    start_from: Any
-    reevaluate: bool
-    progress: bool | Display
-    callbacks: Sequence[Callback]
-
-
-_Function = TypeVar("_Function", bound=Callable)
-
-
-def shows_options(function: _Function) -> _Function:
-    """Show the options of `RunOptions` in the signature, in the place of ``**options``."""
-    signature = inspect.signature(function)
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    options = [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
-        )
-        for field in dataclasses.fields(RunOptions)
-        if field.name not in signature.parameters
-    ]
-    setattr(function, "__signature__", signature.replace(parameters=[*own, *options]))  # noqa: B010
-    return function
-
-
-def checked_options(function: Callable, iterations: int, options: Mapping[str, Any]) -> RunOptions:
-    """Return the options that were passed to ``function``; unknown names are errors."""
-    known = inspect.signature(function).parameters
-    checks.unexpected_names(getattr(function, "__name__", ""), options, known)
-    return RunOptions(iterations, **options)
 
 
 def seed_list(seeds: int | Sequence[int]) -> list[int]:

@@ -16,7 +16,7 @@ from gloam._tools.draws import STARTS, evaluation_key, evaluation_seeds, root_ke
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.evaluators import Evaluator, PerSolution, ResultSpec, as_evaluator
-from gloam.evaluators.results import Results, as_seeded, rows_with_seeds, valid_rows
+from gloam.evaluators.results import Results, as_seeded, rows_with_seeds
 from gloam.formats import RunFolder
 from gloam.formats.config import DriverKind
 from gloam.records import SearchState
@@ -87,13 +87,13 @@ class HostDriver(Generic[_Search]):
                 key = evaluation_key(jax.random.fold_in(root_key(self.seeds[0]), STARTS), 0)
                 rows = rows_with_seeds(rows, evaluation_seeds(key, len(rows)))
             found = self.evaluator.evaluate(self._function, rows, self._spec)
-            failures = all_failures(found, valid_rows(self._archive.accepts, *found[:3]))
+            failures = all_failures(found, self._archive)
             refuse_first_batches([Outcome(self.seeds[0], len(rows), failures)])
             for failure in failures:
                 self._log.add(self.seeds[0], 0, start.solutions[failure.row], failure)
             start = start._replace(results=found[:3])
         for search in self.searches:
-            search.start_from(start)
+            search.begin_with(start)
 
     def metrics(self) -> list[list[dict[str, Any]]]:
         """Return the metrics of each seed after the last iteration."""
@@ -191,9 +191,7 @@ class PythonDriver(HostDriver[Search]):
         if self._spec.has_objectives is None and len(found.failures) < self.batch:
             given = found.objectives is not None
             self._spec = dataclasses.replace(self._spec, has_objectives=given)
-        valid = valid_rows(self._archive.accepts, *found[:3])
-        failures = all_failures(found, valid)
-        outcome = Outcome(search.seed, self.batch, failures)
+        outcome = Outcome(search.seed, self.batch, all_failures(found, self._archive))
         return _EvaluatedBatch(solutions, found[:3], outcome)
 
     def _cells_and_gradients(

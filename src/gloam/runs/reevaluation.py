@@ -18,16 +18,15 @@ from gloam._tools import checks
 from gloam._tools.draws import REEVALUATION, evaluation_seeds, root_key
 from gloam._tools.programs import compiled, partition
 from gloam.archives import Archive, Elites
-from gloam.archives.elites import added_to_empty
 from gloam.archives.qd_score import ArchiveMetrics, archive_metrics, qd_score, reference_note
-from gloam.archives.store import add, empty_store
+from gloam.archives.store import add, empty_store, filled_store
+from gloam.evaluation import VIOLATION, of_vectors, valid_rows
 from gloam.evaluators import Evaluator, PerSolution, ResultSpec, as_evaluator
 from gloam.evaluators.results import (
     Results,
     as_seeded,
     check_some_valid,
     rows_with_seeds,
-    valid_rows,
 )
 from gloam.formats import RunFolder
 from gloam.records import Batch
@@ -150,7 +149,7 @@ _Evaluate = Callable[
 
 def _trace(problem: Any, solutions: Float[Array, "rows sol"], key: PRNGKeyArray) -> Any:
     domain, form = problem
-    return step.evaluation(step.of_vectors(step.with_key(domain, key), form)(solutions))
+    return step.evaluation(of_vectors(step.with_key(domain, key), form)(solutions))
 
 
 def _index_of(archive: Archive, measures: Float[Array, "rows meas"]) -> Int[Array, " rows"]:
@@ -206,10 +205,10 @@ def _evaluated(
     none = any(part[0] is None for part in parts)
     objectives = None if none else np.concatenate([np.asarray(part[0]) for part in parts])[:size]
     measures = np.concatenate([np.asarray(part[1]) for part in parts])[:size]
-    valid = valid_rows(archive.accepts, objectives, measures, {})
-    if all(checks.VIOLATION in part[2] for part in parts):
-        violations = np.concatenate([np.asarray(part[2][checks.VIOLATION]) for part in parts])
-        valid &= violations[:size] <= 0
+    violations = None
+    if all(VIOLATION in part[2] for part in parts):
+        violations = np.concatenate([np.asarray(part[2][VIOLATION]) for part in parts])[:size]
+    valid = valid_rows(np.asarray(archive.accepts(measures)), objectives, violations)
     valid = valid.reshape(-1, number)
     measures = np.where(valid[..., None], measures.reshape(*valid.shape, -1), 0.0)
     if objectives is not None:
@@ -284,7 +283,7 @@ class _Sums:
         if total:
             check_some_valid(int(self._valid[0].sum()), total)
         cells = np.resize(elites.cells, len(self._measures))
-        store = added_to_empty(
+        store = filled_store(
             elites.archive,
             np.asarray(elites.store.solutions)[cells],
             self._objectives[0],

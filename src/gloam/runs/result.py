@@ -9,8 +9,9 @@ import numpy as np
 
 from gloam._tools import checks, drawing
 from gloam.archives import Elites
-from gloam.archives.elites import scores_from_one_reference, thumbnail
+from gloam.archives.elites import scores_from_one_reference
 from gloam.archives.qd_score import reference_note, tables_with_one_reference
+from gloam.archives.thumbnails import thumbnail
 from gloam.callbacks import CallbackFailure
 from gloam.evaluators import Evaluator
 from gloam.runs.reevaluation import Corrected, Problem, corrected
@@ -143,7 +144,7 @@ class Result:
         figures["QD score"] += reference_note(self._reference)
         if self.run_dir is not None:
             figures["folder"] = str(self.run_dir)
-        pictures = [thumbnail(self.elites)] if len(self.elites) else []
+        pictures = [thumbnail(self.elites.archive, self.elites.store)] if len(self.elites) else []
         if "qd_score" in self.metrics and len(self.metrics):
             (metrics,), _ = tables_with_one_reference([self.metrics])
             means = metrics.pivot_table("qd_score", "iteration").to_numpy().ravel()

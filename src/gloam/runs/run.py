@@ -5,12 +5,13 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any, Unpack
+from typing import Any
 
 from gloam._tools import checks
 from gloam._tools.progress import Display
 from gloam.algorithms import Algorithm
 from gloam.callbacks import Callback
+from gloam.datasets import Dataset
 from gloam.errors import DamagedFileError
 from gloam.evaluators import Evaluator
 from gloam.formats import RunFolder
@@ -19,11 +20,8 @@ from gloam.runs.fused_driver import FusedDriver
 from gloam.runs.loop import drive
 from gloam.runs.options import (
     Asynchronous,
-    OptionKeywords,
     RunOptions,
-    checked_options,
     seed_list,
-    shows_options,
 )
 from gloam.runs.python_driver import PythonDriver
 from gloam.runs.reevaluation import Problem
@@ -31,14 +29,26 @@ from gloam.runs.result import Result
 from gloam.searches.gradients import VJP
 
 
-@shows_options
+@checks.names_arguments
 def run(
     domain: Callable,
     algorithm: Algorithm,
     iterations: int,
     *,
     seeds: int | Sequence[int] = 1,
-    **options: Unpack[OptionKeywords],
+    name: str | None = None,
+    run_dir: str | os.PathLike | None = None,
+    resume: bool = False,
+    log_every: int = 50,
+    checkpoint_every: int | None = None,
+    checkpoint_seconds: float = 60.0,
+    keep_checkpoints: int = 2,
+    snapshots: Sequence[int] = (),
+    dataset: Dataset | None = None,
+    start_from: Any = None,
+    reevaluate_start: bool = False,
+    progress: bool | Display = True,
+    callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Run a search on the device, with many seeds at once.
 
@@ -72,8 +82,8 @@ def run(
             `gloam.Elites.to_pandas`, or the path of a run folder. They enter the archive and train
             the discount, and emitters begin at elites. The archive may have other cells and bounds.
             The column ``started_from`` of the metrics counts them.
-        reevaluate: Evaluate the solutions of ``start_from`` again, for instance because this search
-            has other measures. These evaluations are not in the column ``evaluations``.
+        reevaluate_start: Evaluate the solutions of ``start_from`` again, for instance because this
+            search has other measures. These evaluations are not in the column ``evaluations``.
         progress: Whether to show a progress bar, or a display of your own.
         callbacks: Callbacks that receive the logged rows and can stop the run; see
             `gloam.callbacks`.
@@ -94,13 +104,28 @@ def run(
         >>> result.metrics["evaluations"].tolist()
         [1620, 1620]
     """
-    chosen = checked_options(run, iterations, options)
+    options = RunOptions(
+        iterations=iterations,
+        name=name,
+        run_dir=run_dir,
+        resume=resume,
+        log_every=log_every,
+        checkpoint_every=checkpoint_every,
+        checkpoint_seconds=checkpoint_seconds,
+        keep_checkpoints=keep_checkpoints,
+        snapshots=snapshots,
+        dataset=dataset,
+        start_from=start_from,
+        reevaluate_start=reevaluate_start,
+        progress=progress,
+        callbacks=callbacks,
+    )
     driver = FusedDriver(domain, algorithm, seed_list(seeds))
-    result = drive(driver, domain, algorithm, chosen)
+    result = drive(driver, domain, algorithm, options)
     return dataclasses.replace(result, _problem=Problem(domain, is_traced=True))
 
 
-@shows_options
+@checks.names_arguments
 def optimize(
     evaluate: Callable[..., Sequence[Any]],
     algorithm: Algorithm,
@@ -112,7 +137,19 @@ def optimize(
     max_failure_rate: float = 1.0,
     asynchronous: bool | Asynchronous = False,
     vjp: VJP | None = None,
-    **options: Unpack[OptionKeywords],
+    name: str | None = None,
+    run_dir: str | os.PathLike | None = None,
+    resume: bool = False,
+    log_every: int = 50,
+    checkpoint_every: int | None = None,
+    checkpoint_seconds: float = 60.0,
+    keep_checkpoints: int = 2,
+    snapshots: Sequence[int] = (),
+    dataset: Dataset | None = None,
+    start_from: Any = None,
+    reevaluate_start: bool = False,
+    progress: bool | Display = True,
+    callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Run a search with an evaluation in Python: NumPy, PyTorch, a simulator.
 
@@ -147,8 +184,8 @@ def optimize(
             `gloam.Search.tell`. It is called in this process, with the batch of each seed, also if
             ``per_solution`` is true. An error of it ends the run.
         name, run_dir, resume, log_every, checkpoint_every, checkpoint_seconds: As in `gloam.run`.
-        keep_checkpoints, snapshots, dataset, start_from, reevaluate: As in `gloam.run`.
-        progress, callbacks: As in `gloam.run`.
+        keep_checkpoints, snapshots, dataset, start_from: As in `gloam.run`.
+        reevaluate_start, progress, callbacks: As in `gloam.run`.
 
     Returns:
         Elites and metrics of every seed.
@@ -172,7 +209,22 @@ def optimize(
         >>> len(result.elites) > 10
         True
     """
-    chosen = checked_options(optimize, iterations, options)
+    options = RunOptions(
+        iterations=iterations,
+        name=name,
+        run_dir=run_dir,
+        resume=resume,
+        log_every=log_every,
+        checkpoint_every=checkpoint_every,
+        checkpoint_seconds=checkpoint_seconds,
+        keep_checkpoints=keep_checkpoints,
+        snapshots=snapshots,
+        dataset=dataset,
+        start_from=start_from,
+        reevaluate_start=reevaluate_start,
+        progress=progress,
+        callbacks=callbacks,
+    )
     fix = "For settings: asynchronous=gloam.Asynchronous(...)."
     checks.instance("per_solution", per_solution, bool)
     checks.instance("asynchronous", asynchronous, (bool, Asynchronous), fix)
@@ -193,7 +245,7 @@ def optimize(
                 evaluate, algorithm, seed_list(seeds), evaluator=evaluator, vjp=vjp, **common
             )
             stack.enter_context(driver.evaluator)
-        result = drive(driver, evaluate, algorithm, chosen)
+        result = drive(driver, evaluate, algorithm, options)
     problem = Problem(evaluate, False, per_solution, evaluator)
     return dataclasses.replace(result, _problem=problem)
 

@@ -233,9 +233,9 @@ class AsyncSearch:
         """Return the arrays for a figure of the search after the last iteration."""
         return self._search.snapshot()
 
-    def start_from(self, start: Start) -> None:
+    def begin_with(self, start: Start) -> None:
         """Begin with evaluated solutions, before the first `ask`."""
-        self._search.start_from(start)
+        self._search.begin_with(start)
 
     def checkpoint(self) -> SearchState:
         """Return the state for a checkpoint. Solutions without a result count as not asked."""
@@ -293,7 +293,7 @@ class AsyncSearch:
         batch = self._table.take_untrained()
         search = self._search
         search.state, search.info = _train(self._static, self._arrays, search.state, batch)
-        self._warning.check(search.state.low, stacklevel=4)
+        self._warning.check(search.state.low)
 
     def _add_results(self) -> None:
         """Add the waiting results to the archive, and store them for adaptation and training."""

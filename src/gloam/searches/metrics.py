@@ -1,10 +1,10 @@
 """Rows of metrics, arrays of snapshots, and the warning about low objectives."""
 
-import warnings
 from typing import Any
 
 import numpy as np
 
+from gloam._tools.warn import warn
 from gloam.algorithms import Algorithm
 from gloam.formats.checkpoints import state_arrays
 from gloam.records import Fit, LowObjectives, StepInfo
@@ -87,8 +87,8 @@ class LowObjectiveWarning:
         self._name = "the floor of the discount" if archive.f_min is None else "the archive's f_min"
         self._harm = "are not improvements for the search" if is_floor else "lower the QD score"
 
-    def check(self, low: LowObjectives, *, stacklevel: int) -> None:
-        """Warn if it is due; ``stacklevel`` counts from the caller, as in `warnings.warn`."""
+    def check(self, low: LowObjectives) -> None:
+        """Warn if it is due."""
         if not self._is_due:
             return
         batches = np.atleast_1d(low.batches)
@@ -96,10 +96,9 @@ class LowObjectiveWarning:
             return
         self._is_due = False
         least = float(np.atleast_1d(low.lowest)[batches > 0].min())
-        warnings.warn(
+        warn(
             f"objectives: expected values at or above {self._name} = {self._f_min:g}, got "
             f"{least:g}, and at least half of a batch below it. Such solutions {self._harm}. Set "
             "f_min=... of the archive at or below the lowest objective that you expect, here "
-            f"{least:g} or less.",
-            stacklevel=stacklevel + 1,
+            f"{least:g} or less."
         )

@@ -16,6 +16,7 @@ import numpy as np
 from gloam._tools import checks
 from gloam.algorithms import Algorithm
 from gloam.archives import Archive
+from gloam.evaluation import VIOLATION
 from gloam.evaluators import ResultSpec
 from gloam.records import Added, Batch, Proposal
 from gloam.spaces import Form
@@ -348,8 +349,8 @@ def padded_rows(
         name: _padded([result.fields[name] for result in results], size, 0)
         for name in archive.fields
     }
-    violations = [result.fields.get(checks.VIOLATION, np.float32(0)) for result in results]
-    fields[checks.VIOLATION] = _padded(violations, size, 0)
+    violations = [result.fields.get(VIOLATION, np.float32(0)) for result in results]
+    fields[VIOLATION] = _padded(violations, size, 0)
     cells = archive.index_on_host(measures)
     return solutions, (objectives, measures, fields), cells, np.arange(size) < len(told)
 

@@ -16,10 +16,12 @@ from gloam._tools.programs import compiled, partition
 from gloam._version import __version__
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
-from gloam.archives.elites import archive_figures, thumbnail
+from gloam.archives.elites import archive_figures
 from gloam.archives.qd_score import reference_note
+from gloam.archives.thumbnails import thumbnail
+from gloam.evaluation import succeeded_rows
 from gloam.evaluators import ResultSpec
-from gloam.evaluators.results import Results, check_some_valid, valid_rows
+from gloam.evaluators.results import Results, check_some_valid
 from gloam.formats import objects
 from gloam.formats.arrays import read_arrays, write_arrays
 from gloam.formats.checkpoints import state_arrays, state_from
@@ -32,7 +34,7 @@ from gloam.searches.metrics import (
     metric_rows,
     snapshot_arrays,
 )
-from gloam.searches.starts import Start, start_of_run, started
+from gloam.searches.starts import Start, read_start, started
 
 _init = compiled(step.init)
 _ask = compiled(step.ask)
@@ -104,9 +106,9 @@ class Search:
         start = _start(algorithm, x0)
         self.state: SearchState = _init(self._static, self._arrays, root_key(self.seed), start)
         if start_from is not None:
-            self.start_from(start_of_run(start_from, algorithm))
+            self.begin_with(read_start(start_from, algorithm))
 
-    def start_from(self, start: Start) -> None:
+    def begin_with(self, start: Start) -> None:
         """Begin with evaluated solutions, before the first `ask`."""
         self.state = started(self.algorithm, self.state, start)
 
@@ -125,7 +127,7 @@ class Search:
         self._proposal = proposal
         solutions = np.asarray(proposal.solutions)
         # By now the device has finished the last `tell`, so this does not wait.
-        self._warning.check(self.state.low, stacklevel=3)
+        self._warning.check(self.state.low)
         return solutions
 
     def seeds(self) -> np.ndarray:
@@ -182,8 +184,7 @@ class Search:
         if vjp is not None or len(self._gradient_rows):
             check_vjp(vjp, self.algorithm.emitter)
         results = self.result_spec.checked(objectives, measures, fields, self._batch)
-        valid = valid_rows(self._accepts, *results)
-        check_some_valid(int(valid.sum()), self._batch)
+        check_some_valid(int(self._succeeded(results).sum()), self._batch)
         found = self._index_on_host(results[1]) if cells is None else self._checked_cells(cells)
         gradients = None if vjp is None else self.gradients(vjp, results, found)
         self.learn(results, found, gradients)
@@ -195,7 +196,7 @@ class Search:
         """
         assert self._proposal is not None
         rows, solutions = self._gradient_rows, np.asarray(self._proposal.solutions)
-        valid = valid_rows(self._accepts, *results)[rows]
+        valid = self._succeeded(results)[rows]
         gradients = np.zeros((len(rows), solutions.shape[1]), np.float32)
         if valid.any():
             weights = _weights(
@@ -339,9 +340,13 @@ class Search:
             "iteration": f"{self.iteration:,}",
             "evaluations": f"{self.iteration * self._batch:,}",
         }
-        pictures = [thumbnail(elites)] if len(elites) else []
+        pictures = [thumbnail(elites.archive, elites.store)] if len(elites) else []
         title = f"Search with {self.algorithm.name}"
         return drawing.card(title, figures | archive_figures(elites), pictures)
+
+    def _succeeded(self, results: Results) -> np.ndarray:
+        objectives, measures, fields = results
+        return succeeded_rows(np.asarray(self._accepts(measures)), objectives, fields)
 
     def _checked_cells(self, cells: ArrayLike) -> np.ndarray:
         found, number = checks.rows("cells", cells, (self._batch,)), self._archive.num_cells

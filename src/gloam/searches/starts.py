@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
@@ -13,9 +14,10 @@ from gloam import step
 from gloam._tools import checks
 from gloam._tools.draws import evaluation_key
 from gloam._tools.programs import compiled, partition
-from gloam._tools.trees import Tree, flat_columns
+from gloam._tools.trees import Tree
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
+from gloam.archives.tables import EliteColumns
 from gloam.evaluators import ResultSpec
 from gloam.evaluators.results import Results
 from gloam.formats import RunFolder
@@ -31,7 +33,7 @@ _FIX = (
     "start_from."
 )
 _AGAIN = (
-    "With reevaluate=True, gloam.run and gloam.optimize evaluate the solutions again; to "
+    "With reevaluate_start=True, gloam.run and gloam.optimize evaluate the solutions again; to "
     "gloam.Search, give a table with the new columns."
 )
 
@@ -55,15 +57,15 @@ class Start(NamedTuple):
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def start_of_run(source: Any, algorithm: Algorithm, *, reevaluate: bool = False) -> Start:
-    """Return the solutions of an earlier run, a table or elites, after checking that they fit.
+def read_start(source: Any, algorithm: Algorithm, *, reevaluate: bool = False) -> Start:
+    """Read solutions from an earlier run, a table or elites, and check that they fit.
 
     Args:
         source: `gloam.Elites`, a table, or the path of a run folder.
         algorithm: The algorithm of the new search.
         reevaluate: Leave out objectives and measures, because they are evaluated again.
     """
-    checks.instance("reevaluate", reevaluate, bool)
+    checks.instance("reevaluate_start", reevaluate, bool)
     if isinstance(source, (str, os.PathLike)):
         source = _elites_in(RunFolder(source))
     fix = "Leave start_from out, or run the earlier search longer."
@@ -94,18 +96,17 @@ def started(algorithm: Algorithm, state: SearchState, start: Start) -> SearchSta
     arrays, static = partition(algorithm.for_programs(cells_given=True))
     for number, first in enumerate(range(0, len(start.solutions), size)):
 
-        def part(rows: np.ndarray, first: int = first) -> np.ndarray:
+        def padded(rows: np.ndarray, first: int = first) -> np.ndarray:
             taken = rows[first : first + size]
-            rest = np.zeros((size - len(taken), *taken.shape[1:]), taken.dtype)
-            return np.concatenate([taken, rest])
+            padding = np.zeros((size - len(taken), *taken.shape[1:]), taken.dtype)
+            return np.concatenate([taken, padding])
 
-        objectives, measures, fields = results
-        values = None if objectives is None else part(objectives)
-        batch = values, part(measures), {name: part(rows) for name, rows in fields.items()}
+        solutions, batch = jax.tree.map(padded, (start.solutions, results))
         is_row = np.arange(first, first + size) < len(start.solutions)
         cells = algorithm.archive.index_on_host(batch[1])
-        arguments = part(start.solutions), batch, cells, is_row, np.int32(number)
-        state = _start_with(static, arrays, state, *arguments)
+        state = _start_with(
+            static, arrays, state, solutions, batch, cells, is_row, np.int32(number)
+        )
     expected, fix = "at least one solution with a valid result", "Check the evaluation function."
     checks.expect(int(state.started) > 0, "start_from", expected, "none", fix)
     return _start_emitters(static, arrays, state)
@@ -122,26 +123,23 @@ def evaluated_start(
         evaluate: Returns the results of a batch, given a random key.
         key: Random key of all batches.
     """
-    found, number = [], len(start.solutions)
-    for place, first in enumerate(range(0, number, size)):
-        rows = np.minimum(np.arange(first, first + size), number - 1)
-        own = evaluation_key(key, place)
-        found.append(evaluate(jnp.asarray(start.solutions[rows]), own))
-    objectives, _, fields = found[0]
+    batches, total = [], len(start.solutions)
+    for number, first in enumerate(range(0, total, size)):
+        rows = np.minimum(np.arange(first, first + size), total - 1)
+        solutions = jnp.asarray(start.solutions[rows])
+        batches.append(evaluate(solutions, evaluation_key(key, number)))
 
-    def joined(parts: list[Any]) -> np.ndarray:
-        return np.concatenate([np.asarray(part) for part in parts])[:number]
+    def joined(*arrays: Any) -> np.ndarray:
+        return np.concatenate([np.asarray(array) for array in arrays])[:total]
 
-    values = None if objectives is None else joined([one[0] for one in found])
-    extras = {name: joined([one[2][name] for one in found]) for name in fields}
-    return Start(start.solutions, (values, joined([one[1] for one in found]), extras))
+    return Start(start.solutions, jax.tree.map(joined, *batches))
 
 
 def _elites_in(folder: RunFolder) -> Elites:
     """Return the best elites of all seeds of a run folder."""
     folder.must_hold_run()
-    first, *others = (folder.read_archive(seed) for seed in folder.read_config().seeds)
-    return first.merged(*others)
+    first, *rest = (folder.read_archive(seed) for seed in folder.read_config().seeds)
+    return first.merged(*rest)
 
 
 def _of_elites(elites: Elites, algorithm: Algorithm, reevaluate: bool) -> Start:
@@ -150,9 +148,9 @@ def _of_elites(elites: Elites, algorithm: Algorithm, reevaluate: bool) -> Start:
         if form != elites.form:
             solutions = form.vectors(elites.values())
     elif isinstance(form, Space) or isinstance(elites.form, Space):
-        words = [_words(one) for one in (form, elites.form)]
+        expected, got = f"solutions of {_described(form)}", _described(elites.form)
         fix = "Give a table with a column for each variable."
-        checks.expect(False, "start_from", f"solutions of {words[0]}", words[1], fix)
+        checks.expect(False, "start_from", expected, got, fix)
     elif isinstance(form, Tree) and isinstance(elites.form, Tree):
         expected = f"trees with arrays of shapes {checks.short(list(form.shapes))}"
         got = checks.short(list(elites.form.shapes))
@@ -165,39 +163,12 @@ def _of_elites(elites: Elites, algorithm: Algorithm, reevaluate: bool) -> Start:
 
 
 def _of_table(table: Any, algorithm: Algorithm, reevaluate: bool) -> Start:
-    columns = {str(name): np.asarray(table[name]) for name in table}
-    form, archive = algorithm.emitter.form, algorithm.archive
-    if form is None:
-        solutions = flat_columns(columns, algorithm.emitter.x0.size)
-    else:
-        # A variable with the name of a measure or field has the column solution_NAME.
-        own = {name.removeprefix("solution_"): rows for name, rows in columns.items()}
-        solutions = form.from_columns(own | columns if isinstance(form, Tree) else columns | own)
-    solutions = _checked_vectors(solutions, algorithm)
+    columns = EliteColumns(table, argument="start_from", fix=_AGAIN)
+    emitter = algorithm.emitter
+    solutions = _checked_vectors(columns.solutions(emitter.form, emitter.x0.size), algorithm)
     if reevaluate:
         return Start(solutions, None)
-
-    def block(name: str, size: int) -> np.ndarray:
-        is_one = name in columns or name == "objective"
-        names = [name] if is_one else [f"{name}_{i}" for i in range(size)]
-        missing = [one for one in names if one not in columns]
-        got = f"no column '{missing[0]}'" if missing else ""
-        checks.expect(not missing, "start_from", f"columns {', '.join(names[:4])}", got, _AGAIN)
-        return np.stack([columns[one] for one in names], axis=1)
-
-    objectives = block("objective", 1)[:, 0]
-    named = list(archive.measure_names)
-    has_names = bool(named) and set(named) <= set(columns)
-    measures = (
-        np.stack([columns[name] for name in named], axis=1)
-        if has_names
-        else block("measures", archive.measure_dim)
-    )
-    fields = {
-        name: block(name, int(np.prod(spec.shape))).reshape(-1, *spec.shape)
-        for name, spec in archive.fields.items()
-    }
-    return Start(solutions, _checked(algorithm, objectives, measures, fields))
+    return Start(solutions, _checked(algorithm, *columns.results(algorithm.archive)))
 
 
 def _checked(
@@ -205,8 +176,8 @@ def _checked(
 ) -> Results:
     archive = algorithm.archive
     measures = measures.reshape(len(measures), -1)
-    found, wanted = measures.shape[1], archive.measure_dim
-    checks.expect(found == wanted, "start_from", f"{wanted} measures", f"{found}", _AGAIN)
+    number, expected = measures.shape[1], f"{archive.measure_dim} measures"
+    checks.expect(number == archive.measure_dim, "start_from", expected, number, _AGAIN)
     missing = sorted(set(archive.fields) - set(fields))
     got = f"no field '{missing[0]}'" if missing else ""
     checks.expect(not missing, "start_from", f"fields {sorted(archive.fields)}", got, _AGAIN)
@@ -216,9 +187,9 @@ def _checked(
 
 def _checked_vectors(solutions: np.ndarray, algorithm: Algorithm) -> np.ndarray:
     emitter = algorithm.emitter
-    size, found = emitter.x0.size, solutions.shape[1]
-    expected = f"solutions of {size} numbers, as x0 has"
-    checks.expect(found == size, "start_from", expected, f"{found}", "Use the same variables.")
+    size, expected = solutions.shape[1], f"solutions of {emitter.x0.size} numbers, as x0 has"
+    fix = "Use the same variables."
+    checks.expect(size == emitter.x0.size, "start_from", expected, size, fix)
     bounds = emitter.solution_bounds
     if bounds is not None:
         lower, upper = np.asarray(bounds.lower), np.asarray(bounds.upper)
@@ -229,7 +200,7 @@ def _checked_vectors(solutions: np.ndarray, algorithm: Algorithm) -> np.ndarray:
     return solutions.astype(np.float32)
 
 
-def _words(form: Any) -> str:
+def _described(form: Any) -> str:
     if isinstance(form, Space):
         return f"a space of {', '.join(name for name, _ in form.variables)}"
     return "trees of arrays" if isinstance(form, Tree) else "plain vectors"

@@ -48,8 +48,8 @@ class LsiCheck:
         """Check all files, then measure."""
         from gloam_lab.latent_illumination.experiment import SOURCES
 
-        found = {name: self._checked(name) for name in SOURCES}
-        missing = [f"--{name}" for name, part in found.items() if part is None]
+        contents = {name: self._checked(name) for name in SOURCES}
+        missing = [f"--{name}" for name, content in contents.items() if content is None]
         if missing:
             raise ValueError(
                 f"lsi check: expected 3 readable files and folders, got {3 - len(missing)}. "
@@ -57,25 +57,25 @@ class LsiCheck:
             )
         print_line("All files are readable.")
         if self.time:
-            _print_times(found["stylegan"], found["clip"], len(found["landscapes"]))
+            _print_times(contents["stylegan"], contents["clip"], len(contents["landscapes"]))
 
     def _checked(self, name: str) -> Any:
-        """Print the state of one part and its source, and return the part if it is readable."""
+        """Print the state of a file or folder and its source; return its content if readable."""
         from gloam_lab.latent_illumination.experiment import SOURCES
 
         path, source = getattr(self, name), SOURCES[name]
-        part, state = None, f"not given: --{name}"
+        content, state = None, f"not given: --{name}"
         if path is not None:
             try:
-                part = self._read(name, path)
-                state = f"ok: {path}, {_description(part)}"
+                content = self._read(name, path)
+                state = f"ok: {path}, {_description(content)}"
             except (ValueError, OSError, ImportError) as error:
                 state = f"not readable: {error}"
         print_lines(
-            f"{source.title}\n  {state}\n  the paper's: {source.files}\n  from: {source.place}\n"
+            f"{source.title}\n  {state}\n  the paper's: {source.files}\n  from: {source.address}\n"
             f"  licence: {source.licence}\n"
         )
-        return part
+        return content
 
     def _read(self, name: str, path: Path) -> "StyleGAN3 | CLIP | Dataset":
         from gloam_lab.latent_illumination import experiment as lsi
@@ -87,7 +87,7 @@ class LsiCheck:
         return lsi.check_landscapes(path, self.items, progress=True)
 
 
-def _description(part: "StyleGAN3 | CLIP | Dataset") -> str:
+def _description(content: "StyleGAN3 | CLIP | Dataset") -> str:
     """Return the properties of a model or of the landscapes."""
     import equinox as eqx
     import jax
@@ -95,25 +95,27 @@ def _description(part: "StyleGAN3 | CLIP | Dataset") -> str:
     from gloam.datasets import Dataset
     from gloam_lab.latent_illumination import CLIP, StyleGAN3
 
-    if isinstance(part, Dataset):
-        pictures = part.items.reshape(len(part), -1, 3)
+    if isinstance(content, Dataset):
+        pictures = content.items.reshape(len(content), -1, 3)
         grey = int((np.ptp(pictures, axis=2).max(axis=1) == 0).sum())
-        counts = [f"{len(part):,} different pictures"]
+        counts = [f"{len(content):,} different pictures"]
         counts += [f"{grey:,} of them grey (used as colour pictures)"] if grey else []
-        counts += [f"{part.merged:,} duplicates"] if part.merged else []
+        counts += [f"{content.merged:,} duplicates"] if content.merged else []
         return ", ".join(counts)
-    model = part.tensors() if isinstance(part, StyleGAN3) else eqx.filter(part, eqx.is_array)
+    is_generator = isinstance(content, StyleGAN3)
+    model = content.tensors() if is_generator else eqx.filter(content, eqx.is_array)
     leaves = jax.tree.leaves(model)
     size = f"{sum(leaf.size for leaf in leaves) / 1e6:.2f} million numbers"
-    if isinstance(part, CLIP):
+    if isinstance(content, CLIP):
+        side, patch = content.image_size, content.vision.patches.shape[-1]
         return (
-            f"images of {part.image_size} x {part.image_size} pixels in patches of "
-            f"{part.vision.patches.shape[-1]}, embeddings of {part.embedding_dim} numbers, {size}"
+            f"images of {side} x {side} pixels in patches of {patch}, "
+            f"embeddings of {content.embedding_dim} numbers, {size}"
         )
-    kind, (_, height, width) = "TR"[part.settings.use_radial_filters], part.image_shape
+    kind, (_, height, width) = "TR"[content.settings.use_radial_filters], content.image_shape
     return (
-        f"configuration {kind}, images of {width} x {height} pixels, {part.num_ws} style layers, "
-        f"latents of {part.w_dim} numbers, {size}"
+        f"configuration {kind}, images of {width} x {height} pixels, {content.num_ws} style "
+        f"layers, latents of {content.w_dim} numbers, {size}"
     )
 
 
@@ -278,11 +280,11 @@ class Lsi:
         | Annotated[LsiCheck, tyro.conf.subcommand("check")]
         | Annotated[LsiRun, tyro.conf.subcommand("run")]
     )
-    """What to do."""
+    """Action: convert, check or run."""
 
     continuation: ClassVar[str] = "the same command"
     """How to continue a run, for messages."""
 
     def __call__(self) -> None:
-        """Do it."""
+        """Run the action."""
         self.action()

@@ -167,9 +167,9 @@ class Bench:
 
     def __call__(self) -> None:
         """Run the comparison, print it and write it."""
-        from gloam.plots.run_figures import speed
         from gloam.plots.style import save
         from gloam_lab.contenders import Problem
+        from gloam_lab.figures import speed_figure
         from gloam_lab.speed import BackgroundLoad, compare_speed, environment
 
         files = [self.out / f"bench.{suffix}" for suffix in ("md", "csv", "png")]
@@ -196,7 +196,7 @@ class Bench:
         table = comparison.frame().assign(**environment(), others_cpu_share=load.share)
         write_bytes(files[0], text.encode())
         write_bytes(files[1], table.to_csv(index=False).encode())
-        save(speed(comparison.frame()), files[2])
+        save(speed_figure(comparison.frame()), files[2])
         for path in files:
             print_line(path)
 
@@ -209,10 +209,10 @@ def _check_own(files: list[Path]) -> None:
         with open(table, "rb") as file:
             if file.read(len(header)) == header:
                 return
-    found = next((path for path in files if path.exists()), None)
+    foreign = next((path for path in files if path.exists()), None)
     expected = "a folder without files of other programs"
     fix = "Choose another folder with --out, or move the file away."
-    checks.expect(found is None, "out", expected, f"'{found}'", fix)
+    checks.expect(foreign is None, "out", expected, f"'{foreign}'", fix)
 
 
 def _bench_text(comparison: "SpeedComparison", load: str) -> str:

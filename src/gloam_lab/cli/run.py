@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from gloam.domains import Domain
 
 
-@dataclasses.dataclass(frozen=True)
-class _DomainOptions:
+# Domains. Each class is a subcommand, and its fields are the options.
+
+
+class _Problem:
     iterations: ClassVar[int] = 10_000
     """Default number of iterations; the paper's."""
 
@@ -33,7 +35,7 @@ class _DomainOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class LpChoice(_DomainOptions):
+class LpChoice(_Problem):
     """Linear projection: every measure is the sum of one block of the solution."""
 
     measures: int = 2
@@ -53,7 +55,7 @@ class LpChoice(_DomainOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class ArmChoice(_DomainOptions):
+class ArmChoice(_Problem):
     """Arm repertoire: reach every point of the plane with a planar arm."""
 
     joints: int = 100
@@ -65,7 +67,7 @@ class ArmChoice(_DomainOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class LatentDigitsChoice(_DomainOptions):
+class LatentDigitsChoice(_Problem):
     """Latent digits: search a small generator for a picture of each of 1,000 handwritten digits.
 
     Generator and digits come with gloam. The settings are gloam's own, not the paper's. The run
@@ -95,19 +97,22 @@ DomainChoice = (
 )
 
 
+# Algorithms. Options that are not given (None) keep the value of the preset for the domain.
+
+
 @dataclasses.dataclass(frozen=True)
 class _CmaOptions:
     domain: DomainChoice
     sigma0: float | None = None
     """Standard deviation of the first solutions around the start, and after restarts."""
     restart: str | None = None
-    """When emitters restart: idle, basic, no-improvement, or a number of iterations."""
+    """When CMA-ES instances restart: idle, basic, no-improvement, or a number of iterations."""
     emitters: int | None = None
-    """Number of CMA-ES emitters."""
+    """Number of CMA-ES instances."""
     batch_size: int | None = None
-    """Number of solutions per emitter and iteration."""
+    """Number of solutions per instance and iteration."""
     strategy: Literal["full", "separable", "limited-memory", "pyribs"] | None = None
-    """Evolution strategy. full is for up to 1,000 variables; the paper used pyribs' variant."""
+    """Evolution strategy. full is for up to 1,000 variables; the papers used pyribs' variant."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,24 +160,18 @@ class DdsChoice(_CmaOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class CmaMegaChoice:
-    """CMA-MEGA: points branch along the gradients of objective and measures. Not for images."""
+class CmaMegaChoice(_CmaOptions):
+    """CMA-MEGA: points branch along the gradients of objective and measures. Not for images.
 
-    domain: DomainChoice
+    An instance of CMA-ES for each point adapts the coefficients of the gradients.
+    """
+
     sigma0: float | None = None
     """Standard deviation of the first steps along the gradients, and after restarts."""
     learning_rate: float | None = None
     """Share of the step to the mean of the best branches; with --adam, its step size."""
     adam: bool | None = None
     """Move points by Adam instead of plain gradient ascent."""
-    restart: str | None = None
-    """When emitters restart: idle, basic, no-improvement, or a number of iterations."""
-    emitters: int | None = None
-    """Number of points."""
-    batch_size: int | None = None
-    """Number of solutions per point and iteration."""
-    strategy: Literal["full", "separable", "limited-memory", "pyribs"] | None = None
-    """Evolution strategy of the coefficients; the papers used pyribs' variant."""
 
     name = "cma-mega"
 
@@ -222,7 +221,7 @@ AlgorithmChoice = (
 )
 
 
-# Classes of `gloam.emitters` and their arguments, by option.
+# Classes of `gloam.emitters` with their arguments, by values of --strategy.
 _STRATEGIES: dict[str, tuple[str, dict[str, Any]]] = {
     "full": ("CMAES", {}),
     "separable": ("SepCMAES", {}),
@@ -233,18 +232,17 @@ _STRATEGIES: dict[str, tuple[str, dict[str, Any]]] = {
 _ARGUMENTS = {"emitters": "num_emitters", "empty_points": "num_empty_points", "moves": "num_moves"}
 
 
-def build_algorithm(choice: Any, domain: "Domain") -> "gloam.Algorithm":
+def build_algorithm(choice: "AlgorithmChoice", domain: "Domain") -> "gloam.Algorithm":
     """Build the algorithm of a choice: the preset for the domain, changed by the given options."""
-    changes = {
-        _ARGUMENTS.get(field.name, field.name): getattr(choice, field.name)
-        for field in dataclasses.fields(choice)
-        if field.name != "domain" and getattr(choice, field.name) is not None
-    }
-    if "strategy" in changes:
-        name, arguments = _STRATEGIES[changes["strategy"]]
-        changes["strategy"] = getattr(gloam.emitters, name)(**arguments)
-    if "restart" in changes:
-        changes["restart"] = restart_rule(changes["restart"])
+    options = {field.name: getattr(choice, field.name) for field in dataclasses.fields(choice)}
+    del options["domain"]
+    given = {name: value for name, value in options.items() if value is not None}
+    if "strategy" in given:
+        kind, arguments = _STRATEGIES[given["strategy"]]
+        given["strategy"] = getattr(gloam.emitters, kind)(**arguments)
+    if "restart" in given:
+        given["restart"] = restart_rule(given["restart"])
+    changes = {_ARGUMENTS.get(name, name): value for name, value in given.items()}
     return gloam_lab.preset_algorithm(choice.name, domain, **changes)
 
 
@@ -257,6 +255,7 @@ class Run:
     """
 
     algorithm: AlgorithmChoice
+    """Algorithm, then its domain."""
     out: Path
     """Run folder for metrics, archives, checkpoints and figures."""
     iterations: int | None = None
@@ -267,7 +266,7 @@ class Run:
     """First seed; the others follow it."""
     start_from: Path | None = None
     """Run folder whose elites the search starts from."""
-    reevaluate: bool = False
+    reevaluate_start: bool = False
     """Evaluate the solutions of --start-from again."""
     snapshots: tuple[int, ...] = ()
     """Iterations at which `gloam plot` shows the archive and the discount. Default: the last."""
@@ -294,7 +293,7 @@ class Run:
             snapshots=self.snapshots or (iterations,),
             dataset=data,
             start_from=self.start_from,
-            reevaluate=self.reevaluate,
+            reevaluate_start=self.reevaluate_start,
             **dataclasses.asdict(self.saving),
             **self.follow.arguments(),
         )

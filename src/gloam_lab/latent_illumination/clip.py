@@ -104,17 +104,17 @@ class CLIP(Embedder):
                 ``vocab.json`` and ``merges.txt``.
             half: As in `CLIP`.
         """
-        place = Path(folder)
-        exists = place.is_dir()
+        root = Path(folder)
+        exists = root.is_dir()
         checks.expect(exists, "CLIP", "an existing folder", f"'{folder}'", "Check the path.")
-        path = checks.existing_file("CLIP", place / "config.json", _FIX)
-        weights = checks.existing_file("CLIP", place / "model.safetensors", _FIX)
+        path = checks.existing_file("CLIP", root / "config.json", _FIX)
+        weights = checks.existing_file("CLIP", root / "model.safetensors", _FIX)
         try:
             config = json.loads(path.read_text("utf-8"))
         except ValueError as error:
             raise ValueError(f"CLIP: expected JSON, got '{path}' ({error}). {_FIX}") from None
         text = _section(config, "text_config")
-        tokenizer = Tokenizer(place, text["max_position_embeddings"], text["vocab_size"])
+        tokenizer = Tokenizer(root, text["max_position_embeddings"], text["vocab_size"])
         tensors, _ = read_tensors("CLIP", weights)
         return CLIP(config, tensors, tokenizer, half)
 
@@ -172,11 +172,11 @@ def unit_rows(rows: Float[Array, "n d"]) -> Float[Array, "n d"]:
 
 def _section(config: Any, name: str) -> dict[str, Any]:
     """Return the settings of one tower in ``config.json``, validated and with defaults."""
-    found: Any = config.get(name) if isinstance(config, Mapping) else None
+    given: Any = config.get(name) if isinstance(config, Mapping) else None
     got = sorted(config) if isinstance(config, Mapping) else type(config).__name__
-    is_section = isinstance(found, Mapping)
+    is_section = isinstance(given, Mapping)
     checks.expect(is_section, "config.json", f"a section '{name}'", got, _FIX)
-    section = _DEFAULTS[name] | {key: found[key] for key in _DEFAULTS[name] if key in found}
+    section = _DEFAULTS[name] | {key: given[key] for key in _DEFAULTS[name] if key in given}
     for key, value in section.items():
         if isinstance(_DEFAULTS[name][key], int):
             section[key] = checks.integer(f"config.json: {key}", value, minimum=1, fix=_FIX)
@@ -218,8 +218,8 @@ def _shapes(
         shapes |= {f"{name}.weight": (size,), f"{name}.bias": (size,)}
     for tower, settings in zip(("vision", "text"), sizes, strict=True):
         for layer in range(settings.num_hidden_layers):
-            place = f"{tower}_model.encoder.layers.{layer}"
-            shapes |= {f"{place}.{name}": size for name, size in layer_shapes(settings).items()}
+            prefix = f"{tower}_model.encoder.layers.{layer}"
+            shapes |= {f"{prefix}.{name}": size for name, size in layer_shapes(settings).items()}
     return shapes
 
 
@@ -236,8 +236,8 @@ class Tokenizer:
         self.folder, self.length = folder, length
         self._tokenizer = _read_tokenizer(folder)
         name, ends = f"tokenizer in '{folder}'", (START, END)
-        self._start, self._end = found = [self._tokenizer.token_to_id(token) for token in ends]
-        checks.expect(None not in found, name, f"the tokens {START} and {END}", found, _FIX)
+        self._start, self._end = ids = [self._tokenizer.token_to_id(token) for token in ends]
+        checks.expect(None not in ids, name, f"the tokens {START} and {END}", ids, _FIX)
         size, expected = self._tokenizer.get_vocab_size(), f"at most {vocabulary_size} tokens"
         checks.expect(size <= vocabulary_size, name, f"{expected}, as in the model", size, _FIX)
 
@@ -245,8 +245,8 @@ class Tokenizer:
         """Return the tokens of texts: start, text (truncated if too long), end, zeros."""
         tokens = np.zeros((len(texts), self.length), np.int32)
         for row, text in enumerate(texts):
-            found = self._tokenizer.encode(cleaned(text), add_special_tokens=False).ids
-            whole = [self._start, *found[: self.length - 2], self._end]
+            ids = self._tokenizer.encode(cleaned(text), add_special_tokens=False).ids
+            whole = [self._start, *ids[: self.length - 2], self._end]
             tokens[row, : len(whole)] = whole
         return tokens
 
@@ -266,7 +266,7 @@ def cleaned(text: str) -> str:
     # Ligatures, and full-width and half-width forms.
     text = re.sub(
         "[\ufb00-\ufb06\uff01-\uffef\u3000]",
-        lambda found: unicodedata.normalize("NFKC", found.group()),
+        lambda match: unicodedata.normalize("NFKC", match.group()),
         text,
     )
     text = html.unescape(html.unescape(unicodedata.normalize("NFC", text)))
@@ -282,9 +282,9 @@ def _read_tokenizer(folder: Path) -> Any:
         ) from None
     whole = folder / "tokenizer.json"
     vocabulary, merges = folder / "vocab.json", folder / "merges.txt"
-    found = whole.is_file() or (vocabulary.is_file() and merges.is_file())
+    has_files = whole.is_file() or (vocabulary.is_file() and merges.is_file())
     expected = "tokenizer.json, or vocab.json and merges.txt, in the folder"
-    checks.expect(found, "CLIP", expected, f"neither in '{folder}'", _FIX)
+    checks.expect(has_files, "CLIP", expected, f"neither in '{folder}'", _FIX)
     try:
         if whole.is_file():
             return tokenizers.Tokenizer.from_file(str(whole))

@@ -46,11 +46,11 @@ class Transformer(eqx.Module):
     """Tensors of a layer by name, stacked over the layers."""
     settings: TowerSettings
 
-    def __init__(self, settings: TowerSettings, tensors: Tensors, place: str):
+    def __init__(self, settings: TowerSettings, tensors: Tensors, prefix: str):
         self.settings = settings
-        places = [f"{place}.{i}" for i in range(settings.num_hidden_layers)]
+        layers = [f"{prefix}.{i}" for i in range(settings.num_hidden_layers)]
         self.layers = {
-            name: on_device(np.stack([tensors[f"{place}.{name}"] for place in places]))
+            name: on_device(np.stack([tensors[f"{layer}.{name}"] for layer in layers]))
             for name in layer_shapes(settings)
         }
 
@@ -107,10 +107,10 @@ class VisionTower(eqx.Module):
     transformer: Transformer
 
     def __init__(self, settings: TowerSettings, tensors: Tensors):
-        place = "vision_model.embeddings"
-        self.patches = on_device(tensors[f"{place}.patch_embedding.weight"])
-        self.class_token = on_device(tensors[f"{place}.class_embedding"])
-        self.positions = on_device(tensors[f"{place}.position_embedding.weight"])
+        prefix = "vision_model.embeddings"
+        self.patches = on_device(tensors[f"{prefix}.patch_embedding.weight"])
+        self.class_token = on_device(tensors[f"{prefix}.class_embedding"])
+        self.positions = on_device(tensors[f"{prefix}.position_embedding.weight"])
         self.before = _norm(tensors, "vision_model.pre_layrnorm")  # spelled like this in the files
         self.after = _norm(tensors, "vision_model.post_layernorm")
         self.projection = on_device(tensors["visual_projection.weight"])
@@ -145,9 +145,9 @@ class TextTower(eqx.Module):
     """End-of-text token; ``None`` if it is the largest token of each text."""
 
     def __init__(self, settings: TowerSettings, tensors: Tensors, end: int | None):
-        place = "text_model.embeddings"
-        self.embedding = on_device(tensors[f"{place}.token_embedding.weight"])
-        self.positions = on_device(tensors[f"{place}.position_embedding.weight"])
+        prefix = "text_model.embeddings"
+        self.embedding = on_device(tensors[f"{prefix}.token_embedding.weight"])
+        self.positions = on_device(tensors[f"{prefix}.position_embedding.weight"])
         self.after = _norm(tensors, "text_model.final_layer_norm")
         self.projection = on_device(tensors["text_projection.weight"])
         self.transformer = Transformer(settings, tensors, "text_model.encoder.layers")
@@ -285,9 +285,9 @@ def _resized_bytes(
         fixed = np.trunc(windows.weights * 2**_BITS + np.copysign(0.5, windows.weights))
         total = jnp.int32(1 << (_BITS - 1))
         for tap in range(fixed.shape[1]):
-            places = np.minimum(windows.starts + tap, values.shape[axis] - 1)
+            indices = np.minimum(windows.starts + tap, values.shape[axis] - 1)
             weights = jnp.asarray(fixed[:, tap], jnp.int32)
-            part = jnp.take(values, jnp.asarray(places), axis=axis)
-            total = total + part * weights.reshape((-1,) + (1,) * (3 - axis))
+            taken = jnp.take(values, jnp.asarray(indices), axis=axis)
+            total = total + taken * weights.reshape((-1,) + (1,) * (3 - axis))
         values = jnp.clip(total >> _BITS, 0, 255)
     return values

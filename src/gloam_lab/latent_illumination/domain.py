@@ -136,7 +136,7 @@ class LatentIllumination(Domain):
         embeddings = self.embeddings(solutions)
         cells = self.landscape.index_of(embeddings)
         closeness = (1 + self.landscape.closeness(embeddings, cells)) / 2
-        # The norm has no gradient at 0, where the penalty has one: 0.
+        # At 0, the norm has no gradient, but the gradient of the penalty is 0.
         squares = jnp.maximum(jnp.sum(jnp.square(solutions), axis=1), jnp.finfo(jnp.float32).tiny)
         norms = math.sqrt(self.generator.num_ws) * jnp.sqrt(squares)
         penalty = _PENALTY * jnp.square(jnp.maximum(0.0, norms - self.free_norm))
@@ -171,11 +171,11 @@ class LatentIllumination(Domain):
         count, size = len(solutions), (size, size) if isinstance(size, int) else size
         # One program for every number of images: compiling takes longer than rendering.
         padded = jnp.pad(jnp.asarray(solutions), ((0, -count % self.chunk), (0, 0)))
-        parts = [
+        images = [
             _rendered(self, padded[start : start + self.chunk], size)
             for start in range(0, len(padded), self.chunk)
         ]
-        return jnp.concatenate(parts)[:count]
+        return jnp.concatenate(images)[:count]
 
     def _check(self, solutions: Array) -> None:
         shape, size = jnp.shape(solutions), self.generator.w_dim
@@ -197,7 +197,7 @@ def _embedded(solutions: Float[Array, "n sol"], domain: LatentIllumination) -> A
 
 @_embedded.def_fwd
 def _forward(perturbed: Any, solutions: Array, domain: LatentIllumination) -> tuple[Array, None]:
-    # No activations are kept for the gradients, which compute those of their chunk again.
+    # Activations are not stored: the backward pass computes those of its chunk again.
     return domain._embed(solutions), None
 
 
@@ -312,14 +312,14 @@ def _best_start(
     rows = np.asarray(_compiled(latents, domain, key)(domain, key))
     # Chunks have the size that they have in the search: on a GPU, XLA measures which convolutions
     # are fastest, once for each size.
-    parts = [jax.device_put(part) for part in rows.reshape(-1, domain.chunk, rows.shape[1])]
-    score = _compiled(scores, domain, parts[0])
-    found = []
-    with work_bar("choosing the start", len(parts), show=progress) as advance:
-        for part in parts:
-            found.append(np.asarray(score(domain, part)))
+    chunks = [jax.device_put(chunk) for chunk in rows.reshape(-1, domain.chunk, rows.shape[1])]
+    score = _compiled(scores, domain, chunks[0])
+    scored = []
+    with work_bar("choosing the start", len(chunks), show=progress) as advance:
+        for chunk in chunks:
+            scored.append(np.asarray(score(domain, chunk)))
             advance(1)
-    return jnp.asarray(rows[np.argmax(np.concatenate(found)[:num_starts])])
+    return jnp.asarray(rows[np.argmax(np.concatenate(scored)[:num_starts])])
 
 
 def _compiled(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:

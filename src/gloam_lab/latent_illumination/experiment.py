@@ -54,7 +54,7 @@ class Source(NamedTuple):
     title: str
     files: str
     """Files of the release, and how to prepare them."""
-    place: str
+    address: str
     """Web address."""
     licence: str
 
@@ -225,7 +225,7 @@ def lsi_domain(
         generator, embedder: The models.
         data: Embeddings, from `read_landscapes`.
         prompt: Text that images should match.
-        x0: First solution, if it is known: see `stored_start`.
+        x0: First solution of an earlier run, from `stored_start`.
         num_starts: Number of images from which ``x0`` is chosen.
         num_seeds: Number of seeds that run at once; they share the images at once.
         progress: Whether to show a bar while ``x0`` is chosen.
@@ -235,8 +235,8 @@ def lsi_domain(
     build = partial(LatentIllumination, *models, chunk=chunk, progress=progress)
     if x0 is not None:
         return build(x0=x0)
-    chosen_by = [encode(part, {}) for part in (generator, embedder, prompt, num_starts)]
-    path = cache_folder() / "lsi-starts" / f"{content_digest(chosen_by)[:32]}.npz"
+    inputs = [encode(value, {}) for value in (generator, embedder, prompt, num_starts)]
+    path = cache_folder() / "lsi-starts" / f"{content_digest(inputs)[:32]}.npz"
     x0 = _cached_start(path)
     if x0 is not None:
         return build(x0=x0)
@@ -264,7 +264,7 @@ def stored_start(folder: RunFolder) -> Float[np.ndarray, " sol"] | None:
 
 @contextmanager
 def low_objectives_expected() -> Iterator[None]:
-    """Suppress the warning of objectives below ``f_min`` while the block runs.
+    """Suppress the warning of objectives below ``f_min`` in the block.
 
     In the paper's setting the norm of the start is penalized, so that its objective is far below
     zero.

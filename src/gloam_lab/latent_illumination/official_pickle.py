@@ -172,18 +172,18 @@ def _tensors(module: _Module, prefix: str = "", depth: int = 0) -> dict[str, np.
     kinds = ("_parameters", "_buffers", "_modules")
     parameters, buffers, modules = (module.state.get(kind, {}) for kind in kinds)
     skipped = module.state.get("_non_persistent_buffers_set", set())
-    is_valid = all(isinstance(part, dict) for part in (parameters, buffers, modules))
+    is_valid = all(isinstance(entries, dict) for entries in (parameters, buffers, modules))
     if not is_valid or not isinstance(skipped, set):
         raise UnsafePickleError("a module of another layout")
-    found = {
+    tensors = {
         f"{prefix}{name}": tensor
         for name, tensor in (parameters | buffers).items()
         if isinstance(tensor, np.ndarray) and name not in skipped
     }
     for name, inner in modules.items():
         if isinstance(inner, _Module):
-            found |= _tensors(inner, f"{prefix}{name}.", depth + 1)
-    return found
+            tensors |= _tensors(inner, f"{prefix}{name}.", depth + 1)
+    return tensors
 
 
 class _DType(_Buildable):
@@ -216,22 +216,22 @@ def _storage(content: Any) -> np.ndarray:
     """Return the numbers of one storage in PyTorch's older format: five pickles, then raw bytes."""
     if not isinstance(content, bytes):
         raise UnsafePickleError("a tensor without bytes")
-    file, found = io.BytesIO(content), []
+    file, storages = io.BytesIO(content), []
 
     def persistent(identifier: Any) -> None:
         kind, storage, key, _, count, view = identifier
         if kind != "storage" or not isinstance(storage, _Global) or view is not None:
             raise UnsafePickleError("a storage of another layout")
-        found.append((_STORAGES[storage.name], key, count))
+        storages.append((_STORAGES[storage.name], key, count))
 
     magic, protocol, system = (read_pickle(file, {}) for _ in range(3))
     if magic != _MAGIC or protocol != _PROTOCOL or system.get("little_endian") is not True:
         raise UnsafePickleError("a tensor that is not in PyTorch's older format")
     read_pickle(file, dict.fromkeys(_STORAGES, _never_called), persistent)
     keys = read_pickle(file, {})
-    if len(found) != 1 or keys != [found[0][1]]:
+    if len(storages) != 1 or keys != [storages[0][1]]:
         raise UnsafePickleError("a tensor with several storages")
-    dtype, _, count = found[0]
+    dtype, _, count = storages[0]
     claimed = int.from_bytes(file.read(8), "little")
     rest = content[file.tell() :]
     if claimed != count or len(rest) != count * np.dtype(dtype).itemsize:

@@ -99,10 +99,10 @@ class StyleGAN3(Generator):
 
     def tensors(self) -> dict[str, Array]:
         """Return every parameter and buffer by its official name."""
-        found = prefixed("mapping", self.mapping) | prefixed("synthesis.input", self.input)
+        named = prefixed("mapping", self.mapping) | prefixed("synthesis.input", self.input)
         for layer in self.layers:
-            found |= prefixed(f"synthesis.{layer.layer.name}", layer)
-        return found
+            named |= prefixed(f"synthesis.{layer.layer.name}", layer)
+        return named
 
     @property
     def z_dim(self) -> int:
@@ -207,8 +207,8 @@ class StyleGAN3(Generator):
         )
 
 
-# Compiled also where the caller does not: operation by operation, a first image takes ten times
-# as long.
+# Compiled here because callers may not be: operation by operation, a first image takes ten times as
+# long.
 @eqx.filter_jit
 def _images(
     network: StyleGAN3, w: Float[Array, "n w"] | Float[Array, "n layers w"]

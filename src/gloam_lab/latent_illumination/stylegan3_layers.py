@@ -10,7 +10,7 @@ timings: ``research/latent-space-illumination.md``.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -80,10 +80,10 @@ class MappingNetwork(eqx.Module):
 
     def tensors(self) -> dict[str, Array]:
         """Return the tensors by their official names."""
-        found = {"w_avg": self.average}
+        named = {"w_avg": self.average}
         for index, layer in enumerate(self.layers):
-            found |= prefixed(f"fc{index}", layer)
-        return found if self.embed is None else found | prefixed("embed", self.embed)
+            named |= prefixed(f"fc{index}", layer)
+        return named if self.embed is None else named | prefixed("embed", self.embed)
 
 
 class FourierInput(eqx.Module):
@@ -120,9 +120,9 @@ class FourierInput(eqx.Module):
         # Frequencies that the user's matrix moves out of the band are faded out.
         outside = (jnp.linalg.norm(freqs, axis=2) - bandwidth) / (rate / 2 - bandwidth)
         amplitudes = jnp.clip(1 - outside, 0, 1)
-        places = (jnp.arange(size) + 0.5 - size / 2) / rate
-        along_x = freqs[:, None, None, :, 0] * places[None, None, :, None]
-        along_y = freqs[:, None, None, :, 1] * places[None, :, None, None]
+        positions = (jnp.arange(size) + 0.5 - size / 2) / rate
+        along_x = freqs[:, None, None, :, 0] * positions[None, None, :, None]
+        along_y = freqs[:, None, None, :, 1] * positions[None, :, None, None]
         waves = jnp.sin(2 * jnp.pi * (along_x + along_y + phases[:, None, None, :]))
         waves = waves * amplitudes[:, None, None, :]
         weight = self.weight.T / math.sqrt(self.weight.shape[0])
@@ -131,8 +131,7 @@ class FourierInput(eqx.Module):
     def tensors(self) -> dict[str, Array]:
         """Return the tensors by their official names."""
         names = ("weight", "transform", "freqs", "phases")
-        found = {name: getattr(self, name) for name in names}
-        return found | prefixed("affine", self.affine)
+        return {name: getattr(self, name) for name in names} | prefixed("affine", self.affine)
 
 
 class SynthesisLayer(eqx.Module):
@@ -220,10 +219,10 @@ class SynthesisLayer(eqx.Module):
 
     def tensors(self) -> dict[str, Array]:
         """Return the tensors by their official names."""
-        found = {"weight": self.kernel.transpose(3, 2, 0, 1), "bias": self.bias}
-        found |= {"magnitude_ema": self.magnitude_ema} | prefixed("affine", self.affine)
+        named = {"weight": self.kernel.transpose(3, 2, 0, 1), "bias": self.bias}
+        named |= {"magnitude_ema": self.magnitude_ema} | prefixed("affine", self.affine)
         filters = {"up_filter": self.up_filter, "down_filter": self.down_filter}
-        return found | {name: taps for name, taps in filters.items() if taps is not None}
+        return named | {name: taps for name, taps in filters.items() if taps is not None}
 
 
 def part_of(tensors: Tensors, name: str) -> dict[str, Any]:
@@ -381,8 +380,8 @@ def _of_upsampled(
     size, num_taps = like.shape[0], taps.shape[0]
     lead, needed = num_taps - 1 - padding[0], (size - 1) * factor + num_taps
     placed = _placed(gradient, axis, lead, needed)
-    found = downsample(placed, jnp.flip(factor * taps), factor=factor, axis=axis)
-    return found.astype(like.dtype), jnp.zeros_like(taps)
+    result = downsample(placed, jnp.flip(factor * taps), factor=factor, axis=axis)
+    return result.astype(like.dtype), jnp.zeros_like(taps)
 
 
 def _of_downsampled(
@@ -392,8 +391,8 @@ def _of_downsampled(
     taps, like = saved
     padding = taps.shape[0] - 1, like.shape[0] - gradient.shape[axis] * factor
     flipped = jnp.flip(taps) / factor
-    found = upsample(gradient, flipped, factor=factor, axis=axis, padding=padding)
-    return found.astype(like.dtype), jnp.zeros_like(taps)
+    result = upsample(gradient, flipped, factor=factor, axis=axis, padding=padding)
+    return result.astype(like.dtype), jnp.zeros_like(taps)
 
 
 def _kept(images: Array, taps: Array, axis: int) -> tuple[Array, Array]:
@@ -425,19 +424,19 @@ def downsample_both(
     n, height, width, channels = images.shape
     rows, columns = (height - size) // factor + 1, (width - size) // factor + 1
     ends = ((rows - 1) * factor + 1, (columns - 1) * factor + 1)
-    places = [(i, j) for i in range(size) for j in range(size)]
+    offsets = [(i, j) for i in range(size) for j in range(size)]
     slices = (
         jax.lax.slice(
             images, (0, i, j, 0), (n, i + ends[0], j + ends[1], channels), (1, factor, factor, 1)
         )
-        for i, j in places
+        for i, j in offsets
     )
-    return _weighted_sum(slices, [taps[size - 1 - i, size - 1 - j] for i, j in places])
+    return _weighted_sum(slices, [taps[size - 1 - i, size - 1 - j] for i, j in offsets])
 
 
-def _weighted_sum(slices, weights) -> Array:
+def _weighted_sum(slices: Iterable[Array], weights: Sequence[Array]) -> Array:
     # Sums are in float32 for half precision, too: the casts are fused into the loop.
-    terms = (part.astype(jnp.float32) * w for part, w in zip(slices, weights, strict=True))
+    terms = (piece.astype(jnp.float32) * w for piece, w in zip(slices, weights, strict=True))
     total = next(terms)
     for term in terms:
         total = total + term

@@ -263,17 +263,17 @@ def random_tensors(settings: StyleGAN3Settings, *, key: PRNGKeyArray) -> dict[st
         tensors[f"{name}.affine.bias"] = np.ones(layer.in_channels, np.float32)
         tensors |= {f"{name}.{kind}": taps for kind, taps in _filters(layer).items()}
     first = settings.layers()[0]
-    place = "synthesis.input"
+    source = "synthesis.input"
     # Before training, the input does not depend on w.
-    tensors[f"{place}.affine.weight"] = np.zeros(shapes[f"{place}.affine.weight"], np.float32)
-    tensors[f"{place}.affine.bias"] = np.array([1, 0, 0, 0], np.float32)
-    tensors[f"{place}.transform"] = np.eye(3, dtype=np.float32)
-    tensors[f"{place}.phases"] = draw.random(first.in_channels, np.float32) - np.float32(0.5)
+    tensors[f"{source}.affine.weight"] = np.zeros(shapes[f"{source}.affine.weight"], np.float32)
+    tensors[f"{source}.affine.bias"] = np.array([1, 0, 0, 0], np.float32)
+    tensors[f"{source}.transform"] = np.eye(3, dtype=np.float32)
+    tensors[f"{source}.phases"] = draw.random(first.in_channels, np.float32) - np.float32(0.5)
     # Frequencies are distributed uniformly over a disc whose radius is the bandwidth.
     directions = draw.standard_normal((first.in_channels, 2))
     radii = np.linalg.norm(directions, axis=1, keepdims=True)
     scale = first.in_cutoff / (radii * np.exp(np.square(radii) / 4))
-    tensors[f"{place}.freqs"] = (directions * scale).astype(np.float32)
+    tensors[f"{source}.freqs"] = (directions * scale).astype(np.float32)
     return tensors
 
 

@@ -117,7 +117,7 @@ def test_check_without_files_says_where_they_come_from(capsys):
     captured = capsys.readouterr()
     for name, source in SOURCES.items():
         assert f"not given: --{name}" in captured.out
-        for text in (source.title, source.place, source.licence):
+        for text in (source.title, source.address, source.licence):
             assert text in captured.out
     assert "stylegan3-t-ffhqu-256x256.pkl" in captured.out
     assert "Missing or not readable: --stylegan, --clip, --landscapes" in captured.err

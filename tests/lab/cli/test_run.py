@@ -78,7 +78,18 @@ def test_a_run_starts_from_another(tmp_path, capsys):
     run("run", *SMALL_LP, *one, "--out", first)
     elites = gloam.RunFolder(first).read_archive()
     run("run", *SMALL_LP, *one, "--seed", 1, "--start-from", first, "--out", later)
-    run("run", *SMALL_LP, *one, "--seed", 1, "--start-from", first, "--reevaluate", "--out", again)
+    run(
+        "run",
+        *SMALL_LP,
+        *one,
+        "--seed",
+        1,
+        "--start-from",
+        first,
+        "--reevaluate-start",
+        "--out",
+        again,
+    )
     for folder in map(gloam.RunFolder, (later, again)):
         assert folder.read_metrics()["started_from"].tolist() == [len(elites)]
         found = folder.read_archive().of_cells(elites.cells)
@@ -166,7 +177,7 @@ def small_demo(monkeypatch):
     few = gloam.datasets.from_array(np.linspace(0, 1, 192, dtype=np.float32).reshape(3, 8, 8))
     monkeypatch.setattr(gloam.datasets, "digits", lambda: few)
     monkeypatch.setattr(gloam, "DMS", lambda *parts, batch_size: gloam.MAPElites(*parts))
-    monkeypatch.setattr("gloam.cli.run.show_matches", lambda *parts: None)
+    monkeypatch.setattr("gloam.cli.demo.show_matches", lambda *parts: None)
 
 
 @pytest.mark.usefixtures("small_demo")

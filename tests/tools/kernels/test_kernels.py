@@ -14,6 +14,7 @@ from gloam._tools import kernels
 from gloam._tools.kernels import cholesky, minibatch, nearest, products
 from gloam.discounts import MLP
 from gloam.discounts.training import Trained, by_kernel, fast_sweep, fit
+from tests.helpers import paper_model
 
 ADAM = minibatch.Adam(1e-3, 0.9, 0.999)
 OPTIMIZER = optax.adam(1e-3)
@@ -179,10 +180,14 @@ def small_search():
     """A domain and an algorithm that use all kernels."""
     domain = gloam.domains.LinearProjection(measure_dim=2, solution_dim=6)
     archive = gloam.CVTArchive(np.random.default_rng(0).uniform(-5, 5, (40, 2)))
+    emitter = gloam.emitters.CmaEmitters(
+        domain.x0, 0.5, num_emitters=2, batch_size=8, restart=gloam.emitters.BasicRestart()
+    )
     small = {"num_init_points": 16, "num_empty_points": 16, "max_epochs": 2}
-    cma = {"num_emitters": 2, "batch_size": 8}
-    network = {"network": MLP(2, (32, 16)), "train_batch_size": 16}
-    return domain, gloam.DMS.paper(archive, domain.x0, 0.5, **cma, **small, **network)
+    model = paper_model(
+        archive.lower, archive.upper, network=MLP(2, (32, 16)), train_batch_size=16, **small
+    )
+    return domain, gloam.Algorithm(emitter, archive, model)
 
 
 def iterations(seeds):

@@ -10,7 +10,7 @@ from matplotlib.path import Path as Outline
 
 import gloam
 from gloam import plots
-from gloam.plots.heatmap import cell_polygons, draw_heatmap
+from gloam.plots.heatmaps import cell_polygons, draw_heatmap
 from gloam.plots.plane import Plane, cell_values
 from tests.plots.conftest import drawn, filled
 

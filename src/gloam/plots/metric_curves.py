@@ -135,14 +135,14 @@ def objective_ecdf(
     checks.choice("of", of, ("elites", "cells"))
     runs = {"": elites} if isinstance(elites, Elites) else elites
     checks.expect(len(runs) > 0, "elites", "at least one archive", "none")
-    for label, one in runs.items():
-        checks.instance("elites", one, Elites, "Give result.elites or search.elites().")
-        checks.expect(len(one) > 0, f"elites {label}".strip(), "at least one elite", "none")
+    for label, archive in runs.items():
+        checks.instance("elites", archive, Elites, "Give result.elites or search.elites().")
+        checks.expect(len(archive) > 0, f"elites {label}".strip(), "at least one elite", "none")
     axes = style.axes_for(ax, 5.0, 3.6)
     colors = style.line_colors(runs)
     is_rising = of == "elites"
-    for label, one in runs.items():
-        x, y = _steps(one, of)
+    for label, archive in runs.items():
+        x, y = _steps(archive, of)
         where = "post" if is_rising else "pre"
         axes.step(x, y, where=where, color=colors[label], linewidth=1.8, label=label)
     axes.set_xlabel("objective")
@@ -163,15 +163,15 @@ def _columns(
     checks.expect(len(runs) > 0, "metrics", "at least one run", "none")
     fix = "Metrics are written at the first checkpoint of a run."
     for label, table in runs.items():
-        whose = "metrics" if alone else f"metrics of {label}"
-        checks.expect(len(table) > 0, whose, "at least one row", "none", fix)
+        argument = "metrics" if alone else f"metrics of {label}"
+        checks.expect(len(table) > 0, argument, "at least one row", "none", fix)
     known = [name for name in _PANELS if any(_has_values(table, name) for table in runs.values())]
     names = known if columns is None else [columns] if isinstance(columns, str) else list(columns)
-    found = f"{[list(table.columns) for table in runs.values()]}"
-    checks.expect(len(names) > 0, "metrics", f"one of the columns {list(_PANELS)}", found)
+    present = f"{[list(table.columns) for table in runs.values()]}"
+    checks.expect(len(names) > 0, "metrics", f"one of the columns {list(_PANELS)}", present)
     for name in names:
-        there = any(name in table for table in runs.values())
-        checks.expect(there, "metrics", f"a column '{name}'", found)
+        is_present = any(name in table for table in runs.values())
+        checks.expect(is_present, "metrics", f"a column '{name}'", present)
     return names
 
 
@@ -179,8 +179,10 @@ def _has_values(table: pd.DataFrame, name: str) -> bool:
     """Whether a column has values. The loss of a search without a model is always 0."""
     if name not in table:
         return False
-    found = np.isfinite(table[name])
-    return bool((found & (table[name] != 0) if name in _PANELS else found).any())
+    has_value = np.isfinite(table[name])
+    if name in _PANELS:
+        has_value &= table[name] != 0
+    return bool(has_value.any())
 
 
 def _num_seeds(table: pd.DataFrame) -> int:
@@ -204,8 +206,8 @@ def _draw_curve(axes: Axes, table: pd.DataFrame, name: str, label: str, color: s
         return
     axes.fill_between(at, mean - error, mean + error, color=color, alpha=0.2, linewidth=0)
     if _num_seeds(table) <= _FEW_SEEDS:
-        for _, own in table.groupby("seed"):
-            axes.plot(own["iteration"], own[name], color=color, linewidth=0.6, alpha=0.55)
+        for _, rows in table.groupby("seed"):
+            axes.plot(rows["iteration"], rows[name], color=color, linewidth=0.6, alpha=0.55)
 
 
 def _finish(axes: Axes, name: str, note: str = "") -> None:

@@ -1,7 +1,7 @@
 """Galleries as one self-contained HTML page: key figures, coverage, and all items to browse.
 
-``page.html`` beside this file has the style and the script. Titles, labels and names are escaped,
-because pages are published and file names come from anywhere.
+``html_page.html`` beside this file has the style and the script. Titles, labels and names are
+escaped, because pages are published and file names come from anywhere.
 """
 
 import base64
@@ -63,7 +63,7 @@ def page(
         pictures: As for `gallery`, or ``None`` if elites cannot be shown. Images of up to 64 pixels
             a side are embedded unchanged; larger ones are shrunk to 112.
         title: Heading of the page.
-        limit: Largest number of items to show, evenly spaced from the best explained to the worst;
+        limit: Maximum number of items to show, evenly spaced from the best explained to the worst;
             the figures count all. 2,000 pairs of 28 x 28 pixels make a page of 3 to 6 MB in gray,
             and of at most 14 MB in colour.
         held_out: Table of items that were held out of the search, from `Matches.held_out`.
@@ -75,7 +75,7 @@ def page(
     table = ordered(matches, "explained")
     shown = table.iloc[evenly_spaced(len(table), limit)]
     thresholds = Thresholds(matches)
-    template = resources.files("gloam.gallery").joinpath("page.html").read_text("utf-8")
+    template = resources.files("gloam.gallery").joinpath("html_page.html").read_text("utf-8")
     script = template.rpartition("<script>")[2].partition("</script>")[0]
     orders = _orders(matches, shown)
     pairs, sizes = _pairs(matches, pictures, shown)
@@ -94,7 +94,7 @@ def page(
         "data": _data(matches, shown, thresholds, orders),
     }
     # In one pass, so that placeholders in inserted text stay text.
-    return re.sub(r"<!--([a-z-]+)-->", lambda found: parts[found[1]], template)
+    return re.sub(r"<!--([a-z-]+)-->", lambda match: parts[match[1]], template)
 
 
 class Thresholds:
@@ -119,8 +119,9 @@ class Thresholds:
         names = sorted(set(labels))
         if len(names) <= _MAX_LABELS:
             for name in names:
-                own = distances[labels == name]
-                self.labels.append({"label": name, "items": len(own), "within": self._count(own)})
+                of_label = distances[labels == name]
+                counts = {"items": len(of_label), "within": self._count(of_label)}
+                self.labels.append({"label": name, **counts})
 
     def _count(self, distances: Float[np.ndarray, " n"]) -> list[int]:
         return np.searchsorted(np.sort(distances), self.stops, side="right").tolist()
@@ -139,7 +140,7 @@ def _figures(matches: Matches) -> str:
             "elites / items": f"{len(elites):,} / {len(matches.dataset):,}",
             "QD score": f"{elites.qd_score:,.1f}{reference_note(elites.f_min)}",
             "best objective": f"{elites.best_objective:.4g}",
-            "median distance": _one(np.median(matches.distances)),
+            "median distance": _short(np.median(matches.distances)),
         }
     )
 
@@ -147,7 +148,7 @@ def _figures(matches: Matches) -> str:
 def _distances(matches: Matches, thresholds: Thresholds) -> str:
     """Return the histogram of distances, the slider and the number of items within it."""
     last, top, values = len(thresholds.stops) - 1, thresholds.top, matches.distances
-    bars, distance = _bars(_counts(values, top), top), _one(thresholds.stops[-1])
+    bars, distance = _bars(_counts(values, top), top), _short(thresholds.stops[-1])
     return f"""<section id="distances" aria-labelledby="distances-title">
 <h2 id="distances-title">Distances from items to their nearest solutions</h2>
 {_chart("the distances from items to their nearest elites", bars, top, values)}
@@ -201,14 +202,14 @@ def _held_out(table: pd.DataFrame) -> str:
     bars, steps = _counts(distance, top), _counts(floor, top)
     highest = max(int(bars.max()), int(steps.max()))
     line = "".join(
-        f"V{100 - 100 * count / highest:.2f}H{100 * (place + 1) / _BINS:g}"
-        for place, count in enumerate(steps)
+        f"V{100 - 100 * count / highest:.2f}H{100 * (number + 1) / _BINS:g}"
+        for number, count in enumerate(steps)
     )
     drawn = f'{_bars(bars, top, highest)}<path class="floor" d="M0 100{line}V100"></path>'
     figures = {
         "held-out items": f"{len(table):,}",
-        "median distance": _one(np.median(distance)),
-        "median floor": _one(np.median(floor)),
+        "median distance": _short(np.median(distance)),
+        "median floor": _short(np.median(floor)),
     }
     return f"""<section aria-labelledby="held-out-title">
 <h2 id="held-out-title">Held-out items</h2>
@@ -231,7 +232,7 @@ def _named(label: str) -> str:
     return html.escape(label) if label.strip() else "(none)"
 
 
-def _one(value: Any) -> str:
+def _short(value: Any) -> str:
     return rounded(np.array([float(value)]))[0]
 
 
@@ -253,18 +254,18 @@ def _bars(counts: Int[np.ndarray, " bins"], top: float, highest: int | None = No
     """Return bars in a box of 100 by 100, each with the distance that it starts from."""
     wide, full = 100 / _BINS, 100 / (highest or int(counts.max()))
     return "".join(
-        f'<rect class="bar" data-from="{top * place / _BINS:.6g}" x="{(place + 0.05) * wide:g}" '
+        f'<rect class="bar" data-from="{top * number / _BINS:.6g}" x="{(number + 0.05) * wide:g}" '
         f'y="{100 - full * count:.2f}" width="{0.9 * wide:g}" height="{full * count:.2f}"></rect>'
-        for place, count in enumerate(counts)
+        for number, count in enumerate(counts)
     )
 
 
 def _chart(what: str, drawn: str, top: float, values: Float[np.ndarray, " n"]) -> str:
     more = " and more" if float(values.max()) > top else ""
-    text = f"Histogram of {what}: half of them are at most {_one(np.median(values))}"
+    text = f"Histogram of {what}: half of them are at most {_short(np.median(values))}"
     return f"""<svg viewBox="0 0 100 100" preserveAspectRatio="none" role="img"
  aria-label="{text}">{drawn}</svg>
-<div class="scale" aria-hidden="true"><span>0</span><span>{_one(top)}{more}</span></div>"""
+<div class="scale" aria-hidden="true"><span>0</span><span>{_short(top)}{more}</span></div>"""
 
 
 # Pairs

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import importlib
 import io
 import json
 import re
@@ -16,12 +15,11 @@ from PIL import Image
 import gloam
 from gloam.datasets import Dataset, Matches
 from gloam.datasets.rows import evenly_spaced
-from gloam.gallery.page import page
+from gloam.gallery import html_page
+from gloam.gallery.html_page import page
 from gloam.gallery.pairs import elite_pictures
 from tests.gallery.conftest import HOSTILE, expected, found, noisy
 from tests.helpers import refused
-
-page_module = importlib.import_module("gloam.gallery.page")  # the package has a function `page`
 
 
 class Reader(HTMLParser):
@@ -234,7 +232,7 @@ def test_without_labels_nothing_speaks_of_them(pictures):
 
 
 def test_too_many_labels_are_not_listed(monkeypatch, matches, pictures):
-    monkeypatch.setattr(page_module, "_MAX_LABELS", 2)
+    monkeypatch.setattr(html_page, "_MAX_LABELS", 2)
     many = Reader(page(matches, pictures))
     assert many.all("select") == many.all("table") == []
     assert "label" in many.data["orders"]
@@ -245,7 +243,7 @@ def test_thresholds_suit_any_distances(distances):
     data = Dataset(10000 * np.eye(len(distances)))
     measures = data.items - np.array(distances)[:, None] * np.eye(len(distances))
     matches = found(data, measures, np.ones(len(distances)))
-    thresholds = page_module.Thresholds(matches)
+    thresholds = html_page.Thresholds(matches)
     assert thresholds.stops[-1] == max(distances)
     assert thresholds.within == [np.sum(np.array(distances) <= stop) for stop in thresholds.stops]
     # One far off does not take the scale of all others.

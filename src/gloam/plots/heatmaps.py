@@ -14,7 +14,6 @@ from matplotlib.lines import Line2D
 
 from gloam._tools import checks
 from gloam.archives import CVTArchive, Elites, GridArchive
-from gloam.archives.elites import same_cells
 from gloam.archives.qd_score import reference_note
 from gloam.plots import style
 from gloam.plots.grid_view import At, Measure, viewed_values
@@ -61,12 +60,12 @@ def heatmap(
         title: Heading of the figure.
         ax: Axes to draw in; by default those of a new figure.
     """
-    shown, others = viewed_values(elites, color, measures, at)
+    shown, note = viewed_values(elites, color, measures, at)
     plane = Plane(shown.archive)
     axes = style.axes_for(ax, 5.4, 4.4 * plane.aspect + 0.4)
     drawn = draw_heatmap(axes, shown, plane, limits or shown.limits(tails))
     style.side_bar(drawn, axes, shown.name)
-    style.heading(axes, title, others)
+    style.heading(axes, title, note)
     return style.figure_of(axes)
 
 
@@ -91,7 +90,7 @@ def archive_figure(
         note: Added to the line of QD score and coverage below the heading.
         ax: Axes to draw the panels in; by default they have a new figure.
     """
-    shown, others = viewed_values(elites, "objective", measures, at)
+    shown, view_note = viewed_values(elites, "objective", measures, at)
     plane, limits = Plane(shown.archive), cell_values(elites).limits(tails)
     height = 4.8 * min(plane.aspect, 1.0)
     width = height / plane.aspect
@@ -99,14 +98,14 @@ def archive_figure(
     places = [(left, 0.6, wide, height) for left, wide in boxes]
     figure, (axes, bar, counts) = style.sheet(width + 3.55, height + 1.25, places, ax)
     drawn = draw_heatmap(axes, shown, plane, limits)
-    parts = [
+    scores = [
         f"QD score {elites.qd_score:,.1f}{reference_note(elites.f_min)}",
         f"coverage {elites.coverage:.1%}",
         f"best {elites.best_objective:.4g}",
         note,
-        others,
+        view_note,
     ]
-    style.heading(axes, title, "   ".join(filter(None, parts)))
+    style.heading(axes, title, "   ".join(filter(None, scores)))
     style.color_bar(figure, bar, limits)
     edges = np.linspace(*limits, _BINS + 1)
     # The bars at the ends contain the objectives beyond the limits.
@@ -150,13 +149,13 @@ def comparison(
     """
     archive, other = cell_values(first).archive, cell_values(second).archive
     checks.expect(
-        same_cells(archive, other),
+        archive.has_cells_of(other),
         "second",
         "an archive with the cells of the first",
         f"{other.num_cells} cells of {other.measure_dim} measures",
         "Convert it first: elites.into(archive).",
     )
-    (grid, ours, _), others = viewed_values(first, "objective", measures, at)
+    (grid, ours, _), note = viewed_values(first, "objective", measures, at)
     (_, theirs, _), _ = viewed_values(second, "objective", measures, at)
     with np.errstate(invalid="ignore"):  # infinite where one is empty, NaN where both are
         differences = ours.astype(np.float64) - theirs
@@ -177,9 +176,9 @@ def comparison(
         text: Line2D([], [], linestyle="", marker="s", color=colors(share))
         for text, share in marks.items()
     }
-    place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16)}
-    style.legend(axes, entries, handletextpad=0.2, **place)
-    style.heading(axes, title, others)
+    position = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16)}
+    style.legend(axes, entries, handletextpad=0.2, **position)
+    style.heading(axes, title, note)
     return style.figure_of(axes)
 
 
@@ -264,9 +263,9 @@ def cell_polygons(
     # Points far outside bound all cells, and their own cells are not visible.
     around = [(x, y) for x in (-1, 0, 1) for y in (-1, 0, 1) if (x, y) != (0, 0)]
     far = middle + 20 * extent * np.array(around)
-    found = Voronoi(np.concatenate([points, far]))
-    regions = [found.regions[found.point_region[cell]] for cell in range(len(points))]
-    return [found.vertices[region] for region in regions]
+    diagram = Voronoi(np.concatenate([points, far]))
+    regions = [diagram.regions[diagram.point_region[cell]] for cell in range(len(points))]
+    return [diagram.vertices[region] for region in regions]
 
 
 def _draw_polygons(
