@@ -94,7 +94,7 @@ def test_nothing_looks_better_covered_when_the_range_grows(found):
     heights = jnp.linspace(0, 1)
     for objectives in found:
         before, now = now, grown(now, elites(*objectives))
-        height = before.normalised(jnp.max(jnp.asarray(objectives, jnp.float32)))
+        height = before.normalized(jnp.max(jnp.asarray(objectives, jnp.float32)))
         if before.is_known and height > 0:
             # Where heights are large, objectives are rounded by more than a part of the scale.
             largest = max(abs(float(now.low)), *map(abs, objectives))

@@ -124,7 +124,7 @@ def test_a_generator_of_your_own_is_foreign_to_a_run_folder():
     ("arguments", "message"),
     [
         ({"generator": 3}, "generator: expected Generator, got int"),
-        ({"generator": Waves()}, "generator: expected greyscale images, got 3 channels"),
+        ({"generator": Waves()}, "generator: expected grayscale images, got 3 channels"),
         ({"centroids": IMAGES.reshape(12, 64)}, "centroids: expected an array of 3 axes"),
         ({"centroids": IMAGES[:, 1:]}, "centroids: expected images of 8 x 8, like the generator's"),
         ({"centroids": 255 * IMAGES}, "centroids: expected pixels from 0 to 1"),

@@ -22,8 +22,8 @@ _CUDA_OPTIONS = {
     "CONDITIONAL,WHILE,DYNAMIC_SLICE_FUSION",
     "xla_gpu_enable_triton_gemm": False,
 }
-# XLA also chooses among the algorithms of a product by measurements. They come out differently in
-# every process, and the bits of a search with them. Two kinds of operations need them: without,
+# XLA also chooses among the algorithms of a product by measurements (autotuning). These differ
+# between processes, and so do the bits. Two kinds of operations need autotuning: without it,
 # StyleGAN3's convolutions take seconds instead of 0.1 s, and the search for the nearest of many
 # measures, a product on TF32 units, 0.12 ms more (research/performance.md).
 _NO_MEASUREMENTS = {"xla_gpu_autotune_level": 0}
@@ -53,10 +53,10 @@ def keep_compiled_programs() -> None:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether this user owns a folder and is the only one who can write to it."""
-    found = folder.stat()
-    owner = os.getuid() if hasattr(os, "getuid") else found.st_uid
-    return found.st_uid == owner and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    """Return whether this user owns a folder and is the only one who can write to it."""
+    status = folder.stat()
+    owner = os.getuid() if hasattr(os, "getuid") else status.st_uid
+    return status.st_uid == owner and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def compiler_options() -> dict[str, Any]:

@@ -46,12 +46,12 @@ def platform() -> str:
 
 
 def runs_on_cpu() -> bool:
-    """Whether programs run on a CPU."""
+    """Return whether programs run on a CPU."""
     return platform() == "cpu"
 
 
 def on_cuda() -> bool:
-    """Whether programs run on an NVIDIA GPU.
+    """Return whether programs run on an NVIDIA GPU.
 
     >>> on_cuda() and runs_on_cpu()
     False
@@ -101,8 +101,8 @@ def sums_by_group(
     is_last = jnp.concatenate([is_first[1:], jnp.ones(1, bool)])
     begins = is_first.reshape(-1, *[1] * (values.ndim - 1))
 
-    def add(one: tuple[Array, Array], next_: tuple[Array, Array]) -> tuple[Array, Array]:
-        return one[0] | next_[0], jnp.where(next_[0], next_[1], one[1] + next_[1])
+    def add(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[Array, Array]:
+        return left[0] | right[0], jnp.where(right[0], right[1], left[1] + right[1])
 
     running = jax.lax.associative_scan(add, (begins, values[order]))[1]
     return sums.at[jnp.where(is_last, groups, number)].set(running, mode="drop")
@@ -117,7 +117,7 @@ def loop(
     """Return the carry after ``step(i, carry)`` for each ``i < needed``, where ``needed <= most``.
 
     A CPU stops after ``needed`` steps. A GPU runs all ``most`` steps and drops the surplus, because
-    a loop of unknown length would synchronise with the host before every step.
+    a loop of unknown length would synchronize with the host before every step.
 
     >>> int(loop(jnp.int32(3), 5, lambda i, total: total + i, jnp.int32(0)))
     3

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, Int64, Key, PRNGKeyArray, UInt32
 
 GENERATOR = "threefry2x32"
 """Generator of every key that gloam makes; JAX's default may be another one."""
-# In the place of an iteration's number, for what shares no random numbers with any iteration.
+# Numbers folded into the root key instead of an iteration's, for draws outside of iterations.
 FIRST, PARTS, STARTS, REEVALUATION = (2**32 - number for number in (1, 2, 3, 4))
 # Constants of Threefry-2x32 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -43,7 +43,7 @@ def root_keys(seeds: Sequence[int]) -> Key[Array, " seeds"]:
 
 def evaluation_key(key: PRNGKeyArray, iteration: Int[Array, ""] | int) -> PRNGKeyArray:
     """Return the random key for the evaluation of a batch."""
-    # The other keys of an iteration are numbered from 0, so none of them is this one.
+    # The other keys of an iteration are numbered from 0, so keys cannot collide.
     return jax.random.fold_in(jax.random.fold_in(key, iteration), 2**32 - 1)
 
 

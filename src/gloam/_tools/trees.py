@@ -29,8 +29,8 @@ class Tree:
 
     Algorithms make it from an ``x0`` that is a pytree. Arrays are flattened and joined in the order
     of `jax.tree.leaves`. Files keep the structure of dicts, lists and tuples. Of other nodes, such
-    as Equinox modules, they keep the places and shapes of the arrays, and a tree that was read from
-    a file is a dict of arrays by place.
+    as Equinox modules, they keep the paths and shapes of the arrays, and a tree that was read from
+    a file is a dict of arrays by path.
 
     Args:
         like: A pytree of arrays of real numbers, or of their shapes.
@@ -40,23 +40,23 @@ class Tree:
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
     structure: Any
-    """Structure of the tree, or ``None`` for a dict of arrays by place."""
+    """Structure of the tree, or ``None`` for a dict of arrays by path."""
 
     def __init__(self, like: Any):
-        found, structure = jax.tree_util.tree_flatten_with_path(like)
+        leaves, structure = jax.tree_util.tree_flatten_with_path(like)
         fix = "Split other leaves off: eqx.partition(model, eqx.is_inexact_array)."
-        checks.expect(len(found) > 0, "x0", "a pytree with arrays", checks.short(like), fix)
-        for path, leaf in found:
+        checks.expect(len(leaves) > 0, "x0", "a pytree with arrays", checks.short(like), fix)
+        for path, leaf in leaves:
             name = f"x0{jax.tree_util.keystr(path)}"
             has_dtype = hasattr(leaf, "shape") and hasattr(leaf, "dtype")
             is_real = has_dtype and jnp.issubdtype(leaf.dtype, jnp.floating)
             got = f"{leaf.dtype}" if has_dtype else checks.short(leaf)
             checks.expect(is_real, name, "an array of floats", got, fix)
             checks.expect(math.prod(leaf.shape) > 0, name, "at least one number", "none", fix)
-        parts = [leaf for _, leaf in found]
-        object.__setattr__(self, "paths", tuple(jax.tree_util.keystr(path) for path, _ in found))
-        object.__setattr__(self, "shapes", tuple(tuple(leaf.shape) for leaf in parts))
-        object.__setattr__(self, "dtypes", tuple(map(_dtype_of, parts)))
+        arrays = [leaf for _, leaf in leaves]
+        object.__setattr__(self, "paths", tuple(jax.tree_util.keystr(path) for path, _ in leaves))
+        object.__setattr__(self, "shapes", tuple(tuple(leaf.shape) for leaf in arrays))
+        object.__setattr__(self, "dtypes", tuple(map(_dtype_of, arrays)))
         object.__setattr__(self, "structure", structure)
 
     def __eq__(self, other: object) -> bool:
@@ -87,8 +87,8 @@ class Tree:
         leaves, start = [], 0
         for shape, dtype in zip(self.shapes, self.dtypes, strict=True):
             size = math.prod(shape)
-            part = vectors[:, start : start + size].reshape(-1, *shape)
-            leaves.append(part.astype(dtype) if dtype != "float32" else part)
+            leaf = vectors[:, start : start + size].reshape(-1, *shape)
+            leaves.append(leaf.astype(dtype) if dtype != "float32" else leaf)
             start += size
         if self.structure is None:
             return dict(zip(self.paths, leaves, strict=True))
@@ -120,7 +120,7 @@ class Tree:
         return flat_columns(table, self.size)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the tree as plain values: places, shapes, and the structure of containers."""
+        """Return the tree as plain values: paths, shapes, and the structure of containers."""
         leaves = [
             [path, list(shape), dtype]
             for path, shape, dtype in zip(self.paths, self.shapes, self.dtypes, strict=True)

@@ -73,7 +73,7 @@ class Archive(eqx.Module):
 
     @abstractmethod
     def centers_of(self, cells: Int[Array, " n"]) -> Float[Array, "n meas"]:
-        """Return the centre of each cell in measure space."""
+        """Return the center of each cell in measure space."""
 
     @property
     def division(self) -> tuple[Any, ...]:
@@ -94,7 +94,7 @@ class Archive(eqx.Module):
         return xp.all(xp.isfinite(measures), axis=1)
 
     def discount_space(self, measures: Float[Array, "n meas"]) -> Float[Array, "n meas"]:
-        """Map measures to the space of the cells' centres, in which discounts work."""
+        """Map measures to the space of the cells' centers, in which discounts work."""
         return measures
 
     def index_on_host(
@@ -115,7 +115,7 @@ class Archive(eqx.Module):
     def closeness(
         self, measures: Float[Array, "batch meas"], cells: Int[Array, " batch"]
     ) -> Float[Array, " batch"]:
-        """Return 1 minus the mean squared error between measures and the centres of their cells.
+        """Return 1 minus the mean squared error between measures and the centers of their cells.
 
         It is the objective of searches that evaluate measures only.
         """
@@ -205,8 +205,8 @@ def checked_measure_names(
         return ()
     is_text = not isinstance(names, str) and all(isinstance(name, str) for name in names)
     checks.expect(is_text, "measure_names", "a list of texts", checks.short(names), fix)
-    found = f"{len(names)} names"
-    checks.expect(len(names) == measure_dim, "measure_names", f"{measure_dim} names", found, fix)
+    got = f"{len(names)} names"
+    checks.expect(len(names) == measure_dim, "measure_names", f"{measure_dim} names", got, fix)
     for name in names:
         sound = len(name.strip()) > 0 and len(name) <= _LONGEST_NAME and name.isprintable()
         one_line = f"texts of 1 to {_LONGEST_NAME} printable characters"

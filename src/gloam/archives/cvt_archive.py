@@ -221,7 +221,7 @@ class CVTArchive(Archive):
     def closeness(
         self, measures: Float[Array, "batch meas"], cells: Int[Array, " batch"]
     ) -> Float[Array, " batch"]:
-        """Return 1 - MSE between measures and the centres of their cells, or the cosine."""
+        """Return 1 - MSE between measures and the centers of their cells, or the cosine."""
         if self.metric == "euclidean":
             return super().closeness(measures, cells)
         return jnp.sum(unit_rows(measures) * self.centers_of(cells), axis=1)

@@ -129,7 +129,7 @@ def chosen_index(index: IndexName | Faiss, cells: int, measures: int) -> Faiss |
 
 
 def _named_factory(index: IndexName | Faiss, cells: int, measures: int) -> str:
-    """The factory string of ``"flat"`` and ``"hnsw"``, else that of an inverted file."""
+    """Return the factory string of ``"flat"`` and ``"hnsw"``, else that of an inverted file."""
     few = measures <= _FEW_MEASURES or cells <= _FEW_CELLS
     if index == "flat":
         return "Flat"
@@ -139,7 +139,7 @@ def _named_factory(index: IndexName | Faiss, cells: int, measures: int) -> str:
     if few:
         return f"IVF{lists},Flat"
     # Codes of four bits for up to four measures, and for at most a 64th of them. They encode the
-    # difference from the list's centre, which tells the members of a tight cluster apart.
+    # difference from the list's center, which tells the members of a tight cluster apart.
     widths = [w for w in (1, 2, 3, 4) if measures % w == 0 and (w == 1 or measures >= 64 * w)]
     return f"IVF{lists},PQ{measures // max(widths)}x4fsr"
 
@@ -212,11 +212,11 @@ class FaissIndex:
         shifted = self._shifted(points)
         candidates = self._index.search(shifted, self._num_candidates)[1]
         points = shifted + self._origin
-        found = _closest(points, centroids, candidates)
+        nearest = _closest(points, centroids, candidates)
         for lost in np.flatnonzero(candidates[:, 0] < 0):  # all lists searched are empty
-            every = np.arange(len(centroids))[None]
-            found[lost] = _closest(points[lost, None], centroids, every)[0]
-        return found
+            all_rows = np.arange(len(centroids))[None]
+            nearest[lost] = _closest(points[lost, None], centroids, all_rows)[0]
+        return nearest
 
     def measure_recall(
         self,
@@ -225,11 +225,11 @@ class FaissIndex:
         points: Float[np.ndarray, "n meas"],
     ) -> float:
         """Return the share of points that get the centroids in ``rows``, or equal ones."""
-        found = self.nearest(points, centroids)
-        return float(np.mean((centroids[found] == centroids[rows]).all(axis=1)))
+        nearest = self.nearest(points, centroids)
+        return float(np.mean((centroids[nearest] == centroids[rows]).all(axis=1)))
 
     def _shifted(self, points: Float[np.ndarray, "n meas"]) -> Float[np.ndarray, "n meas"]:
-        """Points from the origin: of length one for cosine, and never very far."""
+        """Return points relative to the origin, of length one for cosine, at a bounded distance."""
         with np.errstate(invalid="ignore"):  # infinity minus infinity
             wide = points.astype(np.float64) - self._origin
         wide[~np.isfinite(wide).all(axis=1)] = 0.0
@@ -246,7 +246,7 @@ class FaissIndex:
         name = "nprobe" if lists is not None else "efSearch" if "HNSW" in self.factory else None
         most = _MOST_EFFORT if lists is None else lists.nlist
         effort = min(most, settings.nprobe or _LEAST_EFFORT)
-        wanted = settings.recall if settings.nprobe is None else -np.inf
+        target = settings.recall if settings.nprobe is None else -np.inf
         rows, points = sampled_points(centroids, self._origin, rng)
         while True:
             if name is not None:
@@ -255,12 +255,12 @@ class FaissIndex:
             self.recall = self.measure_recall(centroids, rows, points)
             # A sample that just reaches it may have been lucky: two standard errors to be safe.
             error = np.sqrt(self.recall * (1 - self.recall) / len(rows))
-            if self.recall - 2 * error >= wanted or name is None or effort == most:
+            if self.recall - 2 * error >= target or name is None or effort == most:
                 break
             effort = min(most, effort * 3 // 2)
-        if self.recall < wanted:
+        if self.recall < target:
             warnings.warn(
-                f"index: expected a recall of {wanted:g}, got {self.recall:.3f}, the most "
+                f"index: expected a recall of {target:g}, got {self.recall:.3f}, the most "
                 f"that '{self.factory}' reaches on these centroids. Pass index='exact', another "
                 "factory string, or ask for less recall.",
                 stacklevel=5,
@@ -314,7 +314,7 @@ def _filled(
     count = 20_000 if lists is None else max(10_000, _TRAINED_PER_LIST * lists.nlist)
     rows = np.sort(rng.choice(cells, min(cells, count), replace=False))
     threads = faiss.omp_get_max_threads()
-    if "HNSW" in factory:  # several threads would link neighbours in any order
+    if "HNSW" in factory:  # several threads would link neighbors in any order
         faiss.omp_set_num_threads(1)
     try:
         index.train(centroids[rows] - origin)

@@ -98,7 +98,7 @@ class GridArchive(Archive):
         return jnp.ravel_multi_index(tuple(index.T), self.shape, mode="clip").astype(jnp.int32)
 
     def centers_of(self, cells: Int[Array, " n"]) -> Float[Array, "n meas"]:
-        """Return the centre of each cell in measure space."""
+        """Return the center of each cell in measure space."""
         index = jnp.stack(jnp.unravel_index(cells, self.shape), axis=-1).astype(jnp.float32)
         shares = (index + 0.5) / jnp.asarray(self.shape, jnp.float32)
         return self.lower + shares * (self.upper - self.lower)

@@ -60,15 +60,15 @@ def kmeans_centroids(
     checks.fits_memory("num_samples", 16 * total * measure_dim, samples, fix)
     low, high = checks.bounds(lower, upper, measure_dim)
     if cache is not None and checks.path("cache", cache).is_file():
-        found = checks.finite_array("cache", files.read_array(cache, "cache"), ndim=2)
+        cached = checks.finite_array("cache", files.read_array(cache, "cache"), ndim=2)
         checks.expect(
-            found.shape == (num_cells, measure_dim),
+            cached.shape == (num_cells, measure_dim),
             "cache",
             f"shape {(num_cells, measure_dim)}",
-            f"shape {found.shape} in '{cache}'",
+            f"shape {cached.shape} in '{cache}'",
             "Delete the file.",
         )
-        return found
+        return cached
     # NumPy's generator, because its stream is the same on every backend.
     points = np.random.default_rng(seed).uniform(low, high, (total, measure_dim))
     # From the middle of the box, so that sums and squares of float32 numbers lose fewer digits.

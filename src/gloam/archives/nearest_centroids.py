@@ -10,7 +10,7 @@ measures, a kernel that stores no scores.
 
 Scores in float32 have rounding errors that grow with the square of a centroid's distance from the
 origin. If centroids are so far from it and so close to one another that scores cannot tell
-neighbours apart (as in distant clusters), squared differences are compared instead, which is
+neighbors apart (as in distant clusters), squared differences are compared instead, which is
 several times slower.
 """
 
@@ -33,7 +33,7 @@ _BLOCK = 2**16  # centroids whose scores a GPU stores at once
 # Sample of `scores_collide`: its size, its least size, and the numbers that it is compared with.
 _SAMPLE, _LEAST_SAMPLE, _SAMPLED_NUMBERS = 128, 16, 2 * 10**9
 _WIDE_ROWS = 8192  # centroids in float64 at once
-_ROUNDINGS = 16.0  # rounding errors of a score, below which neighbours are often confused
+_ROUNDINGS = 16.0  # rounding errors of a score, below which neighbors are often confused
 _FEW_COLLISIONS = 0.01  # share of centroids that may collide, such as near duplicates
 
 
@@ -112,29 +112,29 @@ def most_similar(lanes: Lanes, points: Float[Array, "batch meas"]) -> Int[Array,
 def _best_lane(
     rows: Float[Array, "height lanes meas+1"], shifted: Float[Array, "batch meas+1"]
 ) -> Int[Array, " batch"]:
-    """The lane that holds the largest score; the lowest of equals."""
+    """Return the lane that holds the largest score; the lowest of equal ones."""
     height, width, numbers = rows.shape
     few = numbers <= _FEW
     slices = min(height, 2 if few else max(1, _CACHED // width))
     columns = shifted.T
 
-    def look(block: Int[Array, ""], best: Float[Array, "lanes batch"]) -> Array:
+    def highest(block: Int[Array, ""], best: Float[Array, "lanes batch"]) -> Array:
         # The last block may overlap the one before it, which changes no maximum.
-        some = jax.lax.dynamic_slice_in_dim(rows, block * slices, slices)
+        block_rows = jax.lax.dynamic_slice_in_dim(rows, block * slices, slices)
         if few:  # sums written out become one loop with the maximum: no score is ever stored
             # The last number of a row is its offset, and that of a point is one.
             scores = [
                 sum((row[:, n, None] * columns[n] for n in range(numbers - 1)), row[:, -1:])
-                for row in some
+                for row in block_rows
             ]
         else:
-            scores = (some.reshape(slices * width, -1) @ columns).reshape(slices, width, -1)
+            scores = (block_rows.reshape(slices * width, -1) @ columns).reshape(slices, width, -1)
         for score in scores:
             best = jnp.maximum(best, score)
         return best
 
     lowest = jnp.full((width, shifted.shape[0]), -jnp.inf, jnp.float32)
-    best = jax.lax.fori_loop(0, -(-height // slices), look, lowest)
+    best = jax.lax.fori_loop(0, -(-height // slices), highest, lowest)
     number = jnp.arange(width, dtype=jnp.int32)[:, None]
     return jnp.min(jnp.where(best == jnp.max(best, axis=0), number, width - 1), axis=0)
 
@@ -145,21 +145,21 @@ def _by_blocks(
     block: int,
     scores_of: Callable[[Array, Array], Array],
 ) -> Int[Array, " batch"]:
-    """The row with the largest score, in blocks, so that not all scores are kept at once."""
+    """Return the row with the largest score, computed in blocks to bound the memory."""
     cells = rows.shape[0]
     block = min(cells, block)
 
-    def look(number: Int[Array, ""], best: tuple[Array, Array]) -> tuple[Array, Array]:
+    def highest(number: Int[Array, ""], best: tuple[Array, Array]) -> tuple[Array, Array]:
         # The last block may overlap the one before it: what was found there is not better.
         start = jnp.minimum(number * block, cells - block)
         scores = scores_of(points, jax.lax.dynamic_slice_in_dim(rows, start, block))
-        score, place = jnp.max(scores, axis=1), jnp.argmax(scores, axis=1).astype(jnp.int32)
+        score, row = jnp.max(scores, axis=1), jnp.argmax(scores, axis=1).astype(jnp.int32)
         better = score > best[0]
-        return jnp.where(better, score, best[0]), jnp.where(better, start + place, best[1])
+        return jnp.where(better, score, best[0]), jnp.where(better, start + row, best[1])
 
     size = points.shape[:1]
     nothing = jnp.full(size, -jnp.inf, jnp.float32), jnp.zeros(size, jnp.int32)
-    return jax.lax.fori_loop(0, -(-cells // block), look, nothing)[1]
+    return jax.lax.fori_loop(0, -(-cells // block), highest, nothing)[1]
 
 
 def _negative_squares(
@@ -171,10 +171,10 @@ def _negative_squares(
 def scores_collide(
     centroids: Float[np.ndarray, "cells meas"], origin: Float[np.ndarray, " meas"]
 ) -> bool:
-    """Whether float32 scores cannot tell neighbouring centroids apart, judged by a sample.
+    """Return whether float32 scores confuse neighboring centroids, judged by a sample.
 
     The rounding error of a score is about ``2^-23 r^2`` for a centroid at distance ``r`` from the
-    origin. Scores of neighbours at distance ``g`` differ by up to ``g^2``. Equal centroids do not
+    origin. Scores of neighbors at distance ``g`` differ by up to ``g^2``. Equal centroids do not
     count: their cell is the lowest row either way.
 
     >>> clusters = np.concatenate([np.linspace(-500, -499.9, 50), np.linspace(499.9, 500, 50)])
@@ -213,7 +213,7 @@ def squared_gaps(
 
 
 def _height(cells: int, measures: int) -> int:
-    """Number of centroids in a lane.
+    """Return the number of centroids in a lane.
 
     The cost of the first step grows with the number of lanes, that of the second with the numbers
     in a lane. With few centroids, and on a GPU, one centroid per lane is best.

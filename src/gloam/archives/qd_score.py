@@ -85,13 +85,13 @@ def lowered(reference: Float[Array, ""], objectives: Float[Array, " cells"]) -> 
     occupied, references = objectives > -jnp.inf, jnp.asarray(_REFERENCES)
     start = jnp.sum(references > reference, dtype=jnp.int32)
 
-    def is_too_high(place: Int[Array, ""]) -> Bool[Array, ""]:
-        limit = jnp.where(place == start, reference, references[place] / 2)
+    def is_too_high(index: Int[Array, ""]) -> Bool[Array, ""]:
+        limit = jnp.where(index == start, reference, references[index] / 2)
         below = jnp.sum(occupied & (objectives < limit), dtype=jnp.int32)
         return 2 * below > jnp.sum(occupied, dtype=jnp.int32)
 
     # Nearly always the reference stays, and the loop ends at once: a median would be sorted for.
-    return references[jax.lax.while_loop(is_too_high, lambda place: place + 1, start)]
+    return references[jax.lax.while_loop(is_too_high, lambda index: index + 1, start)]
 
 
 def lowered_on_host(reference: float, objectives: Float[np.ndarray, " n"]) -> float:

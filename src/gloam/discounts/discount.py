@@ -27,12 +27,12 @@ class Discount(eqx.Module):
 
     @property
     def num_initial_centers(self) -> int:
-        """Number of centres of random cells that `init` receives."""
+        """Number of centers of random cells that `init` receives."""
         return 0
 
     @property
     def num_empty_centers(self) -> int:
-        """Number of centres of random empty cells that `train` receives in each iteration."""
+        """Number of centers of random empty cells that `train` receives in each iteration."""
         return 0
 
     @property
@@ -44,7 +44,7 @@ class Discount(eqx.Module):
     def init(
         self, centers: Float[Array, "n meas"], is_real: Bool[Array, " n"], *, key: PRNGKeyArray
     ) -> Any:
-        """Return the state before the first iteration; ``is_real`` is false for padded centres."""
+        """Return the state before the first iteration; ``is_real`` is false for padded centers."""
 
     def rescaled(
         self, state: Any, objectives: Float[Array, " cells"], f_min: float | None = None
@@ -83,9 +83,9 @@ class Discount(eqx.Module):
         *,
         key: PRNGKeyArray,
     ) -> tuple[Any, Fit]:
-        """Learn from the batch and from the centres of empty cells.
+        """Learn from the batch and from the centers of empty cells.
 
-        ``is_real`` is false for padded centres.
+        ``is_real`` is false for padded centers.
         """
 
 
@@ -138,10 +138,10 @@ class DiscountMetrics(eqx.Module):
     """How well the discount agrees with the archive."""
 
     empty_discount: Float[Array, ""]
-    """Mean discount at the centres of empty cells, which should be near `Discount.empty_value`.
+    """Mean discount at the centers of empty cells, which should be near `Discount.empty_value`.
     NaN if no cell is empty."""
     rank_correlation: Float[Array, ""]
-    """Spearman's correlation over cells between the discount at the centre and the objective of
+    """Spearman's correlation over cells between the discount at the center and the objective of
     the elite (`Discount.empty_value` for empty cells). It should be well above 0."""
 
 
@@ -151,7 +151,7 @@ def discount_metrics(
     occupied: Bool[Array, " cells"],
     empty_value: float | Float[Array, ""],
 ) -> DiscountMetrics:
-    """Compare the discount at the centres of cells with the elites of the cells."""
+    """Compare the discount at the centers of cells with the elites of the cells."""
     empty = ~occupied
     number = jnp.sum(empty, dtype=jnp.int32)
     mean = jnp.sum(jnp.where(empty, discounts, 0.0)) / number.astype(jnp.float32)

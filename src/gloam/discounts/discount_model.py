@@ -42,7 +42,7 @@ class DiscountModel(Discount):
     ``fhat(m) = low + scale * network(m)``, in units that are estimated from the elites.
 
     Args:
-        alpha: Archive learning rate (equation 1): 1 only explores, 0 only optimises.
+        alpha: Archive learning rate (equation 1): 1 only explores, 0 only optimizes.
         first_visit: A solution above the discount raises it at once to this share of the objective,
             both counted from ``floor``, and from there by ``alpha``. Visited regions then differ
             from empty ones, and can still be refined. ``None`` or 0 for the paper's form.
@@ -138,18 +138,18 @@ class DiscountModel(Discount):
 
     @property
     def num_initial_centers(self) -> int:
-        """Number of centres for the first fit."""
+        """Number of centers for the first fit."""
         return self.num_init_points
 
     @property
     def num_empty_centers(self) -> int:
-        """Number of empty centres for each iteration."""
+        """Number of empty centers for each iteration."""
         return self.num_empty_points
 
     def init(
         self, centers: Float[Array, "n meas"], is_real: Bool[Array, " n"], *, key: PRNGKeyArray
     ) -> Trained:
-        """Return new weights, fitted to the floor at the centres (algorithm 1, line 2)."""
+        """Return new weights, fitted to the floor at the centers (algorithm 1, line 2)."""
         key_weights, key_fit = jax.random.split(key)
         network = self.network
         if isinstance(network, Reinitializable):
@@ -167,8 +167,8 @@ class DiscountModel(Discount):
         """Return the model with units that fit the elites."""
         if state.units is None:
             return state
-        found = grown(state.units, objectives, self.floor, self.ceiling, f_min)
-        return Trained(state.params, state.optimizer, found)
+        units = grown(state.units, objectives, self.floor, self.ceiling, f_min)
+        return Trained(state.params, state.optimizer, units)
 
     def empty_value(self, state: Trained, f_min: float) -> float | Float[Array, ""]:
         """Return the floor, given or estimated."""
@@ -181,7 +181,7 @@ class DiscountModel(Discount):
     def at_cells(
         self, state: Trained, cells: Int[Array, " n"], centers: Float[Array, "n meas"]
     ) -> Float[Array, " n"]:
-        """Return ``fhat`` at the centres."""
+        """Return ``fhat`` at the centers."""
         if type(self.network) is MLP:
             return self.discount(state, centers)
         # Activations of other networks may be far larger than a row: 20,000 images in a CNN take a
@@ -194,7 +194,7 @@ class DiscountModel(Discount):
             discounts = self.discount(state, batch.measures)
             return Scored(discounts, batch.objectives - discounts)
         heights = self._forward(state.params, self._inputs(batch.measures))
-        improvements = state.units.normalised(batch.objectives) - heights
+        improvements = state.units.normalized(batch.objectives) - heights
         return Scored(state.units.raw(heights), improvements)
 
     def train(
@@ -207,7 +207,7 @@ class DiscountModel(Discount):
         *,
         key: PRNGKeyArray,
     ) -> tuple[Trained, Fit]:
-        """Fit the network to the targets of this iteration, and to the floor at empty centres."""
+        """Fit the network to the targets of this iteration, and to the floor at empty centers."""
         points = jnp.concatenate([batch.measures, centers])
         floor = jnp.zeros(centers.shape[:1], jnp.float32)
         heights = jnp.concatenate([self._heights(state.units, batch, scored), floor])
@@ -231,7 +231,7 @@ class DiscountModel(Discount):
         self, units: Units | None, objectives: Float[Array, " n"]
     ) -> Float[Array, " n"]:
         """Convert objectives to outputs of the network."""
-        return objectives - self._offset if units is None else units.normalised(objectives)
+        return objectives - self._offset if units is None else units.normalized(objectives)
 
     def _raw(self, units: Units | None, heights: Float[Array, " n"]) -> Float[Array, " n"]:
         """Convert outputs of the network to objectives."""

@@ -14,7 +14,7 @@ from gloam.discounts.discount import Discount, untrained
 from gloam.records import Batch, Fit, Scored
 
 _LARGEST_LOG = 80.0  # of a density; the largest float32 is exp(88.7)
-_FARTHEST = 1e15  # bandwidths from the centre: squares of such numbers, and their sums, are finite
+_FARTHEST = 1e15  # bandwidths from the center: squares of such numbers, and their sums, are finite
 
 
 class BufferPolicy(eqx.Module):
@@ -121,7 +121,7 @@ class KernelDensity(Discount):
         """Return the logarithm of the density; minus infinity while the buffer is empty."""
         is_filled = jnp.arange(self.buffer_size, dtype=jnp.int32) < state.seen
         center = _center(state.buffer, is_filled)
-        # Centred and scaled before anything is squared: differences of large squares lose digits.
+        # Centered and scaled before anything is squared: differences of large squares lose digits.
         points = _bounded((points - center) / self.bandwidth)
         buffer = _bounded((state.buffer - center) / self.bandwidth)
         squared = (

@@ -114,7 +114,7 @@ class CNN(eqx.Module):
     ``+-1/sqrt(fan_in)``, which is PyTorch's default.
 
     Args:
-        shape: Shape of an image, ``(height, width)`` or ``(height, width, colours)``, as in NumPy
+        shape: Shape of an image, ``(height, width)`` or ``(height, width, colors)``, as in NumPy
             and Pillow.
         channels: Number of channels of each convolution.
         hidden: Size of the layer between the convolutions and the output.
@@ -148,17 +148,17 @@ class CNN(eqx.Module):
         )
         depths = [checks.integer("channels", depth, minimum=1) for depth in channels]
         hidden = checks.integer("hidden", hidden, minimum=1)
-        height, width, colours = self.shape
+        height, width, colors = self.shape
         for _ in depths:
             height, width = _half(height), _half(width)
-        shapes = [(3, 3, before, after) for before, after in pairwise([colours, *depths])]
+        shapes = [(3, 3, before, after) for before, after in pairwise([colors, *depths])]
         shapes += [(height * width * depths[-1], hidden), (hidden, 1)]
         self.weights, self.biases = first_weights(tuple(shapes), key)
 
     def __call__(self, measures: Float[Array, "*shape"]) -> Float[Array, ""]:
         """Return the output for one scaled image, in its shape or as a flat row."""
-        height, width, colours = self.shape
-        shapes = [self.shape, (math.prod(self.shape),)] + [(height, width)] * (colours == 1)
+        height, width, colors = self.shape
+        shapes = [self.shape, (math.prod(self.shape),)] + [(height, width)] * (colors == 1)
         checks.expect(
             measures.shape in shapes,
             "measures",
@@ -206,7 +206,7 @@ def _image_shape(shape: Sequence[int]) -> tuple[int, ...]:
     checks.expect(
         isinstance(shape, Sequence) and len(shape) in (2, 3),
         "shape",
-        "(height, width) or (height, width, colours)",
+        "(height, width) or (height, width, colors)",
         repr(shape),
         fix,
     )
@@ -218,7 +218,7 @@ def _image_shape(shape: Sequence[int]) -> tuple[int, ...]:
 class Frozen(eqx.Module):
     """``head(embed(m))``, where only ``head`` is trained.
 
-    A point is embedded once for each fit, and the optimiser has no state for the embedding, so it
+    A point is embedded once for each fit, and the optimizer has no state for the embedding, so it
     may be far larger than a network that is trained during the search.
 
     Args:
@@ -311,8 +311,8 @@ def in_blocks(
     if count <= size:
         return function(rows)
     # The last block is padded with repeated rows, whose results are dropped.
-    places = jnp.minimum(jnp.arange(-(-count // size) * size), count - 1).reshape(-1, size)
-    return jax.lax.map(lambda some: function(rows[some]), places).reshape(-1)[:count]
+    indices = jnp.minimum(jnp.arange(-(-count // size) * size), count - 1).reshape(-1, size)
+    return jax.lax.map(lambda block: function(rows[block]), indices).reshape(-1)[:count]
 
 
 def stages(network: eqx.Module) -> tuple[Callable[[Array], Array], eqx.Module]:
@@ -377,17 +377,17 @@ def checked_row_shape(
     for row in [shape] * shaped + [(measures,)]:
         given = jax.ShapeDtypeStruct(row, jnp.float32)
         try:
-            found = eqx.filter_eval_shape(network, given).shape  # pyright: ignore
+            output = eqx.filter_eval_shape(network, given).shape  # pyright: ignore
         except Exception as error:
             failures.append((row, f"fails ({error})", error))
             continue
-        if found in ((), (1,)):
+        if output in ((), (1,)):
             return row if len(row) > 1 else ()
-        failures.append((row, f"gives shape {found}", None))
-    told = "; ".join(f"for a row of shape {row} it {what}" for row, what, _ in failures)
+        failures.append((row, f"gives shape {output}", None))
+    reasons = "; ".join(f"for a row of shape {row} it {what}" for row, what, _ in failures)
     raise ValueError(
         f"network: expected a module that maps {measures} measures to one number, got "
-        f"{type(network).__name__}: {told}. {_ROW_TO_NUMBER}"
+        f"{type(network).__name__}: {reasons}. {_ROW_TO_NUMBER}"
     ) from failures[-1][2]
 
 

@@ -24,7 +24,7 @@ class Thresholds(Discount):
     does not depend on their order.
 
     Args:
-        alpha: Archive learning rate: 1 only explores, as CMA-ME does, 0 only optimises.
+        alpha: Archive learning rate: 1 only explores, as CMA-ME does, 0 only optimizes.
         floor: Initial threshold: at or below the lowest objective that you expect. By default the
             archive's ``f_min``, or 0 if it has none.
         num_cells: Number of cells; by default that of the archive.

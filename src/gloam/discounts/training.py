@@ -25,7 +25,7 @@ Sweep = Callable[
 
 
 class Trained(eqx.Module):
-    """Weights of a network and the state of their optimiser."""
+    """Weights of a network and the state of their optimizer."""
 
     params: Any
     optimizer: optax.OptState
@@ -55,8 +55,8 @@ def fit(
 
     Args:
         forward: Maps weights and inputs to outputs.
-        optimizer: The optimiser.
-        trained: Initial weights, with the state of the optimiser.
+        optimizer: The optimizer.
+        trained: Initial weights, with the state of the optimizer.
         inputs: ``(n, meas)`` inputs.
         targets: ``(n,)`` targets.
         is_trained: ``(n,)`` mask of rows to train on.
@@ -67,7 +67,7 @@ def fit(
         sweep: Another implementation of an epoch with the same result, such as `fast_sweep`.
 
     Returns:
-        The trained weights with the state of the optimiser, the loss of the last epoch and the
+        The trained weights with the state of the optimizer, the loss of the last epoch and the
         number of epochs.
     """
     size = inputs.shape[0]
@@ -107,7 +107,7 @@ def _descend(
     y: Float[Array, " n"],
     total: Int[Array, ""],
 ) -> tuple[Float[Array, ""], Trained]:
-    """Train any network by any optimiser for one epoch."""
+    """Train any network by any optimizer for one epoch."""
 
     def loss_of(params: Any, x: Array, y: Array, weight: Array) -> Float[Array, ""]:
         error = jnp.square(forward(params, x) - y)

@@ -33,7 +33,7 @@ class Units(eqx.Module):
     is_known: Bool[Array, ""]
     """False until the archive has elites with different objectives."""
 
-    def normalised(self, objectives: Float[Array, " n"]) -> Float[Array, " n"]:
+    def normalized(self, objectives: Float[Array, " n"]) -> Float[Array, " n"]:
         """Convert objectives to heights."""
         return (objectives - self.low) / self.scale
 
@@ -96,15 +96,15 @@ def grown(
     A range that shrinks, as when all elites come close to the best, is kept. Otherwise regions with
     worse solutions would fall below the floor. Arguments are those of `estimated_units`.
     """
-    found = estimated_units(objectives, floor, ceiling, f_min)
-    length = old.low - found.low
-    keep = old.is_known & (~found.is_known | (length < (_STEP - 1.0) * old.scale))
+    estimate = estimated_units(objectives, floor, ceiling, f_min)
+    length = old.low - estimate.low
+    keep = old.is_known & (~estimate.is_known | (length < (_STEP - 1.0) * old.scale))
     # The best elite keeps its height.
     height = (jnp.max(objectives) - old.low) / old.scale
-    longer = jnp.where(height > 0, old.scale + length / height, found.scale)
+    longer = jnp.where(height > 0, old.scale + length / height, estimate.scale)
     # The units before the first estimate are arbitrary and are dropped.
     return Units(
-        jnp.where(keep, old.low, found.low),
-        jnp.where(keep, old.scale, jnp.where(old.is_known, longer, found.scale)),
-        old.is_known | found.is_known,
+        jnp.where(keep, old.low, estimate.low),
+        jnp.where(keep, old.scale, jnp.where(old.is_known, longer, estimate.scale)),
+        old.is_known | estimate.is_known,
     )

@@ -1,4 +1,4 @@
-"""A small generator of greyscale images: dense layers, then convolutions that double the size."""
+"""A small generator of grayscale images: dense layers, then convolutions that double the size."""
 
 import math
 import os
@@ -16,7 +16,7 @@ from gloam._tools.registry import register
 from gloam.domains.generator import Generator, check_shapes, read_tensors, write_tensors
 
 DIGITS_FILE = Path(__file__).with_name("digit_decoder.safetensors")
-"""Weights of `Decoder.digits`; the text file next to it documents their origin and licence."""
+"""Weights of `Decoder.digits`; the text file next to it documents their origin and license."""
 _LAYERS = ("hidden", "maps", "middle", "pixels")
 _FIX = "Pass the tensors of another Decoder, or a file written by Decoder.save."
 _KERNEL = 3
@@ -130,10 +130,12 @@ def _doubled(
     On CPUs, XLA compiles this to much faster code than a transposed convolution.
     """
     dimensions = ("NHWC", "HWIO", "NHWC")
-    found = jax.lax.conv_general_dilated(maps, weight, (1, 1), "SAME", dimension_numbers=dimensions)
-    n, rows, columns, outputs = found.shape
-    found = (found + bias).reshape(n, rows, columns, 2, 2, outputs // 4)
-    return found.transpose(0, 1, 3, 2, 4, 5).reshape(n, 2 * rows, 2 * columns, outputs // 4)
+    doubled = jax.lax.conv_general_dilated(
+        maps, weight, (1, 1), "SAME", dimension_numbers=dimensions
+    )
+    n, rows, columns, outputs = doubled.shape
+    doubled = (doubled + bias).reshape(n, rows, columns, 2, 2, outputs // 4)
+    return doubled.transpose(0, 1, 3, 2, 4, 5).reshape(n, 2 * rows, 2 * columns, outputs // 4)
 
 
 def _names() -> list[str]:
@@ -150,10 +152,10 @@ def _expected_shapes(arrays: Mapping[str, np.ndarray]) -> dict[str, tuple[int, .
     """Return the shapes of all tensors, inferred from some of them."""
     sources = {"hidden.weight": 2, "maps.weight": 2, "middle.weight": 4}
     for name, ndim in sources.items():
-        found = np.shape(arrays[name]) if name in arrays else None
-        fits = found is not None and len(found) == ndim and 0 not in found
+        shape = np.shape(arrays[name]) if name in arrays else None
+        fits = shape is not None and len(shape) == ndim and 0 not in shape
         expected = f"a tensor of {ndim} axes"
-        checks.expect(fits, f"tensors: {name}", expected, f"shape {found}", _FIX)
+        checks.expect(fits, f"tensors: {name}", expected, f"shape {shape}", _FIX)
     latent, hidden = arrays["hidden.weight"].shape
     channels, outputs = arrays["middle.weight"].shape[2:]
     numbers = _side(arrays) ** 2 * channels

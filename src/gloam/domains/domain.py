@@ -39,7 +39,7 @@ class Domain(eqx.Module):
     ) -> tuple[Float[Array, " batch"], Float[Array, "batch meas"]] | Float[Array, "batch meas"]:
         """Return the objectives and measures of solutions.
 
-        If only measures are returned, the objective is the closeness to the centre of the cell. A
+        If only measures are returned, the objective is the closeness to the center of the cell. A
         domain with noise takes a random key for the batch as well: ``(solutions, *, key)``.
         """
 

@@ -46,7 +46,7 @@ class Generator(eqx.Module):
     @property
     @abstractmethod
     def w_avg(self) -> Float[Array, " w"]:
-        """Mean latent, the centre of truncation."""
+        """Mean latent, the center of truncation."""
 
     @abstractmethod
     def map(self, z: Float[Array, "n z"], truncation: float | Array = 1.0) -> Float[Array, "n w"]:
@@ -115,7 +115,7 @@ def check_shapes(
     got = f"a file without {len(missing)} of them ({shown})"
     checks.expect(not missing, name, f"{len(expected)} tensors", got, fix)
     for key, shape in expected.items():
-        found = arrays[key].shape
-        checks.expect(found == shape, f"{name}: {key}", f"shape {shape}", f"shape {found}", fix)
+        got = arrays[key].shape
+        checks.expect(got == shape, f"{name}: {key}", f"shape {shape}", f"shape {got}", fix)
         finite = bool(np.isfinite(arrays[key]).all())
         checks.expect(finite, f"{name}: {key}", "finite numbers", "NaN or infinity", fix)

@@ -44,7 +44,7 @@ class LatentDigits(Domain):
         centroids: ``(cells, rows, columns)`` images with values from 0 to 1. By default the 1,000
             digits of `gloam.datasets.handwritten_digits`, which are not in the training data of
             the default generator.
-        generator: Generator of greyscale images of the same size. By default
+        generator: Generator of grayscale images of the same size. By default
             `gloam.domains.Decoder.digits`.
         x0: Starting solution. By default zeros, the mean of the prior.
         name: Short name of the problem, used in tables and file names.
@@ -130,7 +130,7 @@ class LatentDigits(Domain):
 def _images(centroids: Any, generator: Generator) -> Float[np.ndarray, "cells rows columns"]:
     """Return the images of the dataset, after checking that the generator fits them."""
     channels, rows, columns = generator.image_shape
-    checks.expect(channels == 1, "generator", "greyscale images", f"{channels} channels")
+    checks.expect(channels == 1, "generator", "grayscale images", f"{channels} channels")
     if centroids is None:
         data = handwritten_digits()
         centroids = data.items.reshape(-1, *data.shape)

@@ -46,9 +46,9 @@ class Triangles(Domain):
         centroids: ``(cells, rows, columns)`` images with values from 0 to 1, with a last axis of
             red, green and blue if ``color`` is set, or the path of a ``.npy`` file. Images may also
             be flat, ``(cells, pixels)``, row by row.
-        num_triangles: Number of triangles. Each takes 8 numbers of a solution, 10 in colour.
+        num_triangles: Number of triangles. Each takes 8 numbers of a solution, 10 in color.
         canvas: Rows and columns of the images.
-        color: Whether to paint in red, green and blue instead of grey.
+        color: Whether to paint in red, green and blue instead of gray.
         x0: Starting solution. By default uniform random numbers in [0, 1), and in `gloam.run`
             different ones for each seed, as in the paper: see `x0_of`.
         seed: Seed of the default ``x0``.
@@ -133,7 +133,7 @@ class Triangles(Domain):
     def render(
         self, solutions: Float[Array, "*batch sol"], size: int | tuple[int, int] | None = None
     ) -> Float[Array, "*picture"]:
-        """Return the pictures of one solution or a batch, in colour with a last axis of channels.
+        """Return the pictures of one solution or a batch, in color with a last axis of channels.
 
         Args:
             solutions: ``(sol,)`` or ``(batch, sol)``.
@@ -228,7 +228,7 @@ def arrange(
 ) -> Painting:
     """Return the triangles of solutions.
 
-    A solution lists for each triangle three corners (row, column), one or three colours, and the
+    A solution lists for each triangle three corners (row, column), one or three colors, and the
     opacity. Each of these features is scaled to [0, 1] by its minimum and maximum over the
     triangles of the solution. A feature with the same value in all triangles becomes 0.
     """
@@ -281,7 +281,7 @@ def pixels(
         painted = picture * (1 - opacity) + opacity * color
         return jnp.where(inside[:, None], painted, picture), None
 
-    # Channels come before rows, so that the innermost loop is over pixels of a row and vectorises.
+    # Channels come before rows, so that the innermost loop is over pixels of a row and vectorizes.
     batch, _, channels = painting.colors.shape
     black = jnp.zeros((batch, channels, row.shape[0], column.shape[0]), jnp.float32)
     triangles = (edges, painting.opacities.T, painting.colors.swapaxes(0, 1))

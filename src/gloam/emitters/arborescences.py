@@ -25,7 +25,7 @@ MOST_MEASURES = 100
 """Largest number of measures. Each point needs a gradient of every measure in every iteration."""
 MOST_NUMBERS = 2**28
 """Largest number of numbers in the Jacobians of all points of a seed: 1 GB."""
-# Keeps the length of a gradient above zero when it is normalised, as in pyribs.
+# Keeps the length of a gradient above zero when it is normalized, as in pyribs.
 _SHORTEST = 1e-8
 # Decay rates and smallest divisor of Adam.
 _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8
@@ -47,7 +47,7 @@ class ArborescencesState(eqx.Module):
     failed: Int[Array, ""]
     """Number of Jacobians that were not finite."""
     jacobians: Float[Array, "emitters outputs sol"] | None = None
-    """Normalised gradients at the points, only within an iteration."""
+    """Normalized gradients at the points, only within an iteration."""
 
 
 @register
@@ -302,9 +302,9 @@ class Arborescences(Emitter):
         # Stable: equal branches rank by index.
         order = jnp.lexsort((-values, -stages), axis=1)
 
-        def spread(some: Array, low: Any, high: Any) -> Array:
-            most = jnp.max(jnp.where(valid, some, low), axis=1)
-            return most - jnp.min(jnp.where(valid, some, high), axis=1)
+        def spread(rows: Array, low: Any, high: Any) -> Array:
+            most = jnp.max(jnp.where(valid, rows, low), axis=1)
+            return most - jnp.min(jnp.where(valid, rows, high), axis=1)
 
         # Written so that it is true also when no row is valid.
         is_flat = ~(spread(values, -jnp.inf, jnp.inf) >= _FLAT) & ~(spread(stages, -1, 3) > 0)

@@ -158,7 +158,7 @@ class CmaState(eqx.Module):
     sigma: Float[Array, ""]
     covariance: Float[Array, "sol sol"]
     factor: Float[Array, "sol sol"]
-    """Lower Cholesky factor of the covariance, as of the last factorisation."""
+    """Lower Cholesky factor of the covariance, as of the last factorization."""
     path_sigma: Float[Array, " sol"]
     path_c: Float[Array, " sol"]
     generation: Int[Array, ""]
@@ -255,7 +255,7 @@ class CMAES(Strategy):
 
         pycma's limits are a condition number over 1e14 and an extent under 1e-11. The factor's
         diagonal gives a lower bound of the condition number without eigenvalues. In float32 the
-        factorisation itself fails first, near 1e7; a NaN in the factor counts as the condition
+        factorization itself fails first, near 1e7; a NaN in the factor counts as the condition
         limit being passed, and an extent over 1e11 as a divergence, so that sigma and C stay
         finite.
         """
@@ -268,11 +268,11 @@ class CMAES(Strategy):
         return ~((condition < 1e14) & sound)
 
     def renew(self, state: CmaState) -> CmaState:
-        """Factorise the covariance. The factor is NaN if it is not positive definite."""
+        """Factorize the covariance. The factor is NaN if it is not positive definite."""
         return eqx.tree_at(lambda s: s.factor, state, _cholesky(state.covariance))
 
     def gap(self, sol: int, each: int) -> int:
-        """Return the number of iterations between two factorisations of C, by pycma's rule."""
+        """Return the number of iterations between two factorizations of C, by pycma's rule."""
         table = constants(sol, each)
         rate = float(table.c_1[each // 2] + table.c_mu[each // 2])
         return int(0.5 / (sol * rate)) + 1

@@ -50,23 +50,23 @@ def with_margin(
     number = jnp.asarray(np.maximum(discrete.num_values, 1), jnp.float32)
     # In units of the distance between two values.
     at, spread = mean * number, jnp.maximum(deviation * number, _LEAST_DEVIATION)
-    own = jnp.clip(jnp.floor(at), 0, number - 1)
-    # The first and the last value have one neighbour: the mean comes near to it.
+    value = jnp.clip(jnp.floor(at), 0, number - 1)
+    # The first and the last value have one neighbor: the mean comes near to it.
     reach = -ndtri(margin) * spread
-    first, last = jnp.maximum(at, own + 1 - reach), jnp.minimum(at, own + reach)
+    first, last = jnp.maximum(at, value + 1 - reach), jnp.minimum(at, value + reach)
     # Others have two: the probabilities of both, and of the value itself, have a lower limit.
     half = margin / 2
-    below, above = ndtr((own - at) / spread), ndtr((at - own - 1) / spread)
-    found = jnp.stack([below, 1 - below - above, above])
-    raised = jnp.maximum(found, half)
+    below, above = ndtr((value - at) / spread), ndtr((at - value - 1) / spread)
+    chances = jnp.stack([below, 1 - below - above, above])
+    raised = jnp.maximum(chances, half)
     excess = jnp.sum(raised, axis=0) - 1
     fair = raised - (raised - half) * excess / (jnp.sum(raised, axis=0) - 3 * half)
     lower, upper = -ndtri(fair[0]), -ndtri(fair[2])
-    is_low = jnp.any(found < half, axis=0)
-    middle = jnp.where(is_low, own + lower / (lower + upper), at)
+    is_low = jnp.any(chances < half, axis=0)
+    middle = jnp.where(is_low, value + lower / (lower + upper), at)
     width = jnp.where(is_low, 1 / (lower + upper), spread)
 
-    is_first, is_last = own == 0, own == number - 1
+    is_first, is_last = value == 0, value == number - 1
     at = jnp.where(is_first, first, jnp.where(is_last, last, middle))
     spread = jnp.where(is_first | is_last, spread, width)
     is_integer = discrete.is_discrete & ~discrete.is_category
@@ -104,8 +104,8 @@ class Categories:
         emitters, categories, _ = probabilities.shape
         drawn = uniforms(key, emitters * each * categories).reshape(emitters, each, categories)
         limits = jnp.cumsum(probabilities, axis=2)[:, None]
-        found = jnp.sum(drawn[..., None] >= limits, axis=3).astype(jnp.float32)
-        return jnp.minimum(found, self.num_values - 1.0)
+        index = jnp.sum(drawn[..., None] >= limits, axis=3).astype(jnp.float32)
+        return jnp.minimum(index, self.num_values - 1.0)
 
     def learned(
         self,
@@ -116,8 +116,8 @@ class Categories:
     ) -> Float[Array, "emitters cats most"]:
         """Move probabilities towards the weighted solutions, and keep them above the margin."""
         total = jnp.sum(weights, axis=1)[:, None, None]
-        wanted = jnp.einsum("ei,eicm->ecm", weights, self._one_hot(solutions))
-        moved = probabilities + rate * (wanted - total * probabilities)
+        target = jnp.einsum("ei,eicm->ecm", weights, self._one_hot(solutions))
+        moved = probabilities + rate * (target - total * probabilities)
         raised = jnp.maximum(moved, self.smallest)
         spare = raised - self.smallest
         room = 1 - self.smallest.sum(axis=1)[:, None]

@@ -391,6 +391,6 @@ def checked_step(
     expected = f"one number, or {size} for the variables"
     checks.expect(not is_vector or len(steps) == size, name, expected, f"{len(steps)}")
     limits = f"numbers between {least:g} and 1e11"
-    inside = all(least < one < 1e11 for one in steps)
+    inside = all(least < number < 1e11 for number in steps)
     checks.expect(inside, name, limits, checks.short(step), "Scale the solutions.")
     return jnp.asarray(step, jnp.float32) if is_vector else float(steps[0])

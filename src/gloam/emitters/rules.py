@@ -1,4 +1,4 @@
-"""Restart rules and selection rules of CMA-ES emitters."""
+"""Restart rules and selection rules of CMA-ES instances."""
 
 from abc import abstractmethod
 from typing import Any
@@ -17,7 +17,7 @@ _FEWEST = 1e-6
 
 
 class Progress(eqx.Module):
-    """Success counts of every emitter in one iteration."""
+    """Success counts of every instance in one iteration."""
 
     iteration: Int[Array, ""]
     """Number of finished iterations, including this one."""
@@ -26,18 +26,18 @@ class Progress(eqx.Module):
     filled: Int[Array, " emitters"]
     """Number of solutions that filled an empty cell."""
     rests: Bool[Array, " emitters"] | bool = False
-    """True for emitters that proposed nothing."""
+    """True for instances that proposed nothing."""
 
 
 class RestartRule(eqx.Module):
-    """Decides when an emitter restarts, in addition to the convergence tests of CMA-ES."""
+    """Decides when an instance restarts, in addition to the convergence tests of CMA-ES."""
 
     def init(self, num_emitters: int) -> Any:
         """Return the state of the rule before the first iteration; ``None`` by default."""
 
     @abstractmethod
     def due(self, state: Any, progress: Progress) -> tuple[Bool[Array, " emitters"], Any]:
-        """Return which emitters restart after an iteration, and the new state of the rule."""
+        """Return which instances restart after an iteration, and the new state of the rule."""
 
     def restarted(self, state: Any, which: Bool[Array, " emitters"]) -> Any:
         """Return the state after restarts, including those by the convergence tests."""
@@ -49,13 +49,13 @@ class BasicRestart(RestartRule):
     """Restarts only by the convergence tests of CMA-ES."""
 
     def due(self, state: None, progress: Progress) -> tuple[Bool[Array, " emitters"], None]:
-        """Return false for all emitters."""
+        """Return false for all instances."""
         return jnp.zeros_like(progress.accepted, bool), None
 
 
 @register
 class RestartEvery(RestartRule):
-    """Also restarts all emitters every ``iterations`` iterations.
+    """Also restarts all instances every ``iterations`` iterations.
 
     Args:
         iterations: Number of iterations between two restarts.
@@ -67,35 +67,35 @@ class RestartEvery(RestartRule):
         self.iterations = checks.integer("iterations", iterations, minimum=1)
 
     def due(self, state: None, progress: Progress) -> tuple[Bool[Array, " emitters"], None]:
-        """Return true for all emitters in every ``iterations``-th iteration."""
+        """Return true for all instances in every ``iterations``-th iteration."""
         due = progress.iteration % self.iterations == 0
         return jnp.broadcast_to(due, progress.accepted.shape), None
 
 
 @register
 class RestartWithoutImprovement(RestartRule):
-    """Also restarts an emitter if none of its solutions entered the archive."""
+    """Also restarts an instance if none of its solutions entered the archive."""
 
     def due(self, state: None, progress: Progress) -> tuple[Bool[Array, " emitters"], None]:
-        """Return true for emitters without an accepted solution."""
+        """Return true for instances without an accepted solution."""
         return progress.accepted == 0, None
 
 
 @register
 class RestartWhenIdle(RestartRule):
-    """Also restarts an emitter that improves nothing for too long.
+    """Also restarts an instance that improves nothing for too long.
 
-    An emitter is idle while none of its solutions is accepted. It restarts when it has been idle
+    An instance is idle while none of its solutions is accepted. It restarts when it has been idle
     for longer than the mean time from a restart to the first new cell. That time is estimated from
-    all emitters as the search runs: the number of iterations that emitters spent before their first
+    all instances during the search: the number of iterations that they spent before their first
     new cell, divided by the number of first new cells, both over a recent window. It is short while
-    every elite has empty neighbours, so emitters restart soon. When few cells are left it is
-    long, and emitters stay to refine what they have found.
+    every elite has empty neighbors, so instances restart soon. When few cells are left it is long,
+    and instances stay to refine their region.
 
     Args:
         factor: Factor on the waiting time.
-        window: Length of the window in iterations of single emitters: 3,000 are 300 iterations of
-            ten emitters.
+        window: Length of the window in iterations of single instances: 3,000 are 300 iterations
+            of ten instances.
     """
 
     factor: float
@@ -106,12 +106,12 @@ class RestartWhenIdle(RestartRule):
         self.window = checks.number("window", window, above=1.0)
 
     def init(self, num_emitters: int) -> "Idle":
-        """Return a state in which all emitters wait for their first new cell."""
+        """Return a state in which all instances wait for their first new cell."""
         zero = jnp.float32(0.0)
         return Idle(jnp.zeros(num_emitters, jnp.int32), jnp.ones(num_emitters, bool), zero, zero)
 
     def due(self, state: "Idle", progress: Progress) -> tuple[Bool[Array, " emitters"], "Idle"]:
-        """Return which emitters have been idle for too long."""
+        """Return which instances have been idle for too long."""
         has_filled = progress.filled > 0
         kept = (1.0 - 1.0 / self.window) ** has_filled.shape[0]
         is_waiting = state.is_waiting & ~jnp.asarray(progress.rests)
@@ -124,7 +124,7 @@ class RestartWhenIdle(RestartRule):
         return due, Idle(idle, state.is_waiting & ~has_filled, waited, ended)
 
     def restarted(self, state: "Idle", which: Bool[Array, " emitters"]) -> "Idle":
-        """Return a state in which the restarted emitters wait for their first new cell again."""
+        """Return a state in which the restarted instances wait for their first new cell again."""
         idle = jnp.where(which, 0, state.idle)
         return Idle(idle, state.is_waiting | which, state.waited, state.ended)
 
@@ -133,26 +133,26 @@ class Idle(eqx.Module):
     """State of `RestartWhenIdle`."""
 
     idle: Int[Array, " emitters"]
-    """Iterations since the last accepted solution or restart of each emitter."""
+    """Iterations since the last accepted solution or restart of each instance."""
     is_waiting: Bool[Array, " emitters"]
-    """True for emitters that have not filled a cell since their restart."""
+    """True for instances that have not filled a cell since their restart."""
     waited: Float[Array, ""]
-    """Recent number of iterations that emitters spent waiting."""
+    """Recent number of iterations that instances spent waiting."""
     ended: Float[Array, ""]
     """Recent number of waits that ended with a new cell."""
 
 
 class SelectionRule(eqx.Module):
-    """Decides how many of an emitter's best solutions become parents."""
+    """Decides how many of an instance's best solutions become parents."""
 
     @abstractmethod
     def parents(
         self, batch_size: int, accepted: Int[Array, " emitters"]
     ) -> Int[Array, " emitters"]:
-        """Return the number of parents of each emitter.
+        """Return the number of parents of each instance.
 
         Args:
-            batch_size: Number of solutions of an emitter.
+            batch_size: Number of solutions of an instance.
             accepted: Number of its solutions that beat the elite of their cell.
         """
 

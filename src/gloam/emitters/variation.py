@@ -74,11 +74,11 @@ class Variation(EliteEmitter):
     @property
     def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
         """One elite for each solution, and a second one for lines."""
-        others = 0 if self.line_sigma is None else self.batch_size
+        num_partners = 0 if self.line_sigma is None else self.batch_size
         if self.best_of == 1:
-            return (ElitesWanted(self.batch_size + others),)
+            return (ElitesWanted(self.batch_size + num_partners),)
         first = ElitesWanted(self.batch_size, self.best_of)
-        return (first, ElitesWanted(others)) if others else (first,)
+        return (first, ElitesWanted(num_partners)) if num_partners else (first,)
 
     def ask(self, state: None, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
         """Vary the elites."""

@@ -197,7 +197,7 @@ class Categorical(Variable):
 
     Args:
         choices: Texts, numbers, booleans or ``None``, all different.
-        ordered: True if neighbours in the list are alike, such as ``["small", "medium", "large"]``.
+        ordered: True if neighbors in the list are alike, such as ``["small", "medium", "large"]``.
         shape: Shape of an array of choices; one by default.
         start: The choice at which the search starts, or an array of them; the first by default.
     """

@@ -56,12 +56,12 @@ def _search(columns, points, best_out, place_out, *, loops: int) -> None:
     numbers = points.shape[0]
     coordinates = [points[number, mine] for number in range(numbers)]
 
-    def look(loop, found):
-        best, when = found
-        some = pl.ds((part * loops + loop) * _CENTROIDS, _CENTROIDS)
-        score = jnp.broadcast_to(columns[numbers, some][None, :], best.shape)
+    def look(loop, carry):
+        best, when = carry
+        rows = pl.ds((part * loops + loop) * _CENTROIDS, _CENTROIDS)
+        score = jnp.broadcast_to(columns[numbers, rows][None, :], best.shape)
         for number, coordinate in enumerate(coordinates):
-            score += coordinate[:, None] * columns[number, some][None, :]
+            score += coordinate[:, None] * columns[number, rows][None, :]
         better = score > best
         return jnp.where(better, score, best), jnp.where(better, loop, when)
 
