@@ -147,7 +147,8 @@ _Evaluate = Callable[[Float[np.ndarray, "rows sol"], PRNGKeyArray], Results]
 def _evaluate(
     domain_and_form: Any, solutions: Float[Array, "rows sol"], key: PRNGKeyArray
 ) -> step.Evaluation:
-    return step.evaluate_vectors(*domain_and_form, solutions, key)
+    domain, form = domain_and_form
+    return step.evaluate_vectors(domain, form, solutions, key)
 
 
 def _index_of(archive: Archive, measures: Float[Array, "rows meas"]) -> Int[Array, " rows"]:
