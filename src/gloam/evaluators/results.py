@@ -103,11 +103,11 @@ class ResultSpec:
         # Copies, because a function may return the same array at each call and write into it.
         if self.fields is None:
             return {name: np.array(checks.as_numpy(value)) for name, value in fields.items()}
-        found = {}
+        violations = {}
         if VIOLATION in fields:
             fields, given = dict(fields), checks.as_numpy(fields[VIOLATION])
             given = given.astype(np.float32) if given.dtype == bool else given
-            found[VIOLATION] = _float32(checks.rows(VIOLATION, given, (number,)))
+            violations[VIOLATION] = _float32(checks.rows(VIOLATION, given, (number,)))
             del fields[VIOLATION]
         checks.same_names("fields", self.fields, fields)
         rows = {
