@@ -30,6 +30,7 @@ Archives, problems and data:
 Results:
     Elites              the solutions of an archive, as arrays and as a table
     RunFolder           the files of a run
+    formats             registers classes of your own for these files
     compare             algorithms by their results: a table, tests and a figure
     plots, gallery      figures, and elites beside the items of a dataset
     interop             PyTorch, pyribs, gymnasium and Brax

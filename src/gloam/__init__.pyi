@@ -9,6 +9,7 @@ from . import domains as domains
 from . import emitters as emitters
 from . import errors as errors
 from . import evaluators as evaluators
+from . import formats as formats
 from . import gallery as gallery
 from . import interop as interop
 from . import plots as plots
