@@ -5,7 +5,7 @@ Axis names used throughout gloam: ``batch`` solutions of one iteration (all inst
 measures, ``cells`` archive cells.
 """
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -41,22 +41,6 @@ class Cells(Protocol):
     @property
     def measure_space(self) -> MeasureSpace:
         """Bounds and shape of the measures."""
-        ...
-
-
-@runtime_checkable
-class Branching(Protocol):
-    """An emitter that proposes points first, and then branches along their gradients.
-
-    Its proposals begin with these points.
-    """
-
-    def points(self, state: Any) -> Float[Array, "points sol"]:
-        """Return the points."""
-        ...
-
-    def with_jacobians(self, state: Any, jacobians: Float[Array, "points outputs sol"]) -> Any:
-        """Return the state for `ask` and `adapt`, with the gradients of objective and measures."""
         ...
 
 

@@ -41,11 +41,11 @@ from gloam.archives.store import (
     random_empty_cells,
 )
 from gloam.discounts.discount import DiscountMetrics, discount_metrics
+from gloam.emitters import Branching
 from gloam.evaluation import VIOLATION, asks_for, evaluation_parts, of_vectors, valid_rows
 from gloam.records import (
     Added,
     Batch,
-    Branching,
     Climb,
     Feedback,
     Fit,

@@ -21,6 +21,7 @@ from jaxtyping import Float, Int
 from gloam._tools import checks
 from gloam._tools.devices import runs_on_cpu
 from gloam._tools.registry import register
+from gloam._tools.warn import warn
 from gloam.archives.nearest_centroids import squared_gaps
 
 IndexName = Literal["auto", "exact", "flat", "ivf", "hnsw"]
@@ -102,11 +103,10 @@ def chosen_index(index: IndexName | Faiss, cells: int, measures: int) -> Faiss |
         if cells * measures < LARGE or not runs_on_cpu():
             return None
         if importlib.util.find_spec("faiss") is None:
-            warnings.warn(
+            warn(
                 f"index: {cells:,} cells x {measures} measures are searched exactly, which takes "
                 f"seconds for each batch on a CPU. An approximate index is faster. {_INSTALL}, "
                 "or pass index='exact' to silence this warning.",
-                stacklevel=3,
             )
             return None
     settings = index if isinstance(index, Faiss) else Faiss()
@@ -259,11 +259,10 @@ class FaissIndex:
                 break
             effort = min(most, effort * 3 // 2)
         if self.recall < target:
-            warnings.warn(
+            warn(
                 f"index: expected a recall of {target:g}, got {self.recall:.3f}, the most "
                 f"that '{self.factory}' reaches on these centroids. Pass index='exact', another "
                 "factory string, or ask for less recall.",
-                stacklevel=5,
             )
 
 

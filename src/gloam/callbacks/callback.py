@@ -1,12 +1,12 @@
 """The `Callback` base class, what its methods receive, and the `Notifier` that calls them."""
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from gloam._tools import checks
+from gloam._tools.warn import warn
 from gloam.archives import Elites
 
 Row = Mapping[str, Any]
@@ -164,7 +164,7 @@ class Notifier:
     def report(self) -> None:
         """Warn of the callbacks that have failed since the last call."""
         while self._unreported:
-            warnings.warn(str(self._unreported.pop(0)), CallbackWarning, stacklevel=2)
+            warn(str(self._unreported.pop(0)), CallbackWarning)
 
     def _call(self, method: str, call: Callable[[Callback], Any]) -> list[Any]:
         answers = []

@@ -91,7 +91,9 @@ def warnings_as_lines() -> Iterator[None]:
             file: TextIO | None = None,
             line: str | None = None,
         ) -> None:
-            if sources & set(Path(filename).parents):
+            # Outside of gloam, its warnings are at the line of the console script that calls it.
+            path = Path(filename)
+            if sources & set(path.parents) or path == Path(sys.argv[0]):
                 text = " ".join(str(message).split())
                 _tell(text, label="warning:", style="yellow")
             else:  # the location helps in the user's own code

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import re
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from jaxtyping import Float32, Shaped
 
 from gloam._tools import checks, files
 from gloam._tools.progress import work_bar
+from gloam._tools.warn import warn
 from gloam.datasets.rows import blocks, evenly_spaced
 
 # Number of cached vectors that are computed again, and the difference allowed, relative to the
@@ -56,7 +56,7 @@ def embed_all(
         try:
             files.write_array(path, vectors)
         except OSError as error:  # a full disk must not discard the vectors
-            warnings.warn(f"embeddings could not be cached in '{path}': {error}", stacklevel=3)
+            warn(f"embeddings could not be cached in '{path}': {error}")
     return vectors
 
 

@@ -17,6 +17,7 @@ from PIL import Image, ImageOps
 
 from gloam._tools import checks, files
 from gloam._tools.progress import work_bar
+from gloam._tools.warn import warn
 from gloam.datasets import rows
 from gloam.datasets.dataset import Dataset, Skipped
 from gloam.datasets.embedding import embed_all
@@ -236,8 +237,7 @@ def _report(
         f"{len(skipped)} broken file{'s' * (len(skipped) > 1)} in '{path}': {listed}",
         "Replace or remove them.",
     )
-    warnings.warn(
+    warn(
         f"{len(skipped)} of {count} files in '{checks.printable(path)}' could not be read and were "
         f"skipped: {listed}. The dataset lists them all in `skipped`.",
-        stacklevel=3,
     )

@@ -4,6 +4,7 @@ from gloam.emitters.arborescences import Arborescences as Arborescences
 from gloam.emitters.cma_emitters import CmaEmitters as CmaEmitters
 from gloam.emitters.cma_es import CMAES as CMAES
 from gloam.emitters.cma_es import Strategy as Strategy
+from gloam.emitters.emitter import Branching as Branching
 from gloam.emitters.emitter import Divisible as Divisible
 from gloam.emitters.emitter import ElitesWanted as ElitesWanted
 from gloam.emitters.emitter import Emitter as Emitter

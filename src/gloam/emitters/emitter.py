@@ -220,6 +220,22 @@ class Divisible(Protocol):
         ...
 
 
+@runtime_checkable
+class Branching(Protocol):
+    """An emitter that proposes points first, and then branches along their gradients.
+
+    Its proposals begin with these points.
+    """
+
+    def points(self, state: Any) -> Float[Array, "points sol"]:
+        """Return the points."""
+        ...
+
+    def with_jacobians(self, state: Any, jacobians: Float[Array, "points outputs sol"]) -> Any:
+        """Return the state for `ask` and `adapt`, with the gradients of objective and measures."""
+        ...
+
+
 class EliteEmitter(Emitter):
     """An emitter that proposes ``batch_size`` variations of elites and never restarts.
 

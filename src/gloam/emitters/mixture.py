@@ -14,9 +14,9 @@ from gloam._tools import checks
 from gloam._tools.draws import uniforms
 from gloam._tools.registry import register
 from gloam.emitters.cma_emitters import CmaEmitters
-from gloam.emitters.emitter import Bounds, Divisible, EliteEmitter, ElitesWanted, Emitter
+from gloam.emitters.emitter import Bounds, Branching, Divisible, EliteEmitter, ElitesWanted, Emitter
 from gloam.emitters.recombination import Swaps
-from gloam.records import Aims, Branching, Feedback, Proposal
+from gloam.records import Aims, Feedback, Proposal
 
 # Weight of what new cells bring, because other solutions start from them.
 _CELL = 10.0

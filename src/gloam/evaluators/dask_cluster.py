@@ -6,13 +6,13 @@ import pickle
 import queue
 import threading
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gloam._tools import checks
+from gloam._tools.warn import warn
 from gloam.errors import WorkerError
 from gloam.evaluators.evaluator import Evaluator
 from gloam.evaluators.results import (
@@ -158,10 +158,9 @@ class Dask(Evaluator):
             )
         if seconds > _WARNING_SECONDS and not self._warned:
             self._warned = True
-            warnings.warn(
+            warn(
                 f"Dask: expected workers, got none for {_WARNING_SECONDS:.0f} s. The run waits "
                 f"for them for {self.patience:.0f} s; check the cluster, or the queue of its jobs.",
-                stacklevel=5,
             )
 
     def _finished(self, under_way: list[Any]) -> list[Any]:

@@ -6,7 +6,6 @@ iterations. If the newest file is damaged, the one before it is read, with a war
 
 import contextlib
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -17,6 +16,7 @@ import numpy as np
 
 from gloam._tools import checks
 from gloam._tools.draws import GENERATOR
+from gloam._tools.warn import warn
 from gloam._version import __version__
 from gloam.archives import Archive, Elites
 from gloam.archives.store import empty_store
@@ -173,7 +173,7 @@ def _warn(errors: list[DamagedFileError], used: Path) -> None:
             f"checkpoint: '{error.path}' cannot be used: {error.problem}. The checkpoint before it "
             f"is used instead, '{used}'."
         )
-        warnings.warn(checks.printable(text), stacklevel=5)
+        warn(checks.printable(text))
 
 
 def state_arrays(state: Any) -> dict[str, np.ndarray]:

@@ -5,7 +5,6 @@ import errno
 import os
 import re
 import socket
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -15,6 +14,7 @@ from typing import IO
 from filelock import lock_descriptor
 
 from gloam._tools import files
+from gloam._tools.warn import warn
 from gloam.errors import DamagedFileError, LockedError
 from gloam.formats.documents import check_is_no_folder
 
@@ -164,9 +164,8 @@ def _try_lock(file: IO[bytes]) -> bool:
     except OSError as error:
         if error.errno != errno.ENOSYS:
             raise
-    warnings.warn(
+    warn(
         "this platform cannot lock files: make sure that no other process writes to the same run "
         "folder",
-        stacklevel=2,
     )
     return True

@@ -1,12 +1,12 @@
 """Conversion of pyribs' archives to gloam's elites and back."""
 
-import warnings
 from typing import Any
 
 import jax
 import numpy as np
 
 from gloam._tools import checks
+from gloam._tools.warn import warn
 from gloam.archives import Archive, CVTArchive, Elites, GridArchive
 from gloam.interop.tables import elites_from_arrays
 
@@ -83,10 +83,9 @@ def to_ribs(elites: Elites, **settings: Any) -> Any:
     theirs.add(elites.solutions, elites.objectives, elites.flat_measures, **fields)
     moved = int(np.sum(theirs.index_of(elites.flat_measures) != elites.cells))
     if moved:
-        warnings.warn(
+        warn(
             f"{moved} of {len(elites)} elites lie on a border and are in another cell of the "
             f"pyribs archive, which has {len(theirs)} elites.",
-            stacklevel=2,
         )
     return theirs
 

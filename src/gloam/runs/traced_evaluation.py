@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from gloam import step
 from gloam._tools import checks
 from gloam.algorithms import Algorithm
+from gloam.emitters import Branching
 from gloam.evaluation import VIOLATION, evaluation_parts, measure_shapes, of_vectors
-from gloam.records import Branching
 
 
 def check_traced_evaluation(domain: Callable, algorithm: Algorithm) -> None:

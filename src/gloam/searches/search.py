@@ -19,6 +19,7 @@ from gloam.archives import Elites
 from gloam.archives.elites import archive_figures
 from gloam.archives.qd_score import reference_note
 from gloam.archives.thumbnails import thumbnail
+from gloam.emitters import Branching
 from gloam.evaluation import succeeded_rows
 from gloam.evaluators import ResultSpec
 from gloam.evaluators.results import Results, check_some_valid
@@ -26,7 +27,7 @@ from gloam.formats import objects
 from gloam.formats.arrays import read_arrays, write_arrays
 from gloam.formats.checkpoints import state_arrays, state_from
 from gloam.formats.documents import content_of
-from gloam.records import Branching, Proposal, SearchState, StepInfo
+from gloam.records import Proposal, SearchState, StepInfo
 from gloam.searches.gradients import VJP, check_vjp, gradients_by
 from gloam.searches.metrics import (
     LowObjectiveWarning,

@@ -10,7 +10,6 @@ plain code from then on, with one warning.
 import functools
 import importlib
 import os
-import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeVar
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 import jax
 
 from gloam._tools.devices import compute_capability
+from gloam._tools.warn import warn
 
 _Built = TypeVar("_Built")
 _switched_off = False
@@ -92,9 +92,8 @@ def jit(function: Callable, **options: Any) -> Callable:
 
 def _warn(error: Exception) -> None:
     reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    warnings.warn(
+    warn(
         "the kernels for GPUs cannot be used with this version of JAX. Searches run without them, "
         f"which is slower ({reason}). Set GLOAM_KERNELS=off in the environment to silence this "
         "warning.",
-        stacklevel=3,
     )
