@@ -7,6 +7,7 @@ import pkgutil
 import pytest
 
 import gloam
+import gloam_lab
 
 # The template is a text to copy.
 LEFT_OUT = {
@@ -15,7 +16,8 @@ LEFT_OUT = {
 }
 MODULES = [
     found.name
-    for found in pkgutil.walk_packages(gloam.__path__, "gloam.")
+    for package in (gloam, gloam_lab)
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     if found.name not in LEFT_OUT
 ]
 # Their examples compile searches or large networks.

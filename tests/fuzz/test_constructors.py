@@ -192,6 +192,7 @@ OTHERS = {
         RunOptions,
         {
             "iterations": 3,
+            "name": "a",
             "log_every": 2,
             "checkpoint_every": 2,
             "checkpoint_seconds": 60.0,

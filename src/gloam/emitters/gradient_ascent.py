@@ -87,7 +87,7 @@ class GradientAscent(Emitter):
     * It climbs the improvement ``f(x) - fhat(m(x))`` over the discount, which leads to solutions
       that the archive lacks.
     * It refines: it climbs the objective, less ``pull`` times the squared distance between the
-      measures and the centre of their cell, so that it stays there.
+      measures and the center of their cell, so that it stays there.
 
     Both gradients cost one vector-Jacobian product, whatever the number of measures. Steps follow a
     running mean of gradients, scaled by one length for all variables, so that the search does not

@@ -33,9 +33,9 @@ _MAX_PRODUCTS = 10**11
 
 
 def cell_details(run: OpenedRun, seed: int, cell: int) -> dict[str, Any]:
-    """Return the elite of a cell with its neighbours.
+    """Return the elite of a cell with its neighbors.
 
-    An empty cell of a dataset has the nearest elites to its item as neighbours.
+    An empty cell of a dataset has the nearest elites to its item as neighbors.
 
     Raises:
         ValueError: The archive has no such cell.

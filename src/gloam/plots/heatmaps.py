@@ -277,7 +277,7 @@ def _draw_polygons(
     drawn = PolyCollection(
         [corners[cell] for cell in np.flatnonzero(~np.ma.getmaskarray(values))],
         cmap=scale["cmap"],
-        # Without a line in its own color, the background shows between neighbours.
+        # Without a line in its own color, the background shows between neighbors.
         edgecolors="face",
         linewidths=0.3,
         rasterized=not is_outlined,

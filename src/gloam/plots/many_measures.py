@@ -42,7 +42,7 @@ def projection_map(
     Args:
         elites, color, limits: As in `heatmap`.
         method: ``"pca"`` for principal components; ``"umap"`` (needs ``umap-learn``) and ``"tsne"``
-            (needs ``scikit-learn``) preserve neighbourhoods rather than distances.
+            (needs ``scikit-learn``) preserve neighborhoods rather than distances.
         max_cells: Maximum number of cells to draw, chosen at random with a fixed seed; by default
             100,000 for ``"pca"`` and 3,000 for the others, which are slower.
         title: Heading of the figure.

@@ -28,7 +28,7 @@ Method = Literal["pca", "umap", "tsne"]
 # Points along each side of a raster, and points evaluated at a time.
 _SIDE = 300
 _CHUNK = 4096
-# UMAP and t-SNE look for neighbours, and fail for fewer points.
+# UMAP and t-SNE look for neighbors, and fail for fewer points.
 FEWEST_EMBEDDED = 5
 # Share of the values at one end, and the share of the range at which they hide the others.
 _TAIL, _HIDING = 0.02, 2 / 3

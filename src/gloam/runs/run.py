@@ -56,7 +56,7 @@ def run(
         domain: Maps solutions ``(batch, sol)`` to objectives ``(batch,)`` and measures
             ``(batch, meas)`` (or in the archive's shape, such as ``(batch, 28, 28)``), and
             optionally a dict of fields, in operations that JAX can trace. It may return measures
-            alone: then closeness to the centre of the cell (a dataset's item) is maximised. It may
+            alone: then closeness to the center of the cell (a dataset's item) is maximized. It may
             have a starting solution for each seed, ``domain.x0_of(seed)``, which is used if the
             algorithm was built with ``domain.x0``. If it has noise, it takes a random key for each
             batch: ``def domain(solutions, *, key)``, see `Result.reevaluated`. As with `jax.jit`,
@@ -160,8 +160,8 @@ def optimize(
     Args:
         evaluate: Maps solutions ``(batch, sol)`` to objectives ``(batch,)`` and measures
             ``(batch, meas)`` (or in the archive's shape, such as ``(batch, 28, 28)``), and
-            optionally a dict of fields. It may return measures alone: then closeness to the centre
-            of the cell (a dataset's item) is maximised. If it raises for a batch, it is called
+            optionally a dict of fields. It may return measures alone: then closeness to the center
+            of the cell (a dataset's item) is maximized. If it raises for a batch, it is called
             again for each row alone. If it has noise, it may take ``(batch,)`` seeds below 2**31:
             ``def evaluate(solutions, *, seeds)``, or ``def evaluate(solution, *, seed)`` with
             ``per_solution``. Then the run is reproducible; see `Result.reevaluated`.

@@ -150,9 +150,9 @@ class Search:
         """Learn from the evaluation of the solutions that `ask` returned.
 
         Args:
-            objectives: ``(batch,)`` numbers to maximise. A row with NaN or infinity here or in its
+            objectives: ``(batch,)`` numbers to maximize. A row with NaN or infinity here or in its
                 measures counts as failed, and in a cosine archive also one whose measures are all
-                zero. Failed rows are masked. ``None`` maximises closeness to the centre of the
+                zero. Failed rows are masked. ``None`` maximizes closeness to the center of the
                 cell, see `gloam.archives.Archive.closeness`.
             measures: ``(batch, meas)`` measures, or ``(batch, *shape)`` if the archive's measures
                 have a shape, such as images.

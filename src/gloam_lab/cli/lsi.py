@@ -26,7 +26,7 @@ class LsiCheck:
     """Check the files of latent space illumination, and estimate the time on this machine.
 
     For each file the command says whether it is readable, where to get the paper's, and its
-    licence. The exit code is 0 if all files are readable.
+    license. The exit code is 0 if all files are readable.
 
     Example: gloam lsi check --stylegan stylegan3.safetensors --clip clip/ --landscapes lhq_256/
     """
@@ -73,7 +73,7 @@ class LsiCheck:
                 state = f"not readable: {error}"
         print_lines(
             f"{source.title}\n  {state}\n  the paper's: {source.files}\n  from: {source.address}\n"
-            f"  licence: {source.licence}\n"
+            f"  license: {source.licence}\n"
         )
         return content
 

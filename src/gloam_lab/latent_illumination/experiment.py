@@ -66,7 +66,7 @@ SOURCES = {
         "stylegan3-t-ffhqu-256x256.pkl stylegan3.safetensors",
         "https://catalog.ngc.nvidia.com/orgs/nvidia/teams/research/models/stylegan3",
         "NVIDIA Source Code License for StyleGAN3: non-commercial use only. The training images "
-        "(FFHQ) have licences of their own.",
+        "(FFHQ) have licenses of their own.",
     ),
     "clip": Source(
         "CLIP ViT-B/32 (OpenAI), in Hugging Face's layout",

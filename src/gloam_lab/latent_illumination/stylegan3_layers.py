@@ -2,7 +2,7 @@
 
 Layers are built from tensors by their official names (``tensors["bias"]``) and return them by
 `tensors`. Images have the layout ``(n, height, width, channels)``: shifts along height and width
-then move whole rows of channels, and vectorise.
+then move whole rows of channels, and vectorize.
 
 Filters are applied in polyphase form: an output is a sum of shifted slices, and the zeros that
 upsampling inserts are never multiplied. XLA fuses each sum into one loop. Alternatives and their
