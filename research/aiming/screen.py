@@ -35,9 +35,8 @@ def main() -> None:
     result = gloam.run(domain, algorithm, iterations, seeds=seeds, log_every=iterations // 10)
     rows = result.metrics
     last = rows[rows["iteration"] == rows["iteration"].max()]
-    print(
-        f"{last['qd_score'].mean():.1f} +- {last['qd_score'].sem():.1f}, {last['coverage'].mean():.4f}"
-    )
+    score, coverage = last["qd_score"], last["coverage"]
+    print(f"{score.mean():.1f} +- {score.sem():.1f}, {coverage.mean():.4f}")
     print(rows.groupby("iteration")["coverage"].mean().round(4).tolist())
     print(last.filter(like="share").mean().round(3).to_dict())
 
