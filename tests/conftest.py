@@ -70,7 +70,7 @@ settings.register_profile(
     "gloam",
     deadline=None,
     derandomize=True,
-    max_examples=15,
+    max_examples=10,
     phases=[phase for phase in Phase if phase is not Phase.explain],
 )
 settings.load_profile("gloam")

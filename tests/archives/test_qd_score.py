@@ -29,7 +29,10 @@ ARCHIVE = gloam.GridArchive((CELLS,), 0, CELLS)
 
 magnitudes = st.builds(float, st.floats(-12, 30).map(lambda power: np.float32(10.0**power)))
 objectives = st.builds(lambda size, sign: sign * size, magnitudes, st.sampled_from([-1.0, 1.0]))
-archives = st.lists(objectives | st.just(0.0), min_size=1, max_size=CELLS)
+# Programs are compiled for each number of elites: few numbers are enough.
+archives = st.sampled_from([1, 5, CELLS]).flatmap(
+    lambda number: st.lists(objectives | st.just(0.0), min_size=number, max_size=number)
+)
 
 
 def elites_of(values, archive=ARCHIVE, **options):

@@ -459,14 +459,16 @@ def test_draws_outside_are_clipped_or_reflected(outside):
     "strategy", [CMAES(), SepCMAES(), LMMAES()], ids=lambda one: type(one).__name__
 )
 def test_noise_is_the_inverse_of_steps(strategy):
-    keys = jax.random.split(jax.random.key(0), 3)
-    state = strategy.start(jnp.zeros(30), 0.3)
-    for key in keys:
-        noise = jax.random.normal(key, (8, 30))
+    @jax.jit  # one program in place of one for each operation
+    def after_an_update(state, noise):
         solutions = state.mean + state.sigma * strategy.steps(state, noise)
-        state = strategy.update(state, solutions, noise, jnp.arange(8), 4)
-        state = strategy.renew(state)
-    again = strategy.noise_of(state, strategy.steps(state, noise))
+        state = strategy.renew(strategy.update(state, solutions, noise, jnp.arange(8), 4))
+        return state, strategy.noise_of(state, strategy.steps(state, noise))
+
+    state = strategy.start(jnp.zeros(30), 0.3)
+    for key in jax.random.split(jax.random.key(0), 3):
+        noise = jax.random.normal(key, (8, 30))
+        state, again = after_an_update(state, noise)
     np.testing.assert_allclose(again, noise, rtol=1e-4, atol=1e-5)
 
 

@@ -297,6 +297,7 @@ def shares_of_refinement(num_cells: int) -> np.ndarray:
     return result.metrics.groupby("seed")["refinement_share"].max().to_numpy()
 
 
+@pytest.mark.slow
 def test_refinement_grows_when_all_cells_are_filled_and_only_then():
     np.testing.assert_allclose(shares_of_refinement(100), 0.05, rtol=1e-6)
     # 0.31 to 0.84 with seeds 0 to 9.
