@@ -347,7 +347,7 @@ def test_two_runs_are_compared(page, address):
     assert "±" in page.text(".comparison tbody td:nth-child(4)")
     # One of the runs has a single seed, so that there is nothing to test.
     page.wait("document.body.textContent.includes('Tests need at least two seeds of each run.')")
-    assert "with one reference for all runs" in page.text(".comparison .note")
+    assert "are counted from" in page.text(".comparison .note")
     settings = page.texts(".comparison > div:last-child tbody th")
     assert "algorithm" in settings
     assert "archive.shape" not in settings

@@ -81,7 +81,11 @@ class Comparison:
         for name, heading in _METRICS.items():
             pairs = zip(table[name], table[f"{name}_error"], strict=True)
             texts[heading] = [f"{mean:,.5g} ± {error:.2g}" for mean, error in pairs]
-        lines = [as_markdown(texts), f"\nQD scores are sums of objective - ({self.f_min:g}).\n"]
+        reference = (
+            f"\nQD scores are counted from {self.f_min:g}. Elites below it count as 0 if their "
+            "archive has no f_min.\n"
+        )
+        lines = [as_markdown(texts), reference]
         if min(table["seeds"].tolist()) > 1 and len(table) > 1:
             tests = self.tests().round({"difference": 4, "p": 4, "hedges_g": 2})
             lines.append(f"\nGames-Howell tests of the QD score:\n\n{as_markdown(tests)}")

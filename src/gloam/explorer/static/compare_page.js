@@ -119,7 +119,7 @@ export class Comparison {
   drawTables() {
     if (!this.summaries) return;
     const { f_min } = this.statistics ?? {};
-    const reference = f_min !== undefined && note(`QD scores are sums of objective − (${number(f_min)}), with one reference for all runs.`);
+    const reference = f_min !== undefined && note(`QD scores of all runs are counted from ${number(f_min)}. Elites below it count as 0 if their archive has no f_min.`);
     fill(this.results, h("h2", {}, "Results"), this.resultsTable(), reference);
     if (this.statistics) fill(this.tests, h("h2", {}, "Tests"), this.testsPart());
     if (this.withSettings) fill(this.settings, h("h2", {}, "Settings that differ"), this.settingsTable());
