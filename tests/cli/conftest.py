@@ -62,7 +62,7 @@ def problem(tmp_path, monkeypatch):
 @pytest.fixture(scope="session")
 def filled_once(tmp_path_factory):
     """The run folder of `gloam fill`, and what the command printed."""
-    return _made(tmp_path_factory, "filled", fill("--checkpoint-every", "1", "--log-every", "1"))
+    return made(tmp_path_factory, "filled", fill("--checkpoint-every", "1", "--log-every", "1"))
 
 
 @pytest.fixture
@@ -73,32 +73,17 @@ def filled(filled_once, problem):
     return problem / "runs" / "x", printed
 
 
-@pytest.fixture(scope="session")
-def digits_once(tmp_path_factory):
-    small = ["--items", "30", "--emitters", "2", "--batch-size", "4", "--moves", "4", "--quiet"]
-    command = ["run", "dms", "latent-digits", *small, "--iterations", "3", "--out"]
-    return _made(tmp_path_factory, "digits", [*command, "runs/x"])
-
-
-@pytest.fixture
-def digits_run(digits_once, tmp_path):
-    """A copy of the run folder of a search on latent digits, and what the command printed."""
-    folder, printed = digits_once
-    shutil.copytree(folder, tmp_path / "run")
-    return tmp_path / "run", printed
-
-
-def _made(tmp_path_factory, name, arguments):
+def made(tmp_path_factory, name, arguments):
     """Run a command in a new folder, and return its run folder with what it printed."""
     import contextlib
     import io
 
-    place, printed = tmp_path_factory.mktemp(name), io.StringIO()
-    (place / "mine.py").write_text(FUNCTIONS)
-    np.save(place / "data.npy", DATA)
+    folder, printed = tmp_path_factory.mktemp(name), io.StringIO()
+    (folder / "mine.py").write_text(FUNCTIONS)
+    np.save(folder / "data.npy", DATA)
     path = list(sys.path)
-    with contextlib.chdir(place), contextlib.redirect_stdout(printed):
+    with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
         run(*arguments)
     sys.path[:] = path
     sys.modules.pop("mine", None)
-    return place / "runs" / "x", printed.getvalue()
+    return folder / "runs" / "x", printed.getvalue()

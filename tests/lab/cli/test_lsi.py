@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 import gloam
+import gloam_lab
 from gloam.cli import main
 from gloam_lab.latent_illumination import StyleGAN3
 from gloam_lab.latent_illumination.experiment import (
