@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from gloam._tools.checks import printable
+from gloam._tools.warn import GloamWarning as GloamWarning
 
 
 class EvaluationError(RuntimeError):

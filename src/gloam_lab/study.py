@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import os
-import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
@@ -18,6 +17,7 @@ from gloam._tools import checks
 from gloam._tools.devices import memory_bytes, runs_on_cpu
 from gloam._tools.draws import root_key
 from gloam._tools.progress import Display
+from gloam._tools.warn import warn
 from gloam.algorithms import Algorithm
 from gloam.domains import Arm, Domain, LinearProjection, Triangles
 from gloam.emitters import CMAES, BasicRestart, RestartEvery
@@ -118,7 +118,7 @@ class Cell:
             try:
                 metrics = folder.read_metrics()
             except DamagedFileError as error:
-                warnings.warn(f"{error} The report is without this run.", stacklevel=2)
+                warn(f"{error} The report is without this run.")
                 continue
             if len(metrics):
                 readable.append((folder, metrics))

@@ -84,7 +84,7 @@ def test_the_command_compares_folders(results, tmp_path, capsys):
     folders = [str(one.run_dir) for one in results.values()]
     main(["compare", *folders, "--f-min", "-60", "--out", str(out)])
     printed = capsys.readouterr().out
-    assert "objective - (-60)" in printed
+    assert "counted from -60" in printed
     assert printed.strip().endswith(str(out))
     assert out.is_file()
 

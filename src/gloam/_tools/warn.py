@@ -7,7 +7,11 @@ import warnings
 _SKIPPED = {"gloam", "gloam_lab", "contextlib"}
 
 
-def warn(message: str, category: type[Warning] = UserWarning) -> None:
+class GloamWarning(UserWarning):
+    """A warning of gloam."""
+
+
+def warn(message: str, category: type[GloamWarning] = GloamWarning) -> None:
     """Issue a warning at the innermost line outside of gloam."""
     # From Python 3.12 on, `skip_file_prefixes` does this.
     frame, level = sys._getframe(1), 2

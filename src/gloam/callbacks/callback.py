@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gloam._tools import checks
-from gloam._tools.warn import warn
+from gloam._tools.warn import GloamWarning, warn
 from gloam.archives import Elites
 
 Row = Mapping[str, Any]
@@ -103,7 +103,7 @@ class CallbackFailure:
         )
 
 
-class CallbackWarning(UserWarning):
+class CallbackWarning(GloamWarning):
     """A callback raised an error and is not called again."""
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from gloam._tools.checks import printable
 from gloam._tools.progress import error_console
+from gloam._tools.warn import GloamWarning
 from gloam.cli import user_code
 from gloam.errors import EvaluationError, FetchError, Interrupted, RunExistsError, WorkerError
 from gloam.formats import RunFolder
@@ -91,9 +92,7 @@ def warnings_as_lines() -> Iterator[None]:
             file: TextIO | None = None,
             line: str | None = None,
         ) -> None:
-            # Outside of gloam, its warnings are at the line of the console script that calls it.
-            path = Path(filename)
-            if sources & set(path.parents) or path == Path(sys.argv[0]):
+            if issubclass(category, GloamWarning) or sources & set(Path(filename).parents):
                 text = " ".join(str(message).split())
                 _tell(text, label="warning:", style="yellow")
             else:  # the location helps in the user's own code

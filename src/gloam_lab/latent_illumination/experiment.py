@@ -22,6 +22,7 @@ from jaxtyping import Array, Float
 
 from gloam._tools import checks
 from gloam._tools.files import cache_folder
+from gloam._tools.warn import warn
 from gloam.algorithms import DMS
 from gloam.datasets import Dataset, from_folder
 from gloam.domains import Generator
@@ -244,7 +245,7 @@ def lsi_domain(
     try:
         write_arrays(path, {"x0": np.asarray(domain.x0)}, kind="lsi start")
     except OSError as error:  # for example, the disk is full: the run can still begin
-        warnings.warn(f"the start could not be stored in '{path}': {error}", stacklevel=2)
+        warn(f"the start could not be stored in '{path}': {error}")
     return domain
 
 
