@@ -21,7 +21,7 @@ test-all: .venv/.test
 
 # A part of the tests with the lowest versions that pyproject.toml allows, in an environment of its own.
 # Old versions warn about one another, so warnings are not errors here.
-LOWEST := tests/test_step.py tests/test_imports.py tests/test_checks.py tests/archives \
+LOWEST := tests/test_step.py tests/test_imports.py tests/tools/test_checks.py tests/archives \
 	tests/formats/test_run_folder.py tests/formats/test_objects.py tests/searches/test_search.py tests/plots
 test-lowest: .venv/.installed
 	$(BIN)/pip install -q uv

@@ -77,7 +77,7 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path):
     run(sys.executable, "-m", "twine", "check", "--strict", *dist.iterdir())
     (wheel,) = dist.glob("*.whl")
     packed = {Path(name).parts[0] for name in zipfile.ZipFile(wheel).namelist()}
-    assert packed == {"gloam", f"gloam-{gloam.__version__}.dist-info"}
+    assert packed == {"gloam", "gloam_lab", f"gloam-{gloam.__version__}.dist-info"}
 
     venv.create(tmp_path / "clean", with_pip=True)
     scripts = tmp_path / "clean" / ("Scripts" if sys.platform == "win32" else "bin")
