@@ -357,7 +357,7 @@ def test_a_study_runs_lsi_where_its_files_are_named(files, tmp_path, monkeypatch
     assert folder.read_config().seeds == (0, 1)
     assert not (out / "lsi" / "dds").exists()
     assert gloam_lab.Study.read(out).lsi.clip == str(files.clip)
-    main(["report", str(out), "--no-figures"])
+    main(["paper-report", str(out), "--no-figures"])
 
 
 @pytest.mark.slow
