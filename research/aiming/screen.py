@@ -51,7 +51,8 @@ def search(options: argparse.Namespace, domain, sigma0: float, size: int) -> glo
     if options.search == "slots":
         emitter = slots.Slots(x0, sigma0, size, 36, strategy=strategy)
     elif options.search == "kinds":
-        cma = emitters.AimingCma(x0, sigma0, strategy=strategy, **small)
+        few = {"num_emitters": 3} if small else {}
+        cma = emitters.AimingCma(x0, sigma0, strategy=strategy, **few)
         moves = emitters.Recombination(x0, sigma0, batch_size=2 * cma.num_solutions // 3)
         swaps = emitters.Swaps(x0, sigma0, batch_size=cma.num_solutions + moves.batch_size)
         emitter = emitters.AdaptiveMixture([cma, moves, swaps])
