@@ -52,6 +52,24 @@ class Proposal(eqx.Module):
     """Data that the emitter needs to adapt to the solutions, such as the noise they came from."""
     aims: "Aims | None" = None
     """Objectives of the solutions whose gradients the emitter needs."""
+    targets: Int[Array, " batch"] | None = None
+    """Cells that solutions aim at, if the emitter needs the distances from them."""
+
+
+class Targets(eqx.Module):
+    """ASK: cells to aim at, each with the elites whose measures are nearest to its center.
+
+    Measures and centers are in the space of the discount, divided by the archive's units.
+    """
+
+    cells: Int[Array, " targets"]
+    are_empty: Bool[Array, " targets"]
+    """True for empty cells. While no cell is empty, targets are random cells."""
+    centers: Float[Array, "targets meas"]
+    solutions: Float[Array, "targets near sol"]
+    """The nearest elites of each target, in order; ``x0`` where there are none."""
+    measures: Float[Array, "targets near meas"]
+    are_elites: Bool[Array, "targets near"]
 
 
 class Batch(eqx.Module):
@@ -95,10 +113,12 @@ class Added(eqx.Module):
 class Aims(eqx.Module):
     """The quantity that gradients ascend, for each of the emitter's ``gradient_rows``."""
 
-    refines: Bool[Array, " rows"]
-    """False: the improvement over the discount. True: the objective, within the cell."""
+    is_pulled: Bool[Array, " rows"]
+    """False: the improvement over the discount. True: the objective, less a pull to a center."""
     pulls: Float[Array, " rows"]
-    """Weight of the squared distance from the center of the cell, for those that refine."""
+    """Weight of the squared distance from the center, for those that are pulled."""
+    targets: Int[Array, " rows"]
+    """Cell whose center pulls; -1 for the cell of the solution itself."""
 
 
 class Weights(eqx.Module):
@@ -114,6 +134,15 @@ class Climb(eqx.Module):
     gradients: Float[Array, "batch sol"]
     """Zero for rows without a gradient, and where it is not finite."""
     is_finite: Bool[Array, " batch"]
+
+
+class Distances(eqx.Module):
+    """ADAPT: how near solutions came to the cells that they aimed at."""
+
+    squared: Float[Array, " batch"]
+    """Mean squared distance between measures and the center of the target."""
+    are_filled: Bool[Array, " batch"]
+    """True if the target has an elite, from this batch or an earlier one."""
 
 
 class Feedback(eqx.Module):
@@ -140,6 +169,11 @@ class Feedback(eqx.Module):
     discount."""
     violations: Float[Array, " batch"] | None = None
     """Violations above 0, by which infeasible solutions rank; they are not valid."""
+    distances: Distances | None = None
+    """Distances from the targets of the proposal, if it has some."""
+    is_used: Bool[Array, " batch"] | None = None
+    """False for solutions that were not evaluated, because those of another emitter took their
+    place; ``None`` if all were."""
 
 
 class Fit(eqx.Module):

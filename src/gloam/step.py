@@ -40,6 +40,7 @@ from gloam.archives.store import (
     random_elites,
     random_empty_cells,
 )
+from gloam.archives.targets import draw_targets
 from gloam.discounts.discount import DiscountMetrics, discount_metrics
 from gloam.emitters import Branching
 from gloam.evaluation import VIOLATION, asks_for, evaluation_parts, of_vectors, valid_rows
@@ -47,6 +48,7 @@ from gloam.records import (
     Added,
     Batch,
     Climb,
+    Distances,
     Feedback,
     Fit,
     LowObjectives,
@@ -74,6 +76,8 @@ def _float32() -> Iterator[None]:
 # Number of cells that metrics of the discount are computed from in large archives. The standard
 # error of a rank correlation of so many is 0.02.
 _MEASURED_CELLS = 2000
+# Folded into the key of `ask` for targets; no emitter draws with it.
+_TARGETS = 2**32 - 3
 
 
 @_float32()
@@ -160,9 +164,14 @@ def _with_keys(evaluate: Callable[..., Any], state: SearchState) -> tuple[_Evalu
 @_float32()
 def ask(algorithm: Algorithm, state: SearchState) -> Proposal:
     """ASK: propose solutions to evaluate. Asking twice gives the same proposal."""
-    keys = _keys(state)
+    keys, emitter = _keys(state), algorithm.emitter
     elites = _elites_to_ask(algorithm, state, key=keys.parents)
-    return algorithm.emitter.ask(state.emitter, elites, key=keys.ask)
+    if not emitter.num_targets:
+        return emitter.ask(state.emitter, elites, key=keys.ask)
+    key = jax.random.fold_in(keys.ask, _TARGETS)
+    sizes = emitter.num_targets, emitter.num_near
+    targets = draw_targets(algorithm.archive, state.store, *sizes, state.x0, key=key)
+    return emitter.ask(state.emitter, elites, key=keys.ask, targets=targets)
 
 
 def evaluation(answer: Any) -> Evaluation:
@@ -263,18 +272,19 @@ def _weights(
     archive, aims = algorithm.archive, proposal.aims
     assert aims is not None, "the emitter has gradient_rows, and its proposals no aims"
     batch = jax.tree.map(lambda leaf: leaf[algorithm.emitter.gradient_rows], batch)
-    centers, width = archive.centers_of(batch.cells), archive.upper - archive.lower
+    pulling = jnp.where(aims.targets < 0, batch.cells, aims.targets)
+    centers, width = archive.centers_of(pulling), archive.upper - archive.lower
 
     def ascended(objectives: Array, measures: Array) -> Array:
         if evaluation[0] is None:
             objectives = archive.closeness(measures, batch.cells)
-        # In units of the improvement. Solutions that refine ignore the gradient of the discount.
-        fixed = jnp.where(aims.refines[:, None], jax.lax.stop_gradient(measures), measures)
+        # In units of the improvement. Pulled solutions ignore the gradient of the discount.
+        fixed = jnp.where(aims.is_pulled[:, None], jax.lax.stop_gradient(measures), measures)
         at = eqx.tree_at(lambda b: (b.objectives, b.measures), batch, (objectives, fixed))
         improvements = score(algorithm, state, at)[1].improvements
         distance = (archive.discount_space(measures) - centers) / width
         penalties = aims.pulls * jnp.mean(jnp.square(distance), axis=1)
-        return jnp.sum(improvements - jnp.where(aims.refines, penalties, 0.0))
+        return jnp.sum(improvements - jnp.where(aims.is_pulled, penalties, 0.0))
 
     of_objectives, of_measures = jax.grad(ascended, (0, 1))(batch.objectives, batch.measures)
     return Weights(
@@ -444,6 +454,10 @@ def adapt(
         state.store, emitter.num_elites_to_adapt, state.x0, key=_keys(state).restarts
     )
     was_empty = added.before == -jnp.inf
+    distances = None
+    if proposal.targets is not None:
+        squared = algorithm.archive.squared_distances(batch.measures, proposal.targets)
+        distances = Distances(squared, state.store.occupied[proposal.targets])
     f_min = algorithm.archive.f_min_from(state.low.lowest)
     floor = algorithm.discount.empty_value(state.discount, f_min)
     gains = batch.objectives - jnp.where(was_empty, floor, added.before)
@@ -458,6 +472,7 @@ def adapt(
         over_elites=batch.objectives - jnp.where(was_empty, 0.0, added.before),
         gains=jnp.where(added.accepted, jnp.maximum(gains, 0.0), 0.0),
         violations=batch.violations,
+        distances=distances,
     )
     return emitter.adapt(state.emitter, proposal, feedback, elites)
 

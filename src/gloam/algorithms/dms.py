@@ -11,6 +11,7 @@ from gloam.archives import Archive
 from gloam.discounts import DiscountModel
 from gloam.emitters import (
     AdaptiveMixture,
+    AimedCmaEmitters,
     BasicRestart,
     CmaEmitters,
     Emitter,
@@ -88,9 +89,9 @@ class DMS(Algorithm):
         x0: Any,
         sigma0: float | ArrayLike | None = None,
         *,
-        num_emitters: int | None = None,
+        num_emitters: int = 15,
         batch_size: int = 36,
-        num_moves: int | None = None,
+        mixed: bool = True,
         gradients: bool = False,
         bounds: checks.SolutionBounds | None = None,
         outside: Outside | None = None,
@@ -107,8 +108,6 @@ class DMS(Algorithm):
         name: str = "DMS",
     ):
         checks.instance("gradients", gradients, bool)
-        if num_emitters is None:
-            num_emitters = 3 if gradients else 9
         if gradients and first_visit is None:
             # Gradients lead from visited regions to empty ones only if their discounts differ.
             first_visit = 0.3
@@ -133,7 +132,8 @@ class DMS(Algorithm):
             outside=outside,
             strategy=strategy,
         )
-        super().__init__(_with_moves(cma, num_moves, gradients), archive, discount, name)
+        emitter = _mixture(cma, gradients) if mixed else cma
+        super().__init__(emitter, archive, discount, name)
 
     @classmethod
     @checks.names_arguments
@@ -177,7 +177,7 @@ class DMS(Algorithm):
             sigma0,
             num_emitters=num_emitters,
             batch_size=batch_size,
-            num_moves=0,
+            mixed=False,
             bounds=bounds,
             outside=outside,
             restart=BasicRestart() if restart is None else restart,
@@ -193,21 +193,16 @@ class DMS(Algorithm):
         )
 
 
-def _with_moves(cma: CmaEmitters, num_moves: int | None, gradients: bool) -> Emitter:
-    """Return CMA-ES instances with moves between elites, gradient ascent and swaps."""
-    if num_moves is None:  # a multiple of the number of instances, for asynchronous search
-        share = 3 * cma.batch_size // 2 if gradients else 2 * cma.batch_size // 3
-        num_moves = cma.num_emitters * share
-    num_moves = checks.count("num_moves", num_moves, minimum=0)
-    if num_moves == 0 and not gradients:
-        return cma
-    total = cma.num_solutions + num_moves
+def _mixture(cma: CmaEmitters, gradients: bool) -> Emitter:
+    """Return everything that proposes solutions, in shares that follow what it brings."""
     start: Any = cma.x0, cma.sigma0
-    bounds: Any = cma.bounds
-    emitters: list[Emitter] = [cma]
-    if num_moves:
-        emitters.append(Recombination(*start, batch_size=num_moves, bounds=bounds))
+    size: Any = {"batch_size": cma.num_solutions, "bounds": cma.bounds}
+    emitters: list[Emitter] = [cma, Recombination(*start, **size), Swaps(*start, **size)]
+    sizes: Any = {"num_emitters": cma.num_emitters, "batch_size": cma.batch_size}
+    emitters.append(AimedCmaEmitters(*start, **sizes, bounds=cma.bounds))
     if gradients:
-        emitters.append(GradientAscent(*start, batch_size=total, bounds=bounds))
-    swaps = Swaps(*start, batch_size=total, bounds=bounds)
-    return AdaptiveMixture([*emitters, swaps])
+        # Gradients cost more than evaluations: at most about half of the batch.
+        size["batch_size"] = -(-cma.num_emitters // 2) * cma.batch_size
+        goals = ("target", "improvement", "objective")
+        emitters = [*(GradientAscent(*start, goal=goal, **size) for goal in goals), *emitters]
+    return AdaptiveMixture(emitters)

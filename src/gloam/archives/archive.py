@@ -97,6 +97,18 @@ class Archive(eqx.Module):
         """Map measures to the space of the cells' centers, in which discounts work."""
         return measures
 
+    @property
+    def units(self) -> float | Float[Array, " meas"]:
+        """Lengths in the space of the discount that count equally in the distance to a center."""
+        return 1.0
+
+    def squared_distances(
+        self, measures: Float[Array, "n meas"], cells: Int[Array, " n"]
+    ) -> Float[Array, " n"]:
+        """Return mean squared distances between measures and centers of cells, in `units`."""
+        steps = (self.discount_space(measures) - self.centers_of(cells)) / self.units
+        return jnp.mean(jnp.square(steps), axis=1)
+
     def index_on_host(
         self, measures: Float[np.ndarray, "batch meas"]
     ) -> Int[np.ndarray, " batch"] | None:

@@ -89,6 +89,11 @@ class GridArchive(Archive):
         """Shape and bounds."""
         return self.shape, self.lower, self.upper
 
+    @property
+    def units(self) -> Float[Array, " meas"]:
+        """Widths of a cell."""
+        return (self.upper - self.lower) / jnp.asarray(self.shape, jnp.float32)
+
     def index_of(self, measures: Float[Array, "batch meas"]) -> Int[Array, " batch"]:
         """Return the cell of each row of measures."""
         shape = jnp.asarray(self.shape, jnp.float32)

@@ -100,13 +100,24 @@ def random_elite_cells(
     Returns:
         Indices of cells, and whether there is any elite.
     """
-    filled = jnp.cumsum(store.occupied, dtype=jnp.int32)
-    number = filled[-1]
+    return random_cells(store.occupied, count, key=key)
+
+
+def random_cells(
+    mask: Bool[Array, " cells"], count: int, *, key: PRNGKeyArray
+) -> tuple[Int[Array, " count"], Bool[Array, ""]]:
+    """Draw ``count`` cells of a mask, uniformly with replacement.
+
+    Returns:
+        Indices of cells, and whether there is any such cell.
+    """
+    counts = jnp.cumsum(mask, dtype=jnp.int32)
+    number = counts[-1]
     # Uniform numbers in float32 have 24 bits: enough for a fair draw from millions of elites.
     rank = jnp.floor(uniforms(key, count) * number.astype(jnp.float32)).astype(jnp.int32)
     # The cell of the r-th elite is the first whose running count exceeds r.
-    cell = place_of_ranks(filled, jnp.minimum(rank, number - 1))
-    return jnp.minimum(cell, filled.shape[0] - 1), number > 0
+    cell = place_of_ranks(counts, jnp.minimum(rank, number - 1))
+    return jnp.minimum(cell, counts.shape[0] - 1), number > 0
 
 
 def random_elites(

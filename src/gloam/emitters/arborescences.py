@@ -19,7 +19,7 @@ from gloam.emitters.rules import (
     RestartRule,
     SelectionRule,
 )
-from gloam.records import Feedback, Proposal
+from gloam.records import Feedback, Proposal, Targets
 
 MOST_MEASURES = 100
 """Largest number of measures. Each point needs a gradient of every measure in every iteration."""
@@ -201,7 +201,12 @@ class Arborescences(Emitter):
         )
 
     def ask(
-        self, state: ArborescencesState, elites: Float[Array, "n sol"], *, key: PRNGKeyArray
+        self,
+        state: ArborescencesState,
+        elites: Float[Array, "n sol"],
+        *,
+        key: PRNGKeyArray,
+        targets: Targets | None = None,
     ) -> Proposal:
         """Propose the points of all emitters, then their branches."""
         del elites

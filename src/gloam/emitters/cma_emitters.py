@@ -33,7 +33,7 @@ from gloam.emitters.rules import (
     RestartWhenIdle,
     SelectionRule,
 )
-from gloam.records import Feedback, Proposal
+from gloam.records import Feedback, Proposal, Targets
 from gloam.spaces import Discrete
 
 # Largest solutions that get a full covariance by default: that of 15 instances takes 120 MB for
@@ -59,11 +59,11 @@ class CmaEmittersState(eqx.Module):
     """Probabilities of categories, if the space has some."""
 
 
-_Learned = tuple[Any, Float[Array, "emitters cats most"] | None]
+Learned = tuple[Any, Float[Array, "emitters cats most"] | None]
 """Gaussians of the strategy, and probabilities of categories, if the space has some."""
 
 
-class _Ranking(NamedTuple):
+class Ranking(NamedTuple):
     """Solutions of each instance by rank."""
 
     order: Int[Array, "emitters each"]
@@ -148,6 +148,11 @@ class CmaEmitters(Emitter):
         return "cma_es"
 
     @property
+    def instance_size(self) -> int:
+        """Number of solutions of a CMA-ES instance."""
+        return self.batch_size
+
+    @property
     def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
         """Always empty: Gaussians need no elites."""
         return ()
@@ -161,15 +166,20 @@ class CmaEmitters(Emitter):
         """Return a state with all instances at ``x0``, or at the emitter's own."""
         start = self.x0 if x0 is None else x0
         starts = jnp.broadcast_to(start, (self.num_emitters, *start.shape))
-        gaussians, choices = self._started(starts)
+        gaussians, choices = self.started(starts)
         rule = self.restart.init(self.num_emitters)
         return CmaEmittersState(gaussians, rule, jnp.zeros((), jnp.int32), choices)
 
     def ask(
-        self, state: CmaEmittersState, elites: Float[Array, "n sol"], *, key: PRNGKeyArray
+        self,
+        state: CmaEmittersState,
+        elites: Float[Array, "n sol"],
+        *,
+        key: PRNGKeyArray,
+        targets: Targets | None = None,
     ) -> Proposal:
         """Sample ``batch_size`` solutions from every Gaussian."""
-        del elites
+        del elites, targets
         gaussians, discrete = state.gaussians, self._discrete
         mean, scale = gaussians.mean[:, None], gaussians.sigma[:, None, None]
         if discrete is not None:
@@ -213,25 +223,23 @@ class CmaEmitters(Emitter):
         proposal: Proposal,
         feedback: Feedback,
         elites: Float[Array, "emitters sol"],
-        rests: Bool[Array, " emitters"] | None = None,
     ) -> CmaEmittersState:
         """Update every Gaussian, and restart instances that are due.
 
-        Resting instances stay as they are: their solutions were not evaluated, and the feedback
-        has no accepted ones of theirs.
+        Instances whose solutions were not used stay as they are.
         """
-        ranking = self._ranking(feedback)
-        learned = self._updated(state, proposal, ranking, feedback.iteration)
-        resting = jnp.zeros(self.num_emitters, bool) if rests is None else rests
+        ranking = self.ranking(feedback)
+        learned = self.updated(state, proposal, ranking, feedback.iteration)
+        resting = self.resting(feedback)
         is_degenerate = jax.vmap(self.strategy.degenerate)(learned[0])
         due, rule = self._due(state.rule, feedback, ranking, resting)
         stops = (ranking.is_flat | is_degenerate | due) & ~resting
         rule = self.restart.restarted(rule, stops)
 
-        def replaced(learned: _Learned) -> _Learned:
-            if rests is not None:
-                learned = _where(rests, (state.gaussians, state.choices), learned)
-            return _where(stops, self._started(elites), learned)
+        def replaced(learned: Learned) -> Learned:
+            if feedback.is_used is not None:
+                learned = where_instances(resting, (state.gaussians, state.choices), learned)
+            return where_instances(stops, self.started(elites), learned)
 
         # In most iterations no instance restarts or rests, and then nothing is copied on a CPU.
         gaussians, choices = jax.lax.cond(
@@ -240,21 +248,27 @@ class CmaEmitters(Emitter):
         restarts = state.restarts + jnp.sum(stops, dtype=jnp.int32)
         return CmaEmittersState(gaussians, rule, restarts, choices)
 
-    def _by_instance(self, rows: Array) -> Array:
+    def by_instance(self, rows: Array) -> Array:
         """Return values of solutions as a table with a row for each instance."""
         return rows.reshape(self.num_emitters, self.batch_size)
 
-    def _ranking(self, feedback: Feedback) -> _Ranking:
+    def resting(self, feedback: Feedback) -> Bool[Array, " emitters"]:
+        """Return which instances rest: their solutions were not used."""
+        if feedback.is_used is None:
+            return jnp.zeros(self.num_emitters, bool)
+        return ~self.by_instance(feedback.is_used)[:, 0]
+
+    def ranking(self, feedback: Feedback) -> Ranking:
         """Rank the solutions of each instance: valid ones by improvement, then infeasible ones."""
-        valid = self._by_instance(feedback.valid)
-        values = jnp.where(valid, self._by_instance(feedback.improvements), -jnp.inf)
+        valid = self.by_instance(feedback.valid)
+        values = jnp.where(valid, self.by_instance(feedback.improvements), -jnp.inf)
         num_ranked = jnp.sum(valid, axis=1, dtype=jnp.int32)
         # Stable: equal improvements rank by index.
         order = jnp.argsort(-values, axis=1, stable=True)
         lowest = jnp.min(jnp.where(valid, values, jnp.inf), axis=1)
         is_flat = ~(jnp.max(values, axis=1) - lowest >= _FLAT)  # also when no row is valid
         if feedback.violations is not None:
-            violations = self._by_instance(feedback.violations)
+            violations = self.by_instance(feedback.violations)
             is_infeasible = (violations > 0) & ~valid
             num_ranked += jnp.sum(is_infeasible, axis=1, dtype=jnp.int32)
             # Infeasible solutions follow the valid ones, the smallest violation first.
@@ -264,17 +278,17 @@ class CmaEmitters(Emitter):
             largest = jnp.max(jnp.where(is_infeasible, violations, 0.0), axis=1)
             is_even = ~jnp.any(valid, axis=1) & (largest - smallest < _FLAT)
             is_flat = jnp.where(jnp.any(is_infeasible, axis=1), is_even, is_flat)
-        num_accepted = jnp.sum(self._by_instance(feedback.accepted), axis=1, dtype=jnp.int32)
+        num_accepted = jnp.sum(self.by_instance(feedback.accepted), axis=1, dtype=jnp.int32)
         parents = self.selection.parents(self.batch_size, num_accepted)
-        return _Ranking(order, jnp.minimum(parents, num_ranked), is_flat, num_accepted)
+        return Ranking(order, jnp.minimum(parents, num_ranked), is_flat, num_accepted)
 
-    def _updated(
+    def updated(
         self,
         state: CmaEmittersState,
         proposal: Proposal,
-        ranking: _Ranking,
+        ranking: Ranking,
         iteration: Int[Array, ""],
-    ) -> _Learned:
+    ) -> Learned:
         """Return Gaussians and probabilities of categories after a ranked batch."""
         order, parents = ranking.order, ranking.num_parents
         if self._discrete is None:
@@ -296,24 +310,24 @@ class CmaEmitters(Emitter):
         self,
         rule: Any,
         feedback: Feedback,
-        ranking: _Ranking,
+        ranking: Ranking,
         resting: Bool[Array, " emitters"],
     ) -> tuple[Bool[Array, " emitters"], Any]:
         """Return which instances the restart rule stops, and its new state."""
-        num_filled = jnp.sum(self._by_instance(feedback.filled), axis=1, dtype=jnp.int32)
+        num_filled = jnp.sum(self.by_instance(feedback.filled), axis=1, dtype=jnp.int32)
         progress = Progress(feedback.iteration, ranking.num_accepted, num_filled, resting)
         due, rule = self.restart.due(rule, progress)
         if feedback.violations is not None:
             # An instance on its way to feasible solutions cannot fill cells, and is not idle.
-            is_valid = jnp.any(self._by_instance(feedback.valid), axis=1)
-            due &= is_valid | ~jnp.any(self._by_instance(feedback.violations) > 0, 1)
+            is_valid = jnp.any(self.by_instance(feedback.valid), axis=1)
+            due &= is_valid | ~jnp.any(self.by_instance(feedback.violations) > 0, 1)
         return due, rule
 
     def started_at(
         self, state: CmaEmittersState, elites: Float[Array, "emitters sol"]
     ) -> CmaEmittersState:
         """Return a state with one Gaussian around each elite."""
-        gaussians, choices = self._started(elites)
+        gaussians, choices = self.started(elites)
         return CmaEmittersState(gaussians, state.rule, state.restarts, choices)
 
     def metrics(self, state: CmaEmittersState) -> dict[str, Array]:
@@ -357,7 +371,7 @@ class CmaEmitters(Emitter):
     def _discrete(self) -> Discrete | None:
         return None if self.bounds is None else self.bounds.discrete
 
-    def _started(self, solutions: Float[Array, "emitters sol"]) -> _Learned:
+    def started(self, solutions: Float[Array, "emitters sol"]) -> Learned:
         """Return first Gaussians and probabilities of categories around solutions."""
         sigma0 = 1.0 if jnp.ndim(self.sigma0) else self.sigma0
         means = self._points(solutions)
@@ -408,8 +422,8 @@ class CmaEmitters(Emitter):
         return len(self._ordered)
 
 
-def _where(which: Bool[Array, " emitters"], chosen: _Learned, otherwise: _Learned) -> _Learned:
-    """Choose between two pytrees for each instance."""
+def where_instances(which: Bool[Array, " emitters"], chosen: Any, otherwise: Any) -> Any:
+    """Choose between two pytrees with leading axes of instances, for each instance."""
     return jax.tree.map(
         lambda this, other: jnp.where(which.reshape(-1, *[1] * (this.ndim - 1)), this, other),
         chosen,

@@ -14,7 +14,7 @@ from gloam._tools import checks
 from gloam._tools.draws import uniforms
 from gloam._tools.registry import register
 from gloam.emitters.discrete import changed
-from gloam.records import Feedback, Proposal
+from gloam.records import Feedback, Proposal, Targets
 from gloam.spaces import Discrete, Form, Space, form_of
 
 # Largest number of solutions in a part of an `EliteEmitter`. The compiled call of a part takes
@@ -144,6 +144,24 @@ class Emitter(eqx.Module):
         return len(self.gradient_rows)
 
     @property
+    def instance_size(self) -> int:
+        """Number of successive solutions that the emitter ranks together; 1 by default.
+
+        All of them are evaluated, or none.
+        """
+        return 1
+
+    @property
+    def num_targets(self) -> int:
+        """Number of new targets that `ask` receives in each iteration; none by default."""
+        return 0
+
+    @property
+    def num_near(self) -> int:
+        """Number of near elites of each target."""
+        return 1
+
+    @property
     @abstractmethod
     def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
         """Draws of elites that `ask` receives, one after the other."""
@@ -158,8 +176,22 @@ class Emitter(eqx.Module):
         """Return the state before the first iteration, at ``x0`` or at the emitter's own."""
 
     @abstractmethod
-    def ask(self, state: Any, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
-        """Propose solutions."""
+    def ask(
+        self,
+        state: Any,
+        elites: Float[Array, "n sol"],
+        *,
+        key: PRNGKeyArray,
+        targets: Targets | None = None,
+    ) -> Proposal:
+        """Propose solutions.
+
+        Args:
+            state: State of the emitter.
+            elites: The draws of `elites_to_ask`.
+            key: Random key.
+            targets: New targets, for emitters with `num_targets`.
+        """
 
     @abstractmethod
     def adapt(

@@ -1,15 +1,15 @@
 """Gradient ascent: points that climb the improvement, or the objective, by its gradient."""
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
 from gloam._tools import checks
-from gloam._tools.draws import normals, uniforms
+from gloam._tools.draws import normals
 from gloam._tools.registry import register
 from gloam.emitters.emitter import (
     Bounds,
@@ -20,8 +20,10 @@ from gloam.emitters.emitter import (
     checked_step,
     coordinates_of,
 )
-from gloam.records import Aims, Feedback, Proposal
+from gloam.records import Aims, Feedback, Proposal, Targets
 
+# Number of new targets in an iteration.
+_NEW_TARGETS = 8
 # Decay rates of the moments of gradients, as in Adam.
 _DECAY, _DECAY_OF_SQUARES = 0.9, 0.999
 # Standard deviation of the noise at a start, in units of sigma0.
@@ -32,8 +34,11 @@ _SPREADS = (0.7, 1.0)
 _LARGEST_LOG = 15.0
 # Number of iterations over which gains are averaged.
 _WINDOW = 100.0
-# Limits of the share of points that refine, so that both kinds are always tried.
-_FEWEST, _MOST = 0.05, 0.95
+# Number of steps without an improvement of the archive after which points start again.
+_PATIENCE = {"improvement": 20, "objective": 4, "target": 20}
+
+Goal = Literal["improvement", "objective", "target"]
+"""What points climb."""
 
 
 class Points(eqx.Module):
@@ -46,66 +51,56 @@ class Points(eqx.Module):
     age: Int[Array, " points"]
     """Number of steps since the start; 0 for a point that starts anew."""
     idle: Int[Array, " points"]
-    """Number of steps without an improvement of the archive."""
+    """Number of steps without progress."""
     logs: Float[Array, "points 2"]
     """Logarithms of its step and of its pull."""
-    refines: Bool[Array, " points"]
-    """True if the point refines, false if it climbs the improvement."""
+    cells: Int[Array, " points"]
+    """The cell that it aims at."""
 
 
 class GradientAscentState(eqx.Module):
-    """The points, and what steps of which kind and length have brought recently.
-
-    Arrays of two are for points that climb the improvement and for those that refine.
-    """
+    """The points, and what steps of which length have brought recently."""
 
     points: Points
-    logs: Float[Array, "2 2"]
-    """Mean logarithms of new steps and pulls, by kind."""
-    gain: Float[Array, "2"]
-    number: Float[Array, "2"]
-    """Number of points that the gain is from."""
+    logs: Float[Array, "2"]
+    """Mean logarithms of new steps and pulls."""
+    gain: Float[Array, ""]
     restarts: Int[Array, ""]
     failed: Int[Array, ""]
     """Number of gradients that were not finite."""
-
-    @property
-    def refining(self) -> Float[Array, ""]:
-        """Share of new points that refine."""
-        worth = self.gain / self.number
-        total = jnp.sum(worth)
-        share = jnp.where(total > 0, worth[1] / jnp.where(total > 0, total, 1.0), 0.5)
-        return jnp.clip(share, _FEWEST, _MOST)
 
 
 @register
 class GradientAscent(Emitter):
     """Points that climb by the gradient of the evaluation, one step in each iteration.
 
-    A point starts at an elite, and is of one of two kinds:
+    A point starts at an elite. All points of an emitter climb the same quantity, its ``goal``:
 
-    * It climbs the improvement ``f(x) - fhat(m(x))`` over the discount, which leads to solutions
-      that the archive lacks.
-    * It refines: it climbs the objective, less ``pull`` times the squared distance between the
-      measures and the center of their cell, so that it stays there.
+    * ``"improvement"``: the improvement ``f(x) - fhat(m(x))`` over the discount, which leads to
+      solutions that the archive lacks.
+    * ``"objective"``: the objective, less ``pull`` times the squared distance between the measures
+      and the center of their cell, so that the point stays there and refines it.
+    * ``"target"``: the same with the center of an empty cell, at whose nearest elite the point
+      starts. It starts again when the cell is filled.
 
-    Both gradients cost one vector-Jacobian product, whatever the number of measures. Steps follow a
+    The gradient costs one vector-Jacobian product, whatever the number of measures. Steps follow a
     running mean of gradients, scaled by one length for all variables, so that the search does not
-    depend on rotations. Steps, pulls and the share of points that refine follow what they bring to
-    the QD score. A point that has not improved the archive for a while starts again.
+    depend on rotations. Steps and pulls follow what they bring to the QD score. A point that has
+    not improved the archive for a while starts again.
 
     Discounts without a gradient, such as `gloam.discounts.Thresholds`, leave the gradient of the
-    objective for both kinds. In a `gloam.Space`, real variables climb; integers and choices stay
-    those of the elite.
+    objective for ``"improvement"``. In a `gloam.Space`, real variables climb; integers and choices
+    stay those of the elite.
 
     Args:
         x0: ``(sol,)`` solution from which points start while the archive is empty.
         sigma0: Step size of the search, as for `gloam.emitters.CmaEmitters`.
+        goal: What the points climb.
         batch_size: Number of points.
-        patience: Numbers of steps without an improvement of the archive after which points start
-            again: those that climb the improvement, and those that refine.
+        patience: Number of steps without an improvement of the archive after which points start
+            again; 4 for ``"objective"``, 20 otherwise.
         best_of: Tournament size: a point starts at the elite with the largest improvement of this
-            many random ones.
+            many random ones. It does not matter for ``"target"``.
         bounds: Lower and upper bounds of the solutions, each a number, an array or ``None``.
         outside: What happens to numbers outside the bounds, as for `gloam.emitters.CmaEmitters`.
 
@@ -122,8 +117,9 @@ class GradientAscent(Emitter):
 
     x0: Float[Array, " sol"]
     sigma0: float | Float[Array, " sol"]
+    goal: Goal = eqx.field(static=True)
     batch_size: int = eqx.field(static=True)
-    patience: tuple[int, int]
+    patience: int
     best_of: int = eqx.field(static=True)
     bounds: Bounds | None
 
@@ -132,8 +128,9 @@ class GradientAscent(Emitter):
         x0: Any,
         sigma0: float | ArrayLike | None = None,
         *,
+        goal: Goal = "improvement",
         batch_size: int = 270,
-        patience: tuple[int, int] = (20, 4),
+        patience: int | None = None,
         best_of: int = 4,
         bounds: checks.SolutionBounds | None = None,
         outside: Outside | None = None,
@@ -145,12 +142,9 @@ class GradientAscent(Emitter):
         checks.expect(has_real, "x0", expected, got, "Use gloam.DMS without gradients.")
         self.sigma0 = checked_step("sigma0", sigma0, self.x0.size, self.bounds, default=0.2)
         self.batch_size = checks.count("batch_size", batch_size)
-        is_pair = isinstance(patience, (list, tuple)) and len(patience) == 2
-        checks.expect(is_pair, "patience", "two numbers of steps", checks.short(patience))
-        self.patience = (
-            checks.count("patience", patience[0]),
-            checks.count("patience", patience[1]),
-        )
+        checks.choice("goal", goal, get_args(Goal))
+        self.goal = goal
+        self.patience = checks.count("patience", _PATIENCE[goal] if patience is None else patience)
         self.best_of = checks.count("best_of", best_of)
 
     @property
@@ -166,12 +160,19 @@ class GradientAscent(Emitter):
     @property
     def label(self) -> str:
         """Prefix of the metrics in a mixture."""
-        return "ascent"
+        return {"improvement": "ascent", "objective": "refinement", "target": "aimed_ascent"}[
+            self.goal
+        ]
+
+    @property
+    def num_targets(self) -> int:
+        """Number of new targets in each iteration, which starting points share."""
+        return _NEW_TARGETS if self.goal == "target" else 0
 
     @property
     def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
-        """An elite for each point, in case it starts again."""
-        return (ElitesWanted(self.batch_size, self.best_of),)
+        """An elite for each point, in case it starts again; none for targets."""
+        return () if self.num_targets else (ElitesWanted(self.batch_size, self.best_of),)
 
     @property
     def num_elites_to_adapt(self) -> int:
@@ -183,7 +184,6 @@ class GradientAscent(Emitter):
         number, start = self.batch_size, self.x0 if x0 is None else x0
         zeros, none = jnp.zeros(number, jnp.float32), jnp.zeros(number, jnp.int32)
         solutions = jnp.broadcast_to(start, (number, *start.shape))
-        logs = jnp.log(jnp.asarray(_FIRST, jnp.float32))
         points = Points(
             solutions,
             jnp.zeros_like(solutions),
@@ -191,30 +191,39 @@ class GradientAscent(Emitter):
             none,
             none,
             jnp.zeros((number, 2), jnp.float32),
-            zeros.astype(bool),
+            none,
         )
-        count = jnp.zeros((), jnp.int32)
-        ones = jnp.ones(2, jnp.float32)
-        return GradientAscentState(
-            points, jnp.stack([logs, logs]), jnp.zeros(2, jnp.float32), ones, count, count
-        )
+        count, logs = jnp.zeros((), jnp.int32), jnp.log(jnp.asarray(_FIRST, jnp.float32))
+        return GradientAscentState(points, logs, jnp.zeros((), jnp.float32), count, count)
 
     def ask(
-        self, state: GradientAscentState, elites: Float[Array, "n sol"], *, key: PRNGKeyArray
+        self,
+        state: GradientAscentState,
+        elites: Float[Array, "n sol"],
+        *,
+        key: PRNGKeyArray,
+        targets: Targets | None = None,
     ) -> Proposal:
-        """Propose the points. Those that start again take an elite, a kind and a step length."""
+        """Propose the points. Those that start again take an elite, a step length and a pull."""
         points, number = state.points, self.batch_size
-        key_noise, key_kind, key_step = jax.random.split(key, 3)
-        is_new = points.age == 0
-        drawn = uniforms(key_kind, number) < state.refining
-        refines = jnp.where(is_new, drawn, points.refines)
-        logs = state.logs[refines.astype(jnp.int32)]
-        logs += jnp.asarray(_SPREADS, jnp.float32) * normals(key_step, (number, 2))
+        key_noise, key_step = jax.random.split(key)
+        is_new, cells = points.age == 0, points.cells
+        if self.goal == "target":
+            assert targets is not None
+            place = (jnp.cumsum(is_new, dtype=jnp.int32) - 1) % _NEW_TARGETS
+            elites, cells = (
+                targets.solutions[place, 0],
+                jnp.where(is_new, targets.cells[place], cells),
+            )
+        logs = state.logs + jnp.asarray(_SPREADS, jnp.float32) * normals(key_step, (number, 2))
         logs = jnp.where(is_new[:, None], logs, points.logs)
         noise = _NOISE * self._scale * self._sigma * normals(key_noise, points.solutions.shape)
         solutions = jnp.where(is_new[:, None], elites + noise, points.solutions)
         solutions = solutions if self.bounds is None else self.bounds.keep(solutions)
-        return Proposal(solutions, (refines, logs), Aims(refines, jnp.exp(logs[:, 1])))
+        is_pulled = jnp.full(number, self.goal != "improvement")
+        own = self.goal != "target"
+        aims = Aims(is_pulled, jnp.exp(logs[:, 1]), jnp.full(number, -1) if own else cells)
+        return Proposal(solutions, (logs, cells), aims, None if own else cells)
 
     def adapt(
         self,
@@ -223,11 +232,11 @@ class GradientAscent(Emitter):
         feedback: Feedback,
         elites: Float[Array, "n sol"],
     ) -> GradientAscentState:
-        """Take a step from every point, and update what steps of each kind have brought."""
+        """Take a step from every point, and update what steps of each length have brought."""
         assert feedback.climb is not None
         assert feedback.gains is not None
         points, climb = state.points, feedback.climb
-        refines, logs = proposal.aux
+        logs, cells = proposal.aux
         scale = self._scale
         gradient = climb.gradients * scale
         # The momentum of the last start is forgotten.
@@ -244,58 +253,47 @@ class GradientAscent(Emitter):
         solutions = proposal.solutions + scale * step
         solutions = solutions if self.bounds is None else self.bounds.keep(solutions)
 
+        is_used = jnp.ones(self.batch_size, bool) if feedback.is_used is None else feedback.is_used
         idle = jnp.where(feedback.accepted, 0, points.idle + 1)
         is_usable = climb.is_finite & feedback.valid & jnp.all(jnp.isfinite(solutions), axis=1)
-        stops = ~is_usable | (idle >= jnp.where(refines, self.patience[1], self.patience[0]))
-        points = Points(
+        stops = ~is_usable | (idle >= self.patience)
+        if feedback.distances is not None and self.goal == "target":
+            stops |= feedback.distances.are_filled
+        moved = Points(
             jnp.where(is_usable[:, None], solutions, proposal.solutions),
             momentum,
             square,
             jnp.where(stops, 0, age),
             jnp.where(stops, 0, idle),
             logs,
-            refines,
+            cells,
         )
-        restarts = state.restarts + jnp.sum(stops, dtype=jnp.int32)
-        failed = state.failed + jnp.sum(~climb.is_finite & feedback.valid, dtype=jnp.int32)
-        return self._learned(state, points, feedback.gains, restarts, failed)
-
-    def _learned(
-        self,
-        state: GradientAscentState,
-        points: Points,
-        gains: Float[Array, " points"],
-        restarts: Int[Array, ""],
-        failed: Int[Array, ""],
-    ) -> GradientAscentState:
-        """Return the state with averages of what points of each kind have brought."""
-        is_kind = jnp.stack([~points.refines, points.refines]).astype(jnp.float32)
-        number, gain = jnp.sum(is_kind, axis=1), jnp.sum(is_kind * gains, axis=1)
-        # Steps move to those that brought more than the others of their kind.
-        mean = is_kind @ points.logs / jnp.maximum(number, 1.0)[:, None]
-        worthy = (is_kind * gains) @ points.logs
-        kept = 1.0 - 1.0 / _WINDOW
-        expected = kept * state.gain + gain
-        change = (worthy - gain[:, None] * mean) / jnp.where(expected > 0, expected, 1.0)[:, None]
-        return GradientAscentState(
+        # Points that were not used stay as they are.
+        points = jax.tree.map(
+            lambda new, old: jnp.where(is_used.reshape(-1, *[1] * (new.ndim - 1)), new, old),
+            moved,
             points,
-            jnp.clip(state.logs + change, -_LARGEST_LOG, _LARGEST_LOG),
-            expected,
-            kept * state.number + number,
-            restarts,
-            failed,
         )
+        restarts = state.restarts + jnp.sum(stops & is_used, dtype=jnp.int32)
+        has_failed = ~climb.is_finite & feedback.valid & is_used
+        failed = state.failed + jnp.sum(has_failed, dtype=jnp.int32)
+        # Steps move to those that brought more than the others.
+        gains = jnp.where(is_used, feedback.gains, 0.0)
+        number, gain = jnp.sum(is_used, dtype=jnp.float32), jnp.sum(gains)
+        mean_logs = is_used.astype(jnp.float32) @ logs / jnp.maximum(number, 1.0)
+        expected = (1.0 - 1.0 / _WINDOW) * state.gain + gain
+        change = (gains @ logs - gain * mean_logs) / jnp.where(expected > 0, expected, 1.0)
+        learned = jnp.clip(state.logs + change, -_LARGEST_LOG, _LARGEST_LOG)
+        return GradientAscentState(points, learned, expected, restarts, failed)
 
     def metrics(self, state: GradientAscentState) -> dict[str, Array]:
-        """Return restarts, failed gradients, steps, pull, and the share of points that refine."""
-        return {
+        """Return restarts, failed gradients, the step, and the pull if there is one."""
+        metrics = {
             "restarts": state.restarts,
             "gradients_failed": state.failed,
-            "step": jnp.exp(state.logs[0, 0]),
-            "refining_step": jnp.exp(state.logs[1, 0]),
-            "pull": jnp.exp(state.logs[1, 1]),
-            "refining_share": state.refining,
+            "step": jnp.exp(state.logs[0]),
         }
+        return metrics if self.goal == "improvement" else metrics | {"pull": jnp.exp(state.logs[1])}
 
     @property
     def _scale(self) -> Float[Array, " sol"] | float:

@@ -13,15 +13,14 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from gloam._tools import checks
 from gloam._tools.draws import uniforms
 from gloam._tools.registry import register
-from gloam.emitters.cma_emitters import CmaEmitters
-from gloam.emitters.emitter import Bounds, Branching, Divisible, EliteEmitter, ElitesWanted, Emitter
-from gloam.emitters.recombination import Swaps
-from gloam.records import Aims, Feedback, Proposal
+from gloam.emitters.emitter import Bounds, Branching, Divisible, ElitesWanted, Emitter
+from gloam.records import Aims, Feedback, Proposal, Targets
 
-# Weight of what new cells bring, because other solutions start from them.
+# Weight of the gain of a new cell, because other solutions start from it.
 _CELL = 10.0
-# Smallest share of refinement and of the other emitters, so that both are always tried.
-_LEAST = 0.05
+# Share of the batch that is divided evenly, so that no emitter is starved.
+_EVEN = 0.2
+SETTINGS: dict = {"cell": 10.0, "even": 0.2, "window": 50.0, "power": 1.0, "nofill": ()}
 
 
 class MixtureState(eqx.Module):
@@ -111,22 +110,47 @@ class Mixture(Emitter):
         zeros = jnp.zeros(len(self.emitters), jnp.int32)
         return MixtureState(tuple(emitter.init(start) for emitter in self.emitters), zeros, zeros)
 
+    @property
+    def num_targets(self) -> int:
+        """Number of new targets, which all emitters share."""
+        return max(emitter.num_targets for emitter in self.emitters)
+
+    @property
+    def num_near(self) -> int:
+        """Largest number of near elites that an emitter needs."""
+        return max(emitter.num_near for emitter in self.emitters)
+
     def ask(
-        self, state: MixtureState, elites: Float[Array, "n sol"], *, key: PRNGKeyArray
+        self,
+        state: MixtureState,
+        elites: Float[Array, "n sol"],
+        *,
+        key: PRNGKeyArray,
+        targets: Targets | None = None,
     ) -> Proposal:
         """Concatenate the proposals of all emitters."""
+        proposals = self._proposals(state, elites, key, targets)
+        solutions = jnp.concatenate([proposal.solutions for proposal in proposals])
+        aux, aims = tuple(proposal.aux for proposal in proposals), _all_aims(proposals)
+        return Proposal(solutions, aux, aims, _all_targets(proposals))
+
+    def _proposals(
+        self,
+        state: MixtureState,
+        elites: Float[Array, "n sol"],
+        key: PRNGKeyArray,
+        targets: Targets | None,
+    ) -> list[Proposal]:
+        """Let every emitter propose solutions."""
         shares = self._split(elites, _num_elites)
         keys = jax.random.split(key, len(self.emitters))
-        proposals = [
-            emitter.ask(own, share, key=key)
-            for emitter, own, share, key in zip(
-                self.emitters, state.emitters, shares, keys, strict=True
-            )
+        members = zip(self.emitters, state.emitters, shares, keys, strict=True)
+        return [
+            emitter.ask(own, share, key=key, targets=targets)
+            if emitter.num_targets
+            else emitter.ask(own, share, key=key)
+            for emitter, own, share, key in members
         ]
-        solutions = jnp.concatenate([proposal.solutions for proposal in proposals])
-        return Proposal(
-            solutions, tuple(proposal.aux for proposal in proposals), _all_aims(proposals)
-        )
 
     def adapt(
         self,
@@ -227,121 +251,153 @@ class Mixture(Emitter):
         return shares
 
 
-class Gains(eqx.Module):
-    """What solutions brought recently: those of emitters that explore first, then refinement."""
-
-    tried: Float[Array, "2"]
-    """Number of solutions."""
-    gained: Float[Array, "2"]
-    """By how much they raised the QD score. New cells count several times for emitters that
-    explore, and not for refinement: it fills cells next to those that others have found."""
-
-    @property
-    def refinement_share(self) -> Float[Array, ""]:
-        """Share of refinement in the next batch, by the squared gains per solution."""
-        explored, refined = self.gained / jnp.maximum(self.tried, 1e-6)
-        ratio = explored / jnp.where(refined > 0, refined, 1.0)
-        share = jnp.where(refined > 0, 1.0 / (1.0 + jnp.square(ratio)), 0.0)
-        return jnp.clip(share, _LEAST, 1.0 - _LEAST)
-
-
 class AdaptiveMixtureState(MixtureState):
-    """States of the emitters, and what they brought recently."""
+    """States of the emitters, and what their solutions brought recently."""
 
-    recent: Gains
+    tried: Float[Array, " emitters"]
+    """Recent number of solutions of each emitter."""
+    gained: Float[Array, " emitters"]
+    """By how much they raised the QD score. New cells count several times."""
+    first_slot: Int[Array, ""]
+    """First slot of the part that is asked, in an asynchronous search; 0 for the whole batch."""
 
 
 @register
 class AdaptiveMixture(Mixture):
-    """A mixture that refines elites when there is nothing else to find.
+    """Emitters that share a batch by what they bring to the QD score.
 
-    The share of refinement follows what it brings to the QD score, compared with the other
-    emitters, whose new cells count ten times. It is small while they fill cells. When they no
-    longer do, CMA-ES instances rest in most iterations, and emitters that vary elites leave most of
-    their solutions to refinement.
+    Every emitter proposes solutions for the whole batch, which is divided into slots of equal size.
+    In each iteration a slot goes to one emitter. The expected share of an emitter is proportional
+    to the gain in QD score per solution over the last batches, in which new cells count ten times;
+    a fifth of the batch is divided evenly, so that every emitter is tried (probability matching).
+    Slots go to the emitters in their order, so that mostly the same CMA-ES instances work from one
+    iteration to the next. An instance whose slot goes to another emitter rests.
 
     Args:
-        emitters: The emitters, as of a `Mixture`. The last one is `gloam.emitters.Swaps`, which
-            refines. Its ``batch_size`` is the number of solutions of all
-            `gloam.emitters.CmaEmitters` and emitters that vary elites, which come first.
-        window: Number of solutions over which gains are counted; 20 batches by default.
+        emitters: The emitters, as of a `Mixture`. The largest ones fill the batch alone. A smaller
+            one, such as a `gloam.emitters.GradientAscent`, fills at most its own number of solutions.
+        window: Number of solutions over which gains are counted; 50 batches by default.
 
     Example:
         >>> import numpy as np
         >>> from gloam.emitters import CmaEmitters, Recombination, Swaps
         >>> x0 = np.zeros(10)
-        >>> explore = [CmaEmitters(x0, 0.5), Recombination(x0, 0.5)]
-        >>> mixture = AdaptiveMixture([*explore, Swaps(x0, 0.5, batch_size=540)])
-        >>> mixture.num_solutions, round(mixture.init().recent.refinement_share.item(), 2)
-        (540, 0.05)
+        >>> size = {"batch_size": 540}
+        >>> moves, swaps = Recombination(x0, 0.5, **size), Swaps(x0, 0.5, **size)
+        >>> mixture = AdaptiveMixture([CmaEmitters(x0, 0.5, num_emitters=15), moves, swaps])
+        >>> mixture.num_solutions, mixture.num_slots
+        (540, 15)
     """
 
     window: float
+    num_slots: int = eqx.field(static=True)
+    """Number of slots of the whole batch."""
 
     def __init__(self, emitters: Sequence[Emitter], *, window: float | None = None):
         super().__init__(emitters)
-        checks.instance("the last of emitters", self.emitters[-1], Swaps)
-        replaced = self.emitters[: self._num_replaced]
-        varies = any(isinstance(emitter, EliteEmitter) for emitter in replaced)
-        expected = "one that varies elites before the last one, such as Recombination"
-        checks.expect(varies, "emitters", expected, [type(one).__name__ for one in self.emitters])
-        number = sum(emitter.num_solutions for emitter in replaced)
-        expected = f"{number} solutions of the last one, as those have that it may replace"
-        refined = self.emitters[-1].num_solutions
-        checks.expect(refined == number, "emitters", expected, refined)
-        window = 20.0 * self.num_solutions if window is None else window
+        size = self.instance_size
+        for emitter in self.emitters:
+            number = emitter.num_solutions
+            expected = f"emitters whose number of solutions is a multiple of {size}"
+            checks.expect(number % size == 0, "emitters", expected, number)
+            fits = size % emitter.instance_size == 0
+            expected = f"emitters whose instances have a number of solutions that divides {size}"
+            checks.expect(fits, "emitters", expected, emitter.instance_size)
+        self.num_slots = self.num_solutions // size
+        window = SETTINGS["window"] * self.num_solutions if window is None else window
         self.window = checks.number("window", window, above=1.0)
 
     @property
     def num_solutions(self) -> int:
-        """Number of solutions proposed in each iteration by all emitters."""
-        return super().num_solutions - self.emitters[-1].num_solutions
+        """Number of solutions proposed in each iteration: that of the largest emitter."""
+        return max(emitter.num_solutions for emitter in self.emitters)
+
+    @property
+    def instance_size(self) -> int:
+        """Number of solutions of a slot."""
+        return max(emitter.instance_size for emitter in self.emitters)
+
+    @property
+    def gradient_rows(self) -> Int[np.ndarray, " n"]:
+        """Indices of the solutions that need gradients if their slot goes to such an emitter."""
+        rows = [emitter.gradient_rows for emitter in self.emitters]
+        return np.unique(np.concatenate(rows)) if rows else np.arange(0)
 
     def init(self, x0: Float[Array, " sol"] | None = None) -> AdaptiveMixtureState:
         """Return a state with all emitters at ``x0``, before anything was gained."""
-        first = super().init(x0)
-        recent = Gains(jnp.zeros(2, jnp.float32), jnp.zeros(2, jnp.float32))
-        return AdaptiveMixtureState(first.emitters, first.accepted, first.filled, recent)
+        first, zeros = super().init(x0), jnp.zeros(len(self.emitters), jnp.float32)
+        slot = jnp.zeros((), jnp.int32)
+        counts = first.accepted, first.filled
+        return AdaptiveMixtureState(first.emitters, *counts, zeros, zeros, slot)
 
-    def ask(self, state: Any, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
-        """Let refinement replace some of the solutions of the other emitters."""
-        *shares, parents = self._split(elites, _num_elites)
-        *keys, key_refine = jax.random.split(key, len(self.emitters))
-        pairs = zip(self.emitters[:-1], state.emitters[:-1], shares, keys, strict=True)
-        explored = [emitter.ask(own, share, key=key) for emitter, own, share, key in pairs]
-        solutions = jnp.concatenate([proposal.solutions for proposal in explored])
-        solutions, is_refined = self._refined(state.recent, solutions, parents, key=key_refine)
-        own = tuple((proposal.solutions, proposal.aux) for proposal in explored)
-        return Proposal(solutions, (own, is_refined), _all_aims(explored))
+    def shares(self, state: AdaptiveMixtureState) -> Float[Array, " emitters"]:
+        """Return the expected share of each emitter in the next batch."""
+        gain = state.gained / jnp.maximum(state.tried, 1.0)
+        largest = jnp.max(gain)
+        # An emitter that was not tried yet may be as good as the best.
+        worth = jnp.where(state.tried > 0, gain / jnp.where(largest > 0, largest, 1.0), 1.0)
+        worth = worth ** SETTINGS["power"]
+        worth = jnp.where(largest > 0, worth, 1.0)
+        number = len(self.emitters)
+        shares = SETTINGS["even"] / number + (1.0 - SETTINGS["even"]) * worth / jnp.sum(worth)
+        # What a small emitter cannot take goes to the others.
+        sizes = jnp.asarray([emitter.num_solutions for emitter in self.emitters], jnp.float32)
+        most = sizes / self.num_solutions
+        is_large = most >= 1.0
+        rest = jnp.where(is_large, shares, 0.0)
+        spare = jnp.sum(jnp.maximum(shares - most, 0.0))
+        return jnp.minimum(shares, most) + spare * rest / jnp.sum(rest)
 
-    def _refined(
+    def _kinds(self, state: AdaptiveMixtureState, *, key: PRNGKeyArray) -> Int[Array, " slots"]:
+        """Return the emitter that each slot goes to."""
+        sizes = np.asarray([emitter.num_solutions for emitter in self.emitters])
+        order = np.argsort(sizes, kind="stable")  # small emitters have the first slots
+        ends = jnp.cumsum(self.shares(state)[order]) * self.num_slots
+        slots = state.first_slot + jnp.arange(self.num_solutions // self.instance_size)
+        is_before = slots[:, None] + uniforms(key, 1) < ends.at[-1].set(jnp.inf)
+        has_slot = np.arange(len(slots))[:, None] < sizes[order] // self.instance_size
+        return jnp.asarray(order)[jnp.argmax(is_before & has_slot, axis=1)]
+
+    def ask(
         self,
-        recent: Gains,
-        solutions: Float[Array, "batch sol"],
-        parents: Float[Array, "n sol"],
+        state: Any,
+        elites: Float[Array, "n sol"],
         *,
         key: PRNGKeyArray,
-    ) -> tuple[Float[Array, "batch sol"], Bool[Array, " batch"]]:
-        """Return the solutions with some replaced by refinement, and which of them are."""
-        share, swaps = recent.refinement_share, self.emitters[-1]
-        number = swaps.num_solutions
-        key_rows, key_refine = jax.random.split(key)
+        targets: Targets | None = None,
+    ) -> Proposal:
+        """Give every slot to an emitter."""
+        key_slots, key = jax.random.split(key)
+        kinds = self._kinds(state, key=key_slots)
+        proposals = self._proposals(state, elites, key, targets)
+        solutions = self._chosen([proposal.solutions for proposal in proposals], kinds)
+        aims = [proposal.aims for proposal in proposals]
+        cells = [proposal.targets for proposal in proposals]
+        return Proposal(
+            solutions,
+            (tuple((proposal.solutions, proposal.aux) for proposal in proposals), kinds),
+            self._chosen(aims, kinds),
+            self._chosen(cells, kinds),
+        )
 
-        def some(solutions: Array) -> tuple[Array, Array]:
-            is_refined = self._drawn(share, key=key_rows)
-            refined = swaps.ask(None, parents, key=key_refine).solutions
-            chosen = jnp.where(is_refined[:number, None], refined, solutions[:number])
-            return jnp.concatenate([chosen, solutions[number:]]), is_refined
+    def _chosen(self, rows: Sequence[Any], kinds: Int[Array, " slots"]) -> Any:
+        """Return the rows of the emitters that have the slots, as long as those who have some."""
+        present = [place for place, values in enumerate(rows) if values is not None]
+        if not present:
+            return None
+        kind_of_rows = jnp.repeat(kinds, self.instance_size)
 
-        def few(solutions: Array) -> tuple[Array, Array]:
-            rows = self._rows_to_try
-            refined = swaps.ask(None, parents[: 2 * len(rows)], key=key_refine).solutions
-            is_refined = jnp.zeros(solutions.shape[0], bool).at[rows].set(True)
-            return solutions.at[rows].set(refined), is_refined
+        def choose(*values: Array) -> Array:
+            longest = max(values, key=len)
+            chosen = jnp.zeros_like(longest)
+            for place, value in zip(present, values, strict=True):
+                is_kind = (kind_of_rows[: len(value)] == place).reshape(-1, *[1] * (value.ndim - 1))
+                chosen = chosen.at[: len(value)].set(
+                    jnp.where(is_kind, value, chosen[: len(value)])
+                )
+            return chosen
 
-        # While the others fill cells, which is most of a search, only a few solutions refine, and
-        # the random numbers for all of them would take a fifth of an iteration on a CPU.
-        return jax.lax.cond(share > _LEAST, some, few, solutions)
+        return jax.tree.map(choose, *(rows[place] for place in present))
 
     def adapt(
         self,
@@ -350,90 +406,64 @@ class AdaptiveMixture(Mixture):
         feedback: Feedback,
         elites: Float[Array, "n sol"],
     ) -> AdaptiveMixtureState:
-        """Let every emitter adapt to its own solutions, and count what both kinds bring."""
-        own, is_refined = proposal.aux
+        """Let every emitter adapt to the slots that it had, and count what it brought."""
+        assert feedback.gains is not None
+        own, kinds = proposal.aux
+        kind_of_rows = jnp.repeat(kinds, self.instance_size)
         shares = self._split(elites, lambda emitter: emitter.num_elites_to_adapt)
-        accepted, filled = feedback.accepted, feedback.filled
-        explored = dataclasses.replace(
-            feedback, accepted=accepted & ~is_refined, filled=filled & ~is_refined
-        )
-        adapted, starts = [], self._starts
-        for place, emitter in enumerate(self.emitters[:-1]):
-            rows = slice(starts[place], starts[place + 1])
-            mine = jax.tree.map(lambda leaf, rows=rows: leaf[rows] if leaf.ndim else leaf, explored)
-            arguments = state.emitters[place], Proposal(*own[place]), mine, shares[place]
-            if isinstance(emitter, CmaEmitters):
-                rests = is_refined[rows].reshape(emitter.num_emitters, -1)[:, 0]
-                adapted.append(emitter.adapt(*arguments, rests=rests))
-            else:
-                adapted.append(emitter.adapt(*arguments))
-
-        def by_emitter(flags: Bool[Array, " batch"]) -> Int[Array, " emitters"]:
-            parts = jnp.split(flags & ~is_refined, starts[1:-1])
-            numbers = [jnp.sum(part, dtype=jnp.int32) for part in (*parts, flags & is_refined)]
-            return jnp.stack(numbers)
-
+        counted = jnp.where(feedback.filled, SETTINGS["cell"] * feedback.gains, feedback.gains)
+        # Of several solutions that found the same empty cell, one counts.
+        counted = jnp.where(feedback.accepted & ~_is_lost(feedback), counted, 0.0)
+        adapted, accepted, filled, tried, gained = [], [], [], [], []
+        for place, emitter in enumerate(self.emitters):
+            number = emitter.num_solutions
+            mine = jax.tree.map(lambda leaf, n=number: leaf[:n] if leaf.ndim else leaf, feedback)
+            is_used = kind_of_rows[:number] == place
+            mine = dataclasses.replace(
+                mine,
+                accepted=mine.accepted & is_used,
+                filled=mine.filled & is_used,
+                is_used=is_used if mine.is_used is None else is_used & mine.is_used,
+            )
+            asked = Proposal(*own[place])
+            adapted.append(emitter.adapt(state.emitters[place], asked, mine, shares[place]))
+            accepted.append(jnp.sum(mine.accepted, dtype=jnp.int32))
+            filled.append(jnp.sum(mine.filled, dtype=jnp.int32))
+            tried.append(jnp.sum(is_used, dtype=jnp.float32))
+            c = counted[:number]
+            if emitter.label in SETTINGS["nofill"]:
+                c = jnp.where(feedback.was_empty[:number], 0.0, c)
+            gained.append(jnp.sum(jnp.where(is_used, c, 0.0)))
+        kept = (1.0 - 1.0 / self.window) ** self.num_solutions
         return AdaptiveMixtureState(
-            (*adapted, None),
-            state.accepted + by_emitter(accepted),
-            state.filled + by_emitter(filled),
-            self._counted(state.recent, feedback, is_refined),
+            tuple(adapted),
+            state.accepted + jnp.stack(accepted),
+            state.filled + jnp.stack(filled),
+            kept * state.tried + jnp.stack(tried),
+            kept * state.gained + jnp.stack(gained),
+            state.first_slot,
         )
 
     def metrics(self, state: Any) -> dict[str, Array]:
-        """Return the metrics of a mixture, and the share of refinement in the next batch."""
-        share = state.recent.refinement_share
-        return super().metrics(state) | {"refinement_share": share}
+        """Return the metrics of a mixture, and the share of each emitter in the next batch."""
+        shares = zip(self.labels, self.shares(state), strict=True)
+        return super().metrics(state) | {f"{label}_share": share for label, share in shares}
 
-    def _counted(
-        self, recent: Gains, feedback: Feedback, is_refined: Bool[Array, " batch"]
-    ) -> Gains:
-        """Return the gains after a batch."""
-        gains, was_empty = feedback.gains, feedback.was_empty
-        assert gains is not None
-        assert was_empty is not None
-        kept = (1.0 - 1.0 / self.window) ** self.num_solutions
-        is_kind = jnp.stack([~is_refined, is_refined])
-        refined = jnp.where(was_empty, 0.0, gains)
-        explored = jnp.where(feedback.filled, _CELL * gains, refined)
-        gained = jnp.sum(jnp.where(is_kind, jnp.stack([explored, refined]), 0.0), axis=1)
-        tried = jnp.sum(is_kind, axis=1, dtype=jnp.float32)
-        return Gains(kept * recent.tried + tried, kept * recent.gained + gained)
+    def part_state(self, state: Any, index: Int[Array, ""]) -> Any:
+        """Return the states of one part of every emitter, with the counts of all parts."""
+        part = super().part_state(state, index)
+        return dataclasses.replace(part, first_slot=index * (self.num_slots // self.num_parts))
 
-    @property
-    def _num_replaced(self) -> int:
-        """Number of emitters whose solutions refinement may replace, which come first."""
-        can_be = [isinstance(one, (CmaEmitters, EliteEmitter)) for one in self.emitters[:-1]]
-        return [*can_be, False].index(False)
+    def with_part_state(self, state: Any, index: Int[Array, ""], part_state: Any) -> Any:
+        """Return the state with one part of every emitter replaced."""
+        whole = super().with_part_state(state, index, part_state)
+        return dataclasses.replace(whole, first_slot=state.first_slot)
 
-    @property
-    def _starts(self) -> list[int]:
-        """First rows of the emitters, and the number of all rows."""
-        sizes = [emitter.num_solutions for emitter in self.emitters[:-1]]
-        return np.cumsum([0, *sizes]).tolist()
 
-    @property
-    def _rows_to_try(self) -> Int[np.ndarray, " rows"]:
-        """Rows that refine while the share is the smallest: some that vary elites."""
-        starts, emitters = self._starts, self.emitters[: self._num_replaced]
-        varied = [
-            np.arange(starts[place], starts[place + 1])
-            for place, emitter in enumerate(emitters)
-            if isinstance(emitter, EliteEmitter)
-        ]
-        return np.concatenate(varied)[:: round(1 / _LEAST)]
-
-    def _drawn(self, share: Float[Array, ""], *, key: PRNGKeyArray) -> Bool[Array, " batch"]:
-        """Draw the solutions that refine: all of a CMA-ES instance, or none."""
-        drawn = uniforms(key, self.num_solutions) < share
-        parts = jnp.split(drawn, self._starts[1:-1])
-        for place, emitter in enumerate(self.emitters[:-1]):
-            if place >= self._num_replaced:
-                parts[place] = jnp.zeros_like(parts[place])
-            elif isinstance(emitter, CmaEmitters):
-                rests = parts[place][: emitter.num_emitters]
-                parts[place] = jnp.repeat(rests, emitter.batch_size)
-        return jnp.concatenate(parts)
+def _is_lost(feedback: Feedback) -> Bool[Array, " batch"]:
+    """True for solutions in empty cells that another one of the batch filled."""
+    assert feedback.was_empty is not None
+    return feedback.was_empty & ~feedback.filled
 
 
 def _num_elites(emitter: Emitter) -> int:
@@ -445,3 +475,17 @@ def _all_aims(proposals: list[Proposal]) -> Aims | None:
     """Return what the solutions of all proposals climb."""
     aims = [proposal.aims for proposal in proposals if proposal.aims is not None]
     return jax.tree.map(lambda *rows: jnp.concatenate(rows), *aims) if aims else None
+
+
+def _all_targets(proposals: list[Proposal]) -> Int[Array, " batch"] | None:
+    """Return the targets of all proposals: cell 0 for solutions without one."""
+    if all(proposal.targets is None for proposal in proposals):
+        return None
+    return jnp.concatenate(
+        [
+            jnp.zeros(len(proposal.solutions), jnp.int32)
+            if proposal.targets is None
+            else proposal.targets
+            for proposal in proposals
+        ]
+    )

@@ -18,7 +18,7 @@ from gloam.emitters.emitter import (
     checked_start,
     checked_step,
 )
-from gloam.records import Proposal
+from gloam.records import Proposal, Targets
 
 
 @register
@@ -90,7 +90,14 @@ class Recombination(EliteEmitter):
         first = ElitesWanted(self.batch_size, self.best_of)
         return first, ElitesWanted(self.batch_size + self.num_differences)
 
-    def ask(self, state: None, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
+    def ask(
+        self,
+        state: None,
+        elites: Float[Array, "n sol"],
+        *,
+        key: PRNGKeyArray,
+        targets: Targets | None = None,
+    ) -> Proposal:
         """Move from the elites."""
         number = self.batch_size
         first, second, third = jnp.split(elites, [number, 2 * number])
@@ -155,7 +162,14 @@ class Swaps(EliteEmitter):
         """Two elites for each solution."""
         return (ElitesWanted(2 * self.batch_size),)
 
-    def ask(self, state: None, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
+    def ask(
+        self,
+        state: None,
+        elites: Float[Array, "n sol"],
+        *,
+        key: PRNGKeyArray,
+        targets: Targets | None = None,
+    ) -> Proposal:
         """Move some variables of the first half of the elites towards the second half."""
         first, second = jnp.split(elites, 2)
         number, size = first.shape

@@ -16,7 +16,7 @@ from gloam.emitters.emitter import (
     checked_start,
     checked_step,
 )
-from gloam.records import Proposal
+from gloam.records import Proposal, Targets
 
 
 @register
@@ -80,7 +80,14 @@ class Variation(EliteEmitter):
         first = ElitesWanted(self.batch_size, self.best_of)
         return (first, ElitesWanted(num_partners)) if num_partners else (first,)
 
-    def ask(self, state: None, elites: Float[Array, "n sol"], *, key: PRNGKeyArray) -> Proposal:
+    def ask(
+        self,
+        state: None,
+        elites: Float[Array, "n sol"],
+        *,
+        key: PRNGKeyArray,
+        targets: Targets | None = None,
+    ) -> Proposal:
         """Vary the elites."""
         first = elites[: self.batch_size]
         # The last column is for the lines.

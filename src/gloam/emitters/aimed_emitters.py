@@ -1,0 +1,282 @@
+"""Aimed CMA-ES: instances that each search for one empty cell."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
+
+from gloam._tools import checks
+from gloam._tools.registry import register
+from gloam.emitters.cma_emitters import CmaEmitters, CmaEmittersState, Learned, where_instances
+from gloam.emitters.cma_es import Strategy
+from gloam.emitters.emitter import Bounds, ElitesWanted, Emitter, Outside
+from gloam.emitters.rules import BasicRestart
+from gloam.emitters.sep_cma_es import SepCMAES
+from gloam.records import Feedback, Proposal, Targets
+
+# An instance gives its target up if the squared distance has not fallen by this share ...
+_PROGRESS = 0.01
+# ... for this many iterations.
+_PATIENCE = 25
+_LONGEST = 10**9
+# Number of new targets in an iteration. Instances that begin at the same time may share one.
+_NEW_TARGETS = 3
+
+
+class AimedState(eqx.Module):
+    """CMA-ES instances, and the cell that each of them aims at."""
+
+    instances: CmaEmittersState
+    cells: Int[Array, " emitters"]
+    """The targets."""
+    is_aimed: Bool[Array, " emitters"]
+    """False for instances without an empty target, which rank by the improvement."""
+    is_waiting: Bool[Array, " emitters"]
+    """True for instances that begin again at the next target."""
+    smallest: Float[Array, " emitters"]
+    """Smallest squared distance when progress was last counted."""
+    idle: Int[Array, " emitters"]
+    """Number of iterations without progress."""
+    age: Int[Array, " emitters"]
+    reached: Int[Array, ""]
+    """Number of targets that were filled while an instance aimed at them."""
+
+
+class _Begun(NamedTuple):
+    """Instances that begin at a new target in a proposal."""
+
+    begins: Bool[Array, " emitters"]
+    cells: Int[Array, " emitters"]
+    is_aimed: Bool[Array, " emitters"]
+    starts: Float[Array, "emitters sol"]
+
+
+@register
+class AimedCmaEmitters(Emitter):
+    """CMA-ES instances that each aim at an empty cell.
+
+    An instance starts at the elite whose measures are nearest to the center of a random empty cell,
+    and ranks its solutions by their distance to it. It takes another target when its own is filled,
+    by whichever solution, or when the distance no longer falls. While no cell is empty, instances
+    start at random elites and rank by the improvement.
+
+    Args:
+        x0: ``(sol,)`` solution from which instances start while the archive is empty.
+        sigma0: Step size of the search, as for `gloam.emitters.CmaEmitters`.
+        num_emitters: Number of CMA-ES instances.
+        batch_size: Number of solutions per instance and iteration.
+        bounds: Lower and upper bounds of the solutions, each a number, an array or ``None``.
+        outside: What happens to numbers outside the bounds, as for `gloam.emitters.CmaEmitters`.
+        strategy: Evolution strategy; by default `gloam.emitters.SepCMAES`, whose variances adapt in
+            few iterations, since an instance has a target for tens of iterations only.
+
+    Example:
+        >>> import gloam, numpy as np
+        >>> aimed = gloam.emitters.AimedCmaEmitters(np.zeros(10), sigma0=0.5, num_emitters=2)
+        >>> aimed.num_solutions, aimed.num_targets
+        (72, 2)
+    """
+
+    instances: CmaEmitters
+
+    def __init__(
+        self,
+        x0: Any,
+        sigma0: float | ArrayLike | None = None,
+        *,
+        num_emitters: int = 15,
+        batch_size: int = 36,
+        bounds: checks.SolutionBounds | None = None,
+        outside: Outside | None = None,
+        strategy: Strategy | None = None,
+    ):
+        self.instances = CmaEmitters(
+            x0,
+            sigma0,
+            num_emitters=num_emitters,
+            batch_size=batch_size,
+            restart=BasicRestart(),
+            bounds=bounds,
+            outside=outside,
+            strategy=SepCMAES() if strategy is None else strategy,
+        )
+
+    @property
+    def x0(self) -> Float[Array, " sol"]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Starting solution."""
+        return self.instances.x0
+
+    @property
+    def solution_bounds(self) -> Bounds | None:
+        """Bounds of the solutions."""
+        return self.instances.bounds
+
+    @property
+    def num_emitters(self) -> int:
+        """Number of CMA-ES instances."""
+        return self.instances.num_emitters
+
+    @property
+    def num_solutions(self) -> int:
+        """Number of solutions proposed in each iteration."""
+        return self.instances.num_solutions
+
+    @property
+    def instance_size(self) -> int:
+        """Number of solutions of a CMA-ES instance."""
+        return self.instances.batch_size
+
+    @property
+    def num_targets(self) -> int:
+        """Number of new targets in each iteration."""
+        return min(_NEW_TARGETS, self.num_emitters)
+
+    @property
+    def label(self) -> str:
+        """Prefix of the metrics in a mixture."""
+        return "aimed"
+
+    @property
+    def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
+        """Always empty: the elites are those near to the targets."""
+        return ()
+
+    @property
+    def num_elites_to_adapt(self) -> int:
+        """Always 0: instances begin again at targets of the next `ask`."""
+        return 0
+
+    def init(self, x0: Float[Array, " sol"] | None = None) -> AimedState:
+        """Return a state in which all instances wait for a target."""
+        number = self.num_emitters
+        return AimedState(
+            instances=self.instances.init(x0),
+            cells=jnp.zeros(number, jnp.int32),
+            is_aimed=jnp.zeros(number, bool),
+            is_waiting=jnp.ones(number, bool),
+            smallest=jnp.full(number, jnp.inf, jnp.float32),
+            idle=jnp.zeros(number, jnp.int32),
+            age=jnp.zeros(number, jnp.int32),
+            reached=jnp.zeros((), jnp.int32),
+        )
+
+    def ask(
+        self,
+        state: AimedState,
+        elites: Float[Array, "n sol"],
+        *,
+        key: PRNGKeyArray,
+        targets: Targets | None = None,
+    ) -> Proposal:
+        """Sample solutions. Instances that wait begin at the new targets."""
+        assert targets is not None
+        begins = state.is_waiting
+        # Instances that share a target would wait at the same time ever after.
+        place = (jnp.cumsum(begins, dtype=jnp.int32) - 1) % self.num_targets
+        begun = _Begun(
+            begins,
+            jnp.where(begins, targets.cells[place], state.cells),
+            jnp.where(begins, targets.are_empty[place], state.is_aimed),
+            targets.solutions[place, 0],
+        )
+        instances = self._begun(state.instances, begun)
+        proposal = self.instances.ask(instances, elites, key=key)
+        rows = jnp.repeat(begun.cells, self.instance_size)
+        return dataclasses.replace(proposal, aux=(proposal.aux, begun), targets=rows)
+
+    def adapt(
+        self,
+        state: AimedState,
+        proposal: Proposal,
+        feedback: Feedback,
+        elites: Float[Array, "n sol"],
+    ) -> AimedState:
+        """Update the Gaussians by the distances to their targets."""
+        distances, cma = feedback.distances, self.instances
+        assert distances is not None
+        aux, begun = proposal.aux
+        is_aimed = jnp.repeat(begun.is_aimed, self.instance_size)
+        values = jnp.where(is_aimed, -distances.squared, feedback.improvements)
+        ranking = cma.ranking(dataclasses.replace(feedback, improvements=values))
+        before = self._begun(state.instances, begun)
+        sampled = dataclasses.replace(proposal, aux=aux)
+        learned = cma.updated(before, sampled, ranking, feedback.iteration)
+
+        nearest = jnp.where(feedback.valid & is_aimed, distances.squared, jnp.inf)
+        nearest = jnp.min(cma.by_instance(nearest), axis=1)
+        smallest = jnp.where(begun.begins, jnp.inf, state.smallest)
+        has_progress = nearest < (1.0 - _PROGRESS) * smallest
+        has_progress |= ~begun.is_aimed & (ranking.num_accepted > 0)
+        idle = jnp.where(has_progress | begun.begins, 0, state.idle + 1)
+        is_reached = begun.is_aimed & cma.by_instance(distances.are_filled)[:, 0]
+        is_degenerate = jax.vmap(cma.strategy.degenerate)(learned[0])
+        age = jnp.where(begun.begins, 1, state.age + 1)
+        stops = (
+            is_reached | (age >= _LONGEST) | (idle >= _PATIENCE) | is_degenerate | ranking.is_flat
+        )
+
+        resting = cma.resting(feedback)
+        old = state.instances.gaussians, state.instances.choices
+        per_instance = (
+            state.cells,
+            state.is_aimed,
+            state.is_waiting,
+            state.smallest,
+            state.idle,
+            state.age,
+        )
+        smallest = jnp.where(has_progress, nearest, smallest)
+        new = begun.cells, begun.is_aimed, stops, smallest, idle, age
+        gaussians, choices = where_instances(resting, old, learned)
+        restarts, reached = (
+            jnp.sum(which & ~resting, dtype=jnp.int32) for which in (stops, is_reached)
+        )
+        rule, restarts = state.instances.rule, state.instances.restarts + restarts
+        return AimedState(
+            CmaEmittersState(gaussians, rule, restarts, choices),
+            *where_instances(resting, per_instance, new),
+            state.reached + reached,
+        )
+
+    def _begun(self, instances: CmaEmittersState, begun: _Begun) -> CmaEmittersState:
+        """Return the instances after some of them began at a new target."""
+        old: Learned = instances.gaussians, instances.choices
+        gaussians, choices = where_instances(
+            begun.begins, self.instances.started(begun.starts), old
+        )
+        return CmaEmittersState(gaussians, instances.rule, instances.restarts, choices)
+
+    def metrics(self, state: AimedState) -> dict[str, Array]:
+        """Return the number of restarts, and of targets that were filled meanwhile."""
+        return {"restarts": state.instances.restarts, "reached": state.reached}
+
+    @property
+    def num_parts(self) -> int:
+        """Number of CMA-ES instances."""
+        return self.num_emitters
+
+    def divides_into(self, num_parts: int) -> bool:
+        """Return whether ``num_parts`` is the number of CMA-ES instances."""
+        return num_parts == self.num_emitters
+
+    def part(self, num_parts: int) -> "AimedCmaEmitters":
+        """Return the emitter with one CMA-ES instance."""
+        return dataclasses.replace(self, instances=self.instances.part(num_parts))
+
+    def part_state(self, state: AimedState, index: Int[Array, ""]) -> AimedState:
+        """Return the state of one instance, with the counts of all."""
+        return jax.tree.map(
+            lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, index, 1) if leaf.ndim else leaf, state
+        )
+
+    def with_part_state(
+        self, state: AimedState, index: Int[Array, ""], part_state: AimedState
+    ) -> AimedState:
+        """Return the state with one instance replaced."""
+        update = jax.lax.dynamic_update_slice_in_dim
+        return jax.tree.map(
+            lambda leaf, new: update(leaf, new, index, 0) if leaf.ndim else new, state, part_state
+        )
