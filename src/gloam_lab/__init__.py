@@ -1,5 +1,7 @@
 """The laboratory: what reproduces the paper, and what compares gloam with other libraries.
 
+* `arborescences` and `density_descent`: algorithms that only comparisons need, CMA-MEGA, CMA-MAEGA
+  and DDS;
 * `presets`: algorithms with the paper's settings for a domain (`gloam run`);
 * `study` and `report`: the paper's experiments, and their tables and figures beside the `published`
   results and the `ceilings` of the domains (`gloam paper`, `gloam paper-report`);
@@ -7,7 +9,8 @@
 * `latent_illumination`: StyleGAN3 and CLIP in JAX, and the search of faces for landscapes
   (`gloam lsi`).
 
-The library `gloam` never imports it. Its commands are entry points of the group ``gloam.commands``.
+The library `gloam` never imports it. Its commands are entry points of the group ``gloam.commands``,
+and its algorithms of ``gloam.pieces``, so that `gloam` can read the files that name them.
 """
 
 import lazy_loader

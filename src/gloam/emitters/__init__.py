@@ -1,6 +1,5 @@
 """Emitters: they propose solutions and adapt to how these rank."""
 
-from gloam.emitters.arborescences import Arborescences as Arborescences
 from gloam.emitters.cma_emitters import CmaEmitters as CmaEmitters
 from gloam.emitters.cma_es import CMAES as CMAES
 from gloam.emitters.cma_es import Strategy as Strategy

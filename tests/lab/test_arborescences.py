@@ -9,17 +9,15 @@ from ribs.emitters import GradientArborescenceEmitter
 
 import gloam
 from gloam import step
-from gloam.algorithms import CMAMAEGA, CMAMEGA
 from gloam.emitters import (
     CMAES,
-    Arborescences,
     BasicRestart,
     FilterSelection,
     Mixture,
     MuSelection,
     RestartWithoutImprovement,
 )
-from gloam_lab import Study, preset_algorithm
+from gloam_lab import CMAMAEGA, CMAMEGA, Arborescences, Study, preset_algorithm
 from tests.helpers import assert_same_bits, refused
 
 SOL, EACH = 6, 12
