@@ -19,7 +19,7 @@ import numpy as np
 import optax
 
 from gloam._tools import files
-from gloam.datasets.fetch import HANDWRITTEN_FILE
+from gloam.datasets.digits import HANDWRITTEN_FILE
 from gloam.domains import Decoder
 from gloam.domains.decoder import DIGITS_FILE, logits_of
 

@@ -91,7 +91,3 @@ class Interrupted(KeyboardInterrupt):
         if advice is None and run_dir:
             advice = f"continue with the same call and resume=True (run_dir='{run_dir}')"
         super().__init__(f"stopped after iteration {iteration}" + (f"; {advice}" if advice else ""))
-
-
-class FetchError(RuntimeError):
-    """A file could not be downloaded, or another file is in its place."""

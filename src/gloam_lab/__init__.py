@@ -5,6 +5,7 @@
 * `presets`: algorithms with the paper's settings for a domain (`gloam run`);
 * `study` and `report`: the paper's experiments, and their tables and figures beside the `published`
   results and the `ceilings` of the domains (`gloam paper`, `gloam paper-report`);
+* `downloads`: files of MNIST and Fashion-MNIST (`gloam datasets fetch`);
 * `speed` and `contenders`: gloam, pyribs and QDax on the same problems (`gloam bench`);
 * `latent_illumination`: StyleGAN3 and CLIP in JAX, and the search of faces for landscapes
   (`gloam lsi`).

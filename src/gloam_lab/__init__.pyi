@@ -9,6 +9,8 @@ from .density_descent import BufferPolicy as BufferPolicy
 from .density_descent import KeepLast as KeepLast
 from .density_descent import KernelDensity as KernelDensity
 from .density_descent import Reservoir as Reservoir
+from .downloads import FetchError as FetchError
+from .downloads import fetch as fetch
 from .presets import paper_algorithm as paper_algorithm
 from .presets import preset_algorithm as preset_algorithm
 from .report import write_report as write_report
