@@ -7,6 +7,8 @@
   results and the `ceilings` of the domains (`gloam paper`, `gloam paper-report`);
 * `downloads`: files of MNIST and Fashion-MNIST (`gloam datasets fetch`);
 * `speed` and `contenders`: gloam, pyribs and QDax on the same problems (`gloam bench`);
+* `Generator` and `latent_digits`: image generators, and a small one of digits whose latents are
+  searched (`gloam run dms latent-digits`);
 * `latent_illumination`: StyleGAN3 and CLIP in JAX, and the search of faces for landscapes
   (`gloam lsi`).
 

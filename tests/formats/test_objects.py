@@ -109,9 +109,7 @@ EXAMPLES = [
     gloam.MAPElites(GRID, {"w": np.zeros((2, 3)), "b": [np.ones(2), (np.zeros(1), None)]}, 0.1),
     gloam.domains.Arm(7),
     gloam.domains.LinearProjection(10, "rastrigin", solution_dim=20),
-    gloam.domains.LatentDigits(
-        np.tile(IMAGES, (1, 2, 2)), small_decoder(), x0=np.ones(3), name="mine"
-    ),
+    gloam_lab.LatentDigits(np.tile(IMAGES, (1, 2, 2)), small_decoder(), x0=np.ones(3), name="mine"),
     gloam.domains.Triangles(IMAGES, num_triangles=3, canvas=(4, 4), name="mine", seed=3),
 ]
 

@@ -174,9 +174,9 @@ OTHERS = {
             "name": "t",
         },
     ),
-    "Decoder": (domains.Decoder, {"tensors": small_decoder().tensors}),
+    "Decoder": (gloam_lab.Decoder, {"tensors": small_decoder().tensors}),
     "LatentDigits": (
-        domains.LatentDigits,
+        gloam_lab.LatentDigits,
         {
             "centroids": np.random.default_rng(0).random((3, 8, 8)),
             "generator": small_decoder(),

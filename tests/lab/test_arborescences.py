@@ -8,6 +8,7 @@ from ribs.archives import GridArchive
 from ribs.emitters import GradientArborescenceEmitter
 
 import gloam
+import gloam_lab
 from gloam import step
 from gloam.emitters import (
     CMAES,
@@ -232,7 +233,7 @@ def test_jacobians_that_would_not_fit_are_refused():
         with refused(message):
             cls(images, np.zeros(4), 1.0)
     with refused("archive: expected at most 100 measures"):
-        preset_algorithm("cma-maega", gloam.domains.LatentDigits())
+        preset_algorithm("cma-maega", gloam_lab.LatentDigits())
     grid = gloam.GridArchive((4, 4), -1, 1)
     message = (
         "x0: expected Jacobians of at most 268,435,456 numbers, got 270,000,000 (15 emitters x "

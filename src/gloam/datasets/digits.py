@@ -33,7 +33,7 @@ def digits() -> Dataset:
 def handwritten_digits() -> Dataset:
     """Return 1,000 handwritten digits of MNIST, 28 x 28 pixels, with their labels.
 
-    They are included in gloam and were not used to train `gloam.domains.Decoder.digits`. The
+    They are included in gloam and were not used to train `gloam_lab.Decoder.digits`. The
     name of a digit is its index among the training images of MNIST.
 
     Example:
