@@ -1,4 +1,4 @@
-"""Commands for a problem and a dataset of your own: new, fill and datasets."""
+"""Commands for a problem and a dataset of your own: new and fill."""
 
 import dataclasses
 import math

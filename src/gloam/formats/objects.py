@@ -197,6 +197,21 @@ def _dtype(value: Any) -> np.dtype:
     return np.dtype(value)
 
 
+def argument_of(content: Any, name: str) -> Any:
+    """Return an argument of an object, itself as `encode` returned it.
+
+    Raises:
+        ForeignError: The object is foreign.
+        ValueError: It has no such argument.
+    """
+    if _is_foreign(content):
+        raise ForeignError(content["foreign"][:200])
+    arguments = content.get("arguments") if isinstance(content, dict) else None
+    if not isinstance(arguments, dict) or name not in arguments:
+        raise ValueError(f"it has no {name}")
+    return arguments[name]
+
+
 def first_of_class(content: Any, names: tuple[str, ...]) -> Any:
     """Return the first object of one of these classes within a content, or ``None``."""
     if isinstance(content, dict) and content.get("class") in names:
