@@ -168,7 +168,7 @@ def ceilings(study: Study) -> dict[str, Ceiling]:
     for cell in study.cells():
         if cell.domain in DOMAINS and cell.domain not in by_domain:
             for folder, _ in cell.results()[:1]:
-                archive = folder.read_part("algorithm").archive
+                archive = folder.read_part("archive")
                 by_domain[cell.domain] = ceiling(cell.domain, archive)
     return {domain: known for domain, known in by_domain.items() if known is not None}
 

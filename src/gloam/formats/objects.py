@@ -197,19 +197,19 @@ def _dtype(value: Any) -> np.dtype:
     return np.dtype(value)
 
 
-def argument_of(content: Any, name: str) -> Any:
-    """Return an argument of an object, itself as `encode` returned it.
+def archive_of(algorithm: Any) -> Any:
+    """Return the content of an algorithm's archive, given that of the algorithm.
 
     Raises:
-        ForeignError: The object is foreign.
-        ValueError: It has no such argument.
+        ForeignError: The algorithm is of a foreign class, whose arguments are not known.
+        ValueError: It is not an algorithm.
     """
-    if _is_foreign(content):
-        raise ForeignError(content["foreign"][:200])
-    arguments = content.get("arguments") if isinstance(content, dict) else None
-    if not isinstance(arguments, dict) or name not in arguments:
-        raise ValueError(f"it has no {name}")
-    return arguments[name]
+    if _is_foreign(algorithm):
+        raise ForeignError(algorithm["foreign"][:200])
+    arguments = algorithm.get("arguments") if isinstance(algorithm, dict) else None
+    if not isinstance(arguments, dict) or "archive" not in arguments:
+        raise ValueError("its algorithm has no archive")
+    return arguments["archive"]
 
 
 def first_of_class(content: Any, names: tuple[str, ...]) -> Any:

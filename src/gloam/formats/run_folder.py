@@ -181,7 +181,7 @@ class RunFolder:
         with content_of(self.path / "config.json", _COPY):
             content = config.domain if name == "domain" else config.algorithm
             if name == "archive":
-                content = objects.argument_of(content, name)
+                content = objects.archive_of(content)
             value = objects.decode(content, arrays)
             checks.instance(name, value, _PARTS[name])
             return value
@@ -305,7 +305,7 @@ class RunFolder:
         fix = f"The run has the seeds {list(config.seeds)}."
         checks.expect(seed in config.seeds, "seed", "a seed of the run", seed, fix)
         if archive is None:
-            archive = self.read_part("algorithm").archive
+            archive = self.read_part("archive")
         checks.instance("archive", archive, Archive)
         assert archive is not None
         path, fix = self._archive_path(seed, config), _DELETE_ARCHIVE
