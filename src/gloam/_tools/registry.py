@@ -153,7 +153,7 @@ def build(name: str, arguments: dict[str, Any]) -> Any:
     if name not in REGISTRY:
         _import_installed_pieces()
     if name not in REGISTRY:
-        raise ValueError(f"it names {name!r}, which gloam does not build from files")
+        raise ValueError(f"it names {name!r}, which is not a registered class")
     entry = REGISTRY[name]
     if set(arguments) != set(entry.names):
         raise ValueError(f"{name} has the parts {sorted(arguments)}, not {sorted(entry.names)}")
