@@ -1,4 +1,4 @@
-"""Train the decoder of `gloam.domains.Decoder.digits` on MNIST, and write the held-out digits.
+"""Train the decoder of `gloam_lab.Decoder.digits` on MNIST, and write the held-out digits.
 
     python scripts/train_digit_decoder.py --images mnist_10k.npz
 
@@ -19,9 +19,9 @@ import numpy as np
 import optax
 
 from gloam._tools import files
-from gloam.datasets.fetch import HANDWRITTEN_FILE
-from gloam.domains import Decoder
-from gloam.domains.decoder import DIGITS_FILE, logits_of
+from gloam.datasets.digits import HANDWRITTEN_FILE
+from gloam_lab import Decoder
+from gloam_lab.decoder import DIGITS_FILE, logits_of
 
 SEED = 0
 NUM_TRAINED = 9000

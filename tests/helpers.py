@@ -9,8 +9,8 @@ import pytest
 
 import gloam
 from gloam.discounts import DiscountModel
-from gloam.domains import Decoder
 from gloam.records import Feedback, MeasureSpace
+from gloam_lab import Decoder
 
 
 def refused(message: str, *values: object):

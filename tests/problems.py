@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 
 import gloam
+import gloam_lab
 
 BATCH = 30
 """Solutions per iteration of all algorithms."""
@@ -24,7 +25,7 @@ def small(name: str) -> gloam.Algorithm:
         "dms": lambda: gloam.DMS(grid, x0, 0.3, num_emitters=3, batch_size=6, num_init_points=30),
         "dms-paper": lambda: gloam.DMS.paper(grid, x0, 0.3, **few, **cma),
         "cma-mae": lambda: gloam.CMAMAE(grid, x0, 0.3, **cma),
-        "dds": lambda: gloam.DDS(cvt, x0, 0.3, bandwidth=0.5, buffer_size=100, **cma),
+        "dds": lambda: gloam_lab.DDS(cvt, x0, 0.3, bandwidth=0.5, buffer_size=100, **cma),
         "map-elites-line": lambda: gloam.MAPElitesLine(cvt, x0, 0.3, 0.2, batch_size=BATCH),
         "climbing": lambda: climbing(grid),
     }

@@ -19,14 +19,16 @@ import numpy as np
 import pytest
 
 import gloam
+import gloam_lab
 from gloam import cli
 from gloam._tools import compiler
 from gloam.archives import faiss_index
 from gloam.callbacks import stopping
-from gloam.emitters import arborescences, cma_emitters, discrete, emitter, mixture
+from gloam.emitters import cma_emitters, discrete, emitter, mixture
 from gloam.explorer import app, archive_view, cell_view, html_report, server, summaries
 from gloam.formats import documents, ownership, tables
 from gloam.runs import failures, fused_driver
+from gloam_lab import arborescences
 from gloam_lab.latent_illumination import experiment as lsi
 from tests.test_docs import ROOT, script
 from tests.test_docs import tables as tables_of
@@ -410,7 +412,7 @@ def run_dir(tmp_path_factory):
 def columns(run_dir):
     """Columns of the metrics of a run, with those of all emitters."""
     archive = gloam.GridArchive((10, 10), -1, 1)
-    algorithms = dms(), dms(gradients=True), gloam.algorithms.CMAMEGA(archive, np.zeros(3), 0.2)
+    algorithms = dms(), dms(gradients=True), gloam_lab.CMAMEGA(archive, np.zeros(3), 0.2)
     emitters = [algorithm.emitter for algorithm in algorithms]
     logged = set(gloam.RunFolder(run_dir).read_metrics().columns)
     return logged.union(*(emitter.metrics(emitter.init()) for emitter in emitters))

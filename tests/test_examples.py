@@ -27,7 +27,7 @@ SLOW = {
     "gloam.callbacks.stopping",
     "gloam.discounts.networks",
     "gloam.emitters.gradient_ascent",
-    "gloam.domains.latent_digits",
+    "gloam_lab.latent_digits",
     "gloam.runs.comparison",
     "gloam_lab.latent_illumination.stylegan3",
     "gloam.runs.result",

@@ -278,7 +278,7 @@ def test_archives_and_discounts_pass_on_what_users_need_and_no_more():
     archives = {"Archive", "GridArchive", "CVTArchive"}
     archives |= {"Elites", "Elite", "EliteBatch", "EliteStatistics"}
     assert public(gloam.archives) == archives | {"Faiss", "FaissIndex", "kmeans_centroids"}
-    discounts = {"Discount", "DiscountModel", "NoDiscount", "Thresholds", "KernelDensity"}
-    discounts |= {"BufferPolicy", "KeepLast", "Reservoir", "untrained"}
+    discounts = {"Discount", "DiscountModel", "NoDiscount", "Thresholds"}
+    discounts |= {"untrained"}
     networks = {"CNN", "MLP", "Frozen", "from_torch"}
     assert public(gloam.discounts) == discounts | networks

@@ -17,6 +17,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 import gloam
+import gloam_lab
 from gloam.archives import Archive
 
 LOOKING, HELD_OUT = "looking", "held out"
@@ -285,7 +286,7 @@ def untuned(name: str) -> Setup:
 
 
 def latent_digits() -> Setup:
-    domain = gloam.domains.LatentDigits()
+    domain = gloam_lab.LatentDigits()
     return Setup(domain, domain.archive(), np.asarray(domain.x0), sigma0=0.5, f_max=1.0, batch=180)
 
 

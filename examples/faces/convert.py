@@ -18,7 +18,7 @@ from embedder import NUM_BLOCKS
 from mobile_stylegan import save
 from openvino_ir import read_graph
 
-from gloam.domains.generator import write_tensors
+from gloam_lab.generator import write_tensors
 
 _WEIGHTS = "models/efficientnet-lite0-57934424.pth"
 

@@ -10,7 +10,7 @@ import numpy as np
 from ir_operations import shifted_sum
 from jaxtyping import Array, Float
 
-from gloam.domains.generator import check_shapes
+from gloam_lab.generator import check_shapes
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _EPSILON = 1e-3

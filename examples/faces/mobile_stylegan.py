@@ -10,8 +10,8 @@ from jaxtyping import Array, Float
 from openvino_ir import Graph
 
 from gloam._tools import checks
-from gloam.domains import Generator
-from gloam.domains.generator import read_tensors, write_tensors
+from gloam_lab import Generator
+from gloam_lab.generator import read_tensors, write_tensors
 
 _FIX = "Convert the package's files again: python convert.py."
 _FULL, _HALF = 1024, 512

@@ -22,9 +22,9 @@ from neighbours import neighbour_sheet, relation
 import gloam
 from gloam._tools import files
 from gloam.datasets import Dataset, Matches
-from gloam.domains.generator import read_tensors
 from gloam.gallery import gallery, page
 from gloam.plots import style
+from gloam_lab.generator import read_tensors
 from gloam_lab.latent_illumination import LatentIllumination
 
 _TITLE = "A face for each of {count} {name}, by colour and light"

@@ -11,10 +11,10 @@ Searches:
 
 Algorithms:
     DMS                 Discount Model Search, the default
-    CMAMAE, DDS, MAPElites, MAPElitesLine
+    CMAMAE, MAPElites, MAPElitesLine
     Algorithm           any emitter, archive and discount
-    algorithms          all of them, also CMAMEGA and CMAMAEGA for few measures
-    emitters, discounts their parts
+    algorithms, emitters, discounts
+                        all of them, and their parts
 
 Variables:
     Space               named variables in the place of x0

@@ -19,7 +19,6 @@ from . import searches as searches
 from . import step as step
 from ._version import __version__ as __version__
 from .algorithms import CMAMAE as CMAMAE
-from .algorithms import DDS as DDS
 from .algorithms import DMS as DMS
 from .algorithms import Algorithm as Algorithm
 from .algorithms import MAPElites as MAPElites

@@ -81,17 +81,11 @@ class Interrupted(KeyboardInterrupt):
         self,
         run_dir: Path | None,
         iteration: int,
-        advice: str | None = None,
         *,
         signal: int | None = None,
     ):
         self.run_dir = run_dir
         self.iteration = iteration
         self.signal = signal
-        if advice is None and run_dir:
-            advice = f"continue with the same call and resume=True (run_dir='{run_dir}')"
-        super().__init__(f"stopped after iteration {iteration}" + (f"; {advice}" if advice else ""))
-
-
-class FetchError(RuntimeError):
-    """A file could not be downloaded, or another file is in its place."""
+        advice = f"; continue with the same call and resume=True (run_dir='{run_dir}')"
+        super().__init__(f"stopped after iteration {iteration}{advice if run_dir else ''}")

@@ -16,19 +16,12 @@ from collections.abc import Callable
 from typing import Any
 
 from gloam._tools import checks
-from gloam.algorithms import (
-    CMAMAE,
-    CMAMAEGA,
-    CMAMEGA,
-    DDS,
-    DMS,
-    Algorithm,
-    MAPElites,
-    MAPElitesLine,
-)
-from gloam.domains import Arm, Domain, LatentDigits, LinearProjection, Triangles
+from gloam.algorithms import CMAMAE, DMS, Algorithm, MAPElites, MAPElitesLine
+from gloam.domains import Arm, Domain, LinearProjection, Triangles
 from gloam.emitters import RestartEvery
-from gloam.emitters.arborescences import check_jacobians
+from gloam_lab.arborescences import CMAMAEGA, CMAMEGA, check_jacobians
+from gloam_lab.density_descent import DDS
+from gloam_lab.latent_digits import LatentDigits
 from gloam_lab.latent_illumination import LatentIllumination
 
 Settings = dict[str, Any]

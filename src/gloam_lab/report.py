@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,7 +16,7 @@ import pandas as pd
 from gloam._tools import checks
 from gloam._tools.files import write_bytes
 from gloam.formats import RunFolder
-from gloam.runs.comparison import as_markdown, games_howell, welch_anova
+from gloam.runs.comparison import as_markdown, checked_values, games_howell
 from gloam_lab.ceilings import Ceiling, ceiling
 from gloam_lab.published import published, title
 from gloam_lab.study import DOMAINS, Study
@@ -168,7 +168,7 @@ def ceilings(study: Study) -> dict[str, Ceiling]:
     for cell in study.cells():
         if cell.domain in DOMAINS and cell.domain not in by_domain:
             for folder, _ in cell.results()[:1]:
-                archive = folder.read_part("algorithm").archive
+                archive = folder.read_part("archive")
                 by_domain[cell.domain] = ceiling(cell.domain, archive)
     return {domain: known for domain, known in by_domain.items() if known is not None}
 
@@ -271,6 +271,44 @@ def wallclock(results: pd.DataFrame) -> pd.DataFrame:
             row[title(name)] = f"{seconds:.1f}"
         rows.append(row)
     return pd.DataFrame(rows).fillna("")
+
+
+class Anova(NamedTuple):
+    """Welch's F test that all groups have the same mean, without assuming equal variances."""
+
+    f: float
+    between: float
+    """Degrees of freedom of the numerator."""
+    within: float
+    """Degrees of freedom of the denominator."""
+    p: float
+
+    def __str__(self) -> str:
+        level = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
+        return f"F({self.between:.0f}, {self.within:.1f}) = {self.f:.1f}, {level}"
+
+
+def welch_anova(groups: Mapping[str, np.ndarray]) -> Anova | None:
+    """Compute Welch's one-way ANOVA.
+
+    Args:
+        groups: Values by name of the group, at least two in each of at least two groups.
+
+    Returns:
+        The test, or ``None`` if the values of a group are all equal and the test is undefined.
+    """
+    from scipy import stats  # lazily: it takes a second to import
+
+    values = checked_values(groups)
+    number = np.array([len(group) for group in values])
+    error = np.array([group.var(ddof=1) for group in values]) / number
+    if not (error > 0).all():
+        return None
+    f, p = stats.f_oneway(*values, equal_var=False)
+    # SciPy does not return the degrees of freedom of the denominator, which the paper reports.
+    k, share = len(values), (1 / error) / np.sum(1 / error)
+    within = (k**2 - 1) / (3 * np.sum(np.square(1 - share) / (number - 1)))
+    return Anova(float(f), float(k - 1), float(within), float(p))
 
 
 def anova_table(metrics: pd.DataFrame) -> pd.DataFrame:

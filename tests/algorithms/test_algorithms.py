@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 import gloam
-from gloam import algorithms
-from gloam.discounts import DiscountModel, KernelDensity, NoDiscount, Thresholds
+import gloam_lab
+from gloam.discounts import DiscountModel, NoDiscount, Thresholds
 from gloam.emitters import (
     AdaptiveMixture,
-    Arborescences,
     BasicRestart,
     CmaEmitters,
     Recombination,
@@ -21,6 +20,7 @@ from gloam.emitters import (
     Variation,
 )
 from gloam.formats import objects
+from gloam_lab import Arborescences, KernelDensity
 from tests.helpers import paper_model
 
 ARCHIVE = gloam.GridArchive((4, 4), -1, 1, f_min=-3)
@@ -29,16 +29,16 @@ X0 = np.zeros(3)
 PIECES = {
     gloam.DMS: (CmaEmitters, DiscountModel),
     gloam.CMAMAE: (CmaEmitters, Thresholds),
-    algorithms.CMAMEGA: (Arborescences,),
-    algorithms.CMAMAEGA: (Arborescences, Thresholds),
-    gloam.DDS: (CmaEmitters, KernelDensity),
+    gloam_lab.CMAMEGA: (Arborescences,),
+    gloam_lab.CMAMAEGA: (Arborescences, Thresholds),
+    gloam_lab.DDS: (CmaEmitters, KernelDensity),
     gloam.MAPElites: (Variation,),
     gloam.MAPElitesLine: (Variation,),
 }
 OTHER_DEFAULTS = {
     gloam.DMS: {"num_emitters": None},
     gloam.CMAMAE: {"num_emitters": 15},
-    gloam.DDS: {"num_emitters": 15},
+    gloam_lab.DDS: {"num_emitters": 15},
     gloam.MAPElitesLine: {"line_sigma": 0.2},
 }
 
@@ -68,7 +68,7 @@ def test_help_describes_each_argument_once(preset):
 @pytest.mark.parametrize("preset", PIECES)
 @pytest.mark.parametrize("name", ["f_min", "shape", "num_cells", "space"])
 def test_an_unknown_argument_is_refused(preset, name):
-    needed = {"bandwidth": 0.1} if preset is gloam.DDS else {}
+    needed = {"bandwidth": 0.1} if preset is gloam_lab.DDS else {}
     message = rf"{preset.__name__}\(\) got an unexpected keyword argument '{name}'"
     with pytest.raises(TypeError, match=message):
         preset(ARCHIVE, X0, 0.1, **needed, **{name: 1})
@@ -81,7 +81,7 @@ def test_a_misspelt_argument_is_suggested():
 
 def test_a_missing_argument_is_named():
     with pytest.raises(TypeError, match="'bandwidth'"):
-        gloam.DDS(ARCHIVE, X0, 0.1)
+        gloam_lab.DDS(ARCHIVE, X0, 0.1)
 
 
 def direct_and_preset():
@@ -95,15 +95,15 @@ def direct_and_preset():
     yield DiscountModel(), mixture, gloam.DMS(ARCHIVE, X0, 0.2)
     yield Thresholds(alpha=0.2), emitter, gloam.CMAMAE(ARCHIVE, X0, 0.2, alpha=0.2, **sizes)
     points = Arborescences(X0, 0.2, 2, two_stage=True, restart=RestartWithoutImprovement(), **sizes)
-    yield NoDiscount(), points, algorithms.CMAMEGA(ARCHIVE, X0, 0.2, **sizes)
+    yield NoDiscount(), points, gloam_lab.CMAMEGA(ARCHIVE, X0, 0.2, **sizes)
     points = Arborescences(X0, 0.2, 2, **sizes)
     yield (
         Thresholds(alpha=0.2),
         points,
-        algorithms.CMAMAEGA(ARCHIVE, X0, 0.2, alpha=0.2, **sizes),
+        gloam_lab.CMAMAEGA(ARCHIVE, X0, 0.2, alpha=0.2, **sizes),
     )
     density = KernelDensity(bandwidth=0.1, buffer_size=9)
-    yield density, emitter, gloam.DDS(ARCHIVE, X0, 0.2, bandwidth=0.1, buffer_size=9, **sizes)
+    yield density, emitter, gloam_lab.DDS(ARCHIVE, X0, 0.2, bandwidth=0.1, buffer_size=9, **sizes)
     line = Variation(X0, 0.2, line_sigma=0.3, batch_size=8)
     yield NoDiscount(), line, gloam.MAPElitesLine(ARCHIVE, X0, 0.2, 0.3, batch_size=8)
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gloam
+import gloam_lab
 from gloam import step
 from gloam.archives import CVTArchive, cvt_archive, nearest_centroids
 from gloam.archives.cvt_archive import has_direction, scaled_rows, unit_rows
@@ -166,7 +167,7 @@ def algorithms():
     return {
         "dms": lambda archive: gloam.DMS.paper(archive, np.zeros(36), 0.3, **cma, **small),
         "cma-mae": lambda archive: gloam.CMAMAE(archive, np.zeros(36), 0.3, **cma),
-        "dds": lambda archive: gloam.DDS(
+        "dds": lambda archive: gloam_lab.DDS(
             archive, np.zeros(36), 0.3, bandwidth=0.1, buffer_size=50, **cma
         ),
         "map-elites": lambda archive: gloam.MAPElites(archive, np.zeros(36), 0.3, batch_size=BATCH),

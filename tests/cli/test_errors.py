@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 
 import gloam
-from gloam import datasets
+import gloam_lab
 from gloam.cli import user_code
-from gloam.errors import FetchError, Interrupted
+from gloam.errors import Interrupted
 from tests.cli.conftest import fill, run, stopped
 
 LP = ("run", "dms-paper", "lp", "--out", "r")
@@ -62,8 +62,8 @@ def test_notes_of_an_error_are_printed(capsys, monkeypatch):
 
 
 def test_a_failed_download_has_no_traceback(capsys, monkeypatch):
-    error = FetchError("mnist: 'images.gz' cannot be reached. Try again later.")
-    monkeypatch.setattr(datasets, "fetch", raises(error))
+    error = gloam_lab.FetchError("mnist: 'images.gz' cannot be reached. Try again later.")
+    monkeypatch.setattr(gloam_lab, "fetch", raises(error))
     assert stopped(capsys, "datasets", "fetch", "mnist").startswith("error: mnist: 'images.gz'")
 
 

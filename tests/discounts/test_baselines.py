@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from sklearn.neighbors import KernelDensity as SklearnDensity
 
-from gloam.discounts import KeepLast, KernelDensity, NoDiscount, Reservoir, Thresholds
+from gloam.discounts import NoDiscount, Thresholds
 from gloam.discounts.discount import discount_metrics, spearman
 from gloam.records import Batch
+from gloam_lab import KeepLast, KernelDensity, Reservoir
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

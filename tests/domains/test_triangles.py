@@ -5,9 +5,7 @@ paper. The SVG is painted once more from its text alone.
 """
 
 import math
-import re
 from fractions import Fraction
-from xml.etree import ElementTree
 
 import equinox as eqx
 import jax
@@ -354,89 +352,6 @@ def test_size_is_rows_and_columns_or_the_longer_side(canvas, size, expected):
     assert picture.shape == expected
 
 
-# SVG
-
-SVG = "{http://www.w3.org/2000/svg}"
-
-
-def read_svg(text):
-    """The extent of an SVG document, and its polygons: points (x, y), colour, opacity."""
-    root = ElementTree.fromstring(text)
-    assert root.tag == f"{SVG}svg"
-    x, y, width, height = (float(t) for t in root.attrib["viewBox"].split())
-    assert (x, y) == (0, 0)
-    background, *shapes = root
-    assert background.tag == f"{SVG}rect"
-    assert background.attrib == {"width": f"{width:g}", "height": f"{height:g}", "fill": "#000000"}
-    polygons = []
-    for shape in shapes:
-        assert shape.tag == f"{SVG}polygon"
-        points = [tuple(map(float, pair.split(","))) for pair in shape.attrib["points"].split()]
-        color = [int(code, 16) / 255 for code in re.findall("[0-9a-f]{2}", shape.attrib["fill"])]
-        polygons.append((points, color, float(shape.attrib["fill-opacity"])))
-    return (width, height), polygons
-
-
-def even_odd(x, y, points):
-    """Whether a ray from each place crosses the outline an odd number of times."""
-    odd = np.zeros(np.broadcast_shapes(x.shape, y.shape), bool)
-    for (ax, ay), (bx, by) in zip(points, points[1:] + points[:1], strict=True):
-        if ay != by:
-            crossing = ax + (y - ay) * (bx - ax) / (by - ay)
-            odd ^= ((ay > y) != (by > y)) & (x < crossing)
-    return odd
-
-
-def distance(x, y, points):
-    """The distance of each place from the nearest line through two neighbouring points."""
-    nearest = np.full(np.broadcast_shapes(x.shape, y.shape), np.inf)
-    for (ax, ay), (bx, by) in zip(points, points[1:] + points[:1], strict=True):
-        if (length := math.hypot(bx - ax, by - ay)) > 0:
-            away = np.abs((x - ax) * (by - ay) - (y - ay) * (bx - ax)) / length
-            nearest = np.minimum(nearest, away)
-    return nearest
-
-
-@pytest.mark.parametrize("name", ["wide", "rgb"])
-def test_the_svg_shows_the_same_picture(name):
-    canvas, triangles, color = SETTINGS[name]
-    domain = make(canvas, triangles, color)
-    rows, columns = 61, 53
-    y, x = np.linspace(0, canvas[0] - 1, rows)[:, None], np.linspace(0, canvas[1] - 1, columns)
-    brightest = 0.0
-    for seed in range(3):
-        solution = np.random.default_rng(seed).random(domain.solution_dim).astype(np.float32)
-        if seed == 2:  # the second triangle, a visible one, shrunk to a point
-            solution.reshape(triangles, -1)[1, :6] = 0.0
-            solution.reshape(triangles, -1)[1, 6:] = 0.9
-        (width, height), polygons = read_svg(domain.svg(solution))
-        assert len(polygons[1][0]) == (4 if seed == 2 else 3)
-        assert (height + 1, width + 1) == canvas
-        assert len(polygons) == triangles
-        picture = np.zeros((rows, columns, 3))
-        clear = np.ones((rows, columns), bool)
-        for points, fill, opacity in polygons:
-            inside = even_odd(x, y, points)[..., None]
-            picture = np.where(inside, picture * (1 - opacity) + opacity * np.array(fill), picture)
-            clear &= distance(x, y, points) > 1e-3
-        render = np.asarray(domain.render(solution, (rows, columns)))
-        render = render if color else np.repeat(render[..., None], 3, axis=2)
-        assert clear.mean() > 0.7
-        brightest = max(brightest, picture[clear].max())
-        # Colours are rounded to bytes, opacities to four digits.
-        np.testing.assert_allclose(picture[clear], render[clear], rtol=0, atol=5e-3)
-    assert brightest > 0.2
-
-
-def test_svg_worked_by_hand():
-    solution = framed((4, 5), ([(0, 1), (3, 4), (2, 0)], [0.2], 0.25), ([(1, 1)] * 3, [1.0], 0.5))
-    (width, height), polygons = read_svg(make((4, 5), 4).svg(solution))
-    assert (width, height) == (4, 3)
-    # x is the column, y the row. A point covers everything, as it does in pixels.
-    assert polygons[2] == ([(1, 0), (4, 3), (0, 2)], [0.2] * 3, 0.25)
-    assert polygons[3] == ([(0, 0), (4, 0), (4, 3), (0, 3)], [1.0] * 3, 0.5)
-
-
 # Construction
 
 
@@ -519,8 +434,6 @@ def test_pictures_of_wrong_solutions_or_sizes_are_refused():
     domain = make((7, 4), 5, color=True)
     with pytest.raises(ValueError, match=r"expected one solution of 50 numbers .*\(40,\)"):
         domain.render(np.zeros(40))
-    with pytest.raises(ValueError, match=r"expected one solution of 50 numbers .*\(2, 50\)"):
-        domain.svg(np.zeros((2, 50)))
     with pytest.raises(ValueError, match=r"size: expected a whole number >= 1, got 0"):
         domain.render(domain.x0, 0)
     with pytest.raises(ValueError, match=r"size: expected \(rows, columns\), got \(1, 2, 3\)"):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gloam.domains.generator import read_tensors, write_tensors
+from gloam_lab.generator import read_tensors, write_tensors
 
 from .ir_files import GraphFile
 

@@ -2,6 +2,9 @@
 
 import json
 import sys
+import tomllib
+from importlib import metadata
+from importlib.metadata import EntryPoint
 
 import equinox as eqx
 import jax
@@ -10,8 +13,10 @@ import numpy as np
 import pytest
 
 import gloam
+import gloam_lab
 from gloam import discounts, emitters
-from gloam._tools.registry import REGISTRY, conforms
+from gloam._tools import registry
+from gloam._tools.registry import REGISTRY, _import_installed_pieces, conforms
 from gloam.discounts.from_torch import (
     Convolution,
     Flatten,
@@ -24,6 +29,7 @@ from gloam.discounts.from_torch import (
 )
 from gloam.formats import objects
 from tests.helpers import small_decoder
+from tests.test_docs import ROOT
 
 GRID = gloam.GridArchive(
     (3, 4), (-1, 0), (1, 5), f_min=-2.0, fields={"n": jax.ShapeDtypeStruct((2,), jnp.int32)}
@@ -79,14 +85,14 @@ EXAMPLES = [
         **CMA,
     ),
     gloam.CMAMAE(GRID, np.zeros(3), 0.5, strategy=emitters.CMAES(pyribs_covariance=True), **CMA),
-    gloam.algorithms.CMAMEGA(GRID, np.zeros(3), 0.5, adam=True, **CMA),
-    gloam.algorithms.CMAMAEGA(GRID, np.zeros(3), 0.5, alpha=0.2, **CMA),
+    gloam_lab.CMAMEGA(GRID, np.zeros(3), 0.5, adam=True, **CMA),
+    gloam_lab.CMAMAEGA(GRID, np.zeros(3), 0.5, alpha=0.2, **CMA),
     gloam.Algorithm(
         emitters.CmaEmitters(np.zeros(3), 0.5, **CMA),
         GRID,
-        discounts.KernelDensity(bandwidth=0.3, policy=discounts.KeepLast()),
+        gloam_lab.KernelDensity(bandwidth=0.3, policy=gloam_lab.KeepLast()),
     ),
-    gloam.DDS(GRID, np.zeros(3), 0.5, bandwidth=0.3, **CMA),
+    gloam_lab.DDS(GRID, np.zeros(3), 0.5, bandwidth=0.3, **CMA),
     gloam.MAPElites(GRID, np.zeros(3), 0.5, bounds=(-1.0, 1.0)),
     gloam.MAPElitesLine(GRID, np.zeros(3), 0.5),
     gloam.DMS(
@@ -103,9 +109,7 @@ EXAMPLES = [
     gloam.MAPElites(GRID, {"w": np.zeros((2, 3)), "b": [np.ones(2), (np.zeros(1), None)]}, 0.1),
     gloam.domains.Arm(7),
     gloam.domains.LinearProjection(10, "rastrigin", solution_dim=20),
-    gloam.domains.LatentDigits(
-        np.tile(IMAGES, (1, 2, 2)), small_decoder(), x0=np.ones(3), name="mine"
-    ),
+    gloam_lab.LatentDigits(np.tile(IMAGES, (1, 2, 2)), small_decoder(), x0=np.ones(3), name="mine"),
     gloam.domains.Triangles(IMAGES, num_triangles=3, canvas=(4, 4), name="mine", seed=3),
 ]
 
@@ -135,7 +139,9 @@ def test_the_examples_cover_the_registry():
     classes = {name: entry.cls for name, entry in REGISTRY.items()}
     # Not those of programs, and of examples in docstrings.
     own = {n for n, cls in classes.items() if getattr(sys.modules[cls.__module__], n, None) is cls}
-    assert found == {name for name in own if classes[name].__module__.startswith("gloam.")}
+    assert found == {
+        name for name in own if classes[name].__module__.startswith(("gloam.", "gloam_lab."))
+    }
 
 
 def test_registered_classes_of_a_program_are_built_from_files():
@@ -158,6 +164,35 @@ def test_registered_classes_of_a_program_are_built_from_files():
         del REGISTRY["EverySecond"]
     with pytest.raises(ValueError, match="EverySecond"):
         objects.decode(content, {})
+
+
+def test_a_name_that_is_not_known_imports_the_pieces_of_installed_packages(monkeypatch, tmp_path):
+    text = (
+        "import gloam\n\n@gloam.formats.register\nclass Installed(gloam.emitters.SelectionRule):\n"
+    )
+    (tmp_path / "installed_pieces.py").write_text(text + "    parents = None\n")
+    entries = [
+        EntryPoint("broken", "no_such_module", "gloam.pieces"),
+        EntryPoint("mine", "installed_pieces", "gloam.pieces"),
+    ]
+    by_group = {"gloam.pieces": entries}
+    monkeypatch.setattr(metadata, "entry_points", lambda *, group: by_group.get(group, []))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "_import_installed_pieces", _import_installed_pieces.__wrapped__)
+    content = {"class": "Installed", "arguments": {}}
+    try:
+        with pytest.warns(UserWarning, match="broken"):
+            assert type(objects.decode(content, {})).__name__ == "Installed"
+    finally:
+        REGISTRY.pop("Installed", None)
+        sys.modules.pop("installed_pieces", None)
+
+
+def test_registered_classes_of_the_laboratory_are_declared_in_the_project():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    modules = {entry.cls.__module__ for entry in REGISTRY.values()}
+    of_laboratory = {name for name in modules if name.startswith("gloam_lab.")}
+    assert of_laboratory == set(project["entry-points"]["gloam.pieces"].values())
 
 
 def test_a_class_with_textual_annotations_is_not_registered():

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gloam.domains.generator import read_tensors
+from gloam_lab.generator import read_tensors
 from gloam_lab.latent_illumination import convert
 from tests.lab.latent_illumination.test_official_pickle import (
     Reduced,

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gloam
+import gloam_lab
 from gloam import discounts, domains, emitters
 from gloam.runs.options import RunOptions
 from gloam.runs.run import seed_list
@@ -43,7 +44,7 @@ ALGORITHMS = {
     "DMS": (gloam.DMS, {"archive": ARCHIVE, "x0": X0, "sigma0": 0.5, **CMA, **DMS}),
     "CMAMAE": (gloam.CMAMAE, {"archive": ARCHIVE, "x0": X0, "sigma0": 0.5, "alpha": 0.1, **CMA}),
     "CMAMEGA": (
-        gloam.algorithms.CMAMEGA,
+        gloam_lab.CMAMEGA,
         {
             "archive": ARCHIVE,
             "x0": X0,
@@ -57,7 +58,7 @@ ALGORITHMS = {
         },
     ),
     "DDS": (
-        gloam.DDS,
+        gloam_lab.DDS,
         {
             "archive": ARCHIVE,
             "x0": X0,
@@ -150,7 +151,7 @@ OTHERS = {
     ),
     "Thresholds": (discounts.Thresholds, {"num_cells": 4, "alpha": 0.1, "floor": 0.0}),
     "KernelDensity": (
-        discounts.KernelDensity,
+        gloam_lab.KernelDensity,
         {"bandwidth": 0.5, "buffer_size": 8, "policy": None},
     ),
     "MLP": (discounts.MLP, {"measure_dim": 2, "hidden": (4,)}),
@@ -173,9 +174,9 @@ OTHERS = {
             "name": "t",
         },
     ),
-    "Decoder": (domains.Decoder, {"tensors": small_decoder().tensors}),
+    "Decoder": (gloam_lab.Decoder, {"tensors": small_decoder().tensors}),
     "LatentDigits": (
-        domains.LatentDigits,
+        gloam_lab.LatentDigits,
         {
             "centroids": np.random.default_rng(0).random((3, 8, 8)),
             "generator": small_decoder(),

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gloam
+import gloam_lab
 
 from .odd import odd_values, outcome
 
@@ -25,7 +26,7 @@ def search_of(kind):
         "dms": lambda: gloam.DMS(archive, x0, 0.3, num_emitters=2, batch_size=3, **few),
         "dms-paper": lambda: gloam.DMS.paper(archive, x0, 0.3, **few, **cma),
         "cma-mae": lambda: gloam.CMAMAE(archive, x0, 0.3, **cma),
-        "dds": lambda: gloam.DDS(archive, x0, 0.3, bandwidth=0.5, buffer_size=8, **cma),
+        "dds": lambda: gloam_lab.DDS(archive, x0, 0.3, bandwidth=0.5, buffer_size=8, **cma),
     }
     return gloam.Search(builders[kind](), 3)
 

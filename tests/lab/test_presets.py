@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from gloam.domains import Arm, LatentDigits, LinearProjection, Triangles
+from gloam.domains import Arm, LinearProjection, Triangles
 from gloam.emitters import BasicRestart, MuSelection, RestartEvery
 from gloam.formats import objects
+from gloam_lab.latent_digits import LatentDigits
 from gloam_lab.latent_illumination import LatentIllumination
 from gloam_lab.presets import (
     ALGORITHMS,

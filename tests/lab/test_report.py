@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from gloam.runs.comparison import games_howell, welch_anova
+from gloam.runs.comparison import games_howell
+from gloam_lab.report import welch_anova
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import gloam
+import gloam_lab
 from gloam._tools.programs import partition
 from gloam.domains import Domain
 from gloam.emitters import RestartEvery, Variation
@@ -51,10 +52,10 @@ def cma_mae(number: float, array: np.ndarray) -> gloam.CMAMAE:
     return gloam.CMAMAE(archive, array, sigma0=number, alpha=number, **SMALL)
 
 
-def dds(number: float, array: np.ndarray) -> gloam.DDS:
+def dds(number: float, array: np.ndarray) -> gloam_lab.DDS:
     centroids = np.random.default_rng(int(100 * number)).uniform(-2, 2, (20, 2))
     archive = gloam.CVTArchive(centroids, f_min=-number)
-    return gloam.DDS(archive, array, number, bandwidth=number, buffer_size=30, **SMALL)
+    return gloam_lab.DDS(archive, array, number, bandwidth=number, buffer_size=30, **SMALL)
 
 
 def map_elites_line(number: float, array: np.ndarray) -> gloam.MAPElitesLine:

@@ -5,7 +5,7 @@ import pytest
 
 import gloam
 from gloam import Categorical, Integer, Real, Space
-from gloam.algorithms import CMAMEGA
+from gloam_lab import CMAMEGA
 from tests.problems import evaluate, small
 
 GRID = gloam.GridArchive((4, 4), 0.0, 1.0)

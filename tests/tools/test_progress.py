@@ -14,6 +14,7 @@ from rich.console import Console
 import gloam
 from gloam._tools import progress
 from gloam._tools.progress import Bar, work_bar
+from gloam_lab.progress import study_display
 from tests import problems
 
 
@@ -36,7 +37,7 @@ TITLE = "DMS [/x] [red]f[faiss]"
 def test_titles_are_not_markup_on_a_terminal(on_terminal):
     with progress.run_display(TITLE, 10) as display:
         display.update(5, 1.0, 0.5, 100.0)
-    with progress.study_display(TITLE, 2) as study:
+    with study_display(TITLE, 2) as study:
         study.begin_run(TITLE, 5).update(5, 1.0, 0.5, 100.0)
         study.finish_run()
     with work_bar(TITLE, 3, show=True) as advance:
@@ -47,7 +48,7 @@ def test_titles_are_not_markup_on_a_terminal(on_terminal):
 @pytest.mark.parametrize("kind", ["terminal", "log file"])
 def test_titles_are_no_commands_for_the_terminal(kind, request, capsys):
     shown = request.getfixturevalue("on_terminal") if kind == "terminal" else None
-    with progress.study_display("\x1b]0;study\x07", 2) as study:
+    with study_display("\x1b]0;study\x07", 2) as study:
         for title in ("\x1b]0;one\x07", "\x1b]0;two\x07"):
             study.begin_run(title, 1).update(1, 1.0, 0.5, 100.0)
             study.finish_run()
@@ -65,7 +66,7 @@ def test_a_log_file_gets_plain_lines(capsys):
     assert len(lines) == 10
     assert lines[0] == f"{TITLE}: 20 of 200, QD 12 50.0% 100/s"
     assert lines[-1].startswith(f"{TITLE}: 200 of 200")
-    with progress.study_display("study", 2) as study:
+    with study_display("study", 2) as study:
         study.begin_run(TITLE, 1).update(1, 1.0, 0.5, 100.0)
         study.finish_run()
     shown = capsys.readouterr().err
@@ -132,7 +133,7 @@ def in_notebook(monkeypatch):
 
 
 def test_a_notebook_gets_one_bar_for_each_kind_of_work(in_notebook, capsys):
-    with progress.study_display(TITLE, 2) as study:
+    with study_display(TITLE, 2) as study:
         for name in ("first", "second"):
             with study.begin_run(name, 5) as display:
                 display.update(5, 12.0, 0.5, 100.0)

@@ -244,7 +244,6 @@ def finite_array(
     *,
     ndim: int,
     or_more: bool = False,
-    largest: float = LARGEST,
     fix: str = "",
 ) -> np.ndarray:
     """Return ``value`` as a finite, non-empty float32 array of ``ndim`` axes (``or_more``)."""
@@ -257,9 +256,9 @@ def finite_array(
     expect(bad == 0, name, "finite numbers", f"{bad} that are NaN or infinite", fix)
     size = float(np.max(np.abs(array)))
     expect(
-        bool(size <= np.float32(largest)),
+        bool(size <= np.float32(LARGEST)),
         name,
-        f"numbers up to {largest:g}",
+        f"numbers up to {LARGEST:g}",
         f"{size:g}",
         "Scale them.",
     )

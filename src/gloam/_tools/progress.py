@@ -69,38 +69,8 @@ class Silent(Display):
 @contextmanager
 def run_display(title: str, iterations: int) -> Iterator[Display]:
     """Show the progress of one run while the block runs."""
-    with _bars() as add_bar:
-        yield _RunDisplay(add_bar(title, iterations))
-
-
-class StudyDisplay:
-    """Progress of a study: a bar that counts runs, and a bar for the current run."""
-
-    def __init__(self, title: str, num_runs: int, add_bar: "Callable[[str, int], Bar]"):
-        self._add_bar = add_bar
-        self._study_bar = add_bar(title, num_runs)
-        self._run_bar: Bar | None = None
-        self._num_finished = 0
-
-    def begin_run(self, title: str, iterations: int) -> Display:
-        """Return the display for the next run. All runs share one bar."""
-        if self._run_bar is None:
-            self._run_bar = self._add_bar(title, iterations)
-        else:
-            self._run_bar.restart(title, iterations)
-        return _RunDisplay(self._run_bar)
-
-    def finish_run(self) -> None:
-        """Count a run as finished."""
-        self._num_finished += 1
-        self._study_bar.update(self._num_finished)
-
-
-@contextmanager
-def study_display(title: str, num_runs: int) -> Iterator[StudyDisplay]:
-    """Show the progress of a study while the block runs."""
-    with _bars(show_elapsed=True) as add_bar:
-        yield StudyDisplay(title, num_runs, add_bar)
+    with progress_bars() as add_bar:
+        yield RunDisplay(add_bar(title, iterations))
 
 
 @contextmanager
@@ -119,7 +89,7 @@ def work_bar(
     if not show:
         yield lambda step: None
         return
-    with _bars(size_in_bytes=size_in_bytes) as add_bar:
+    with progress_bars(size_in_bytes=size_in_bytes) as add_bar:
         bar = add_bar(title, total)
         if done:
             bar.update(done)
@@ -148,7 +118,7 @@ def error_console() -> Console:
     return Console(stderr=True)
 
 
-class _RunDisplay(Display):
+class RunDisplay(Display):
     """Shows a run on a bar."""
 
     def __init__(self, bar: "Bar"):
@@ -220,7 +190,7 @@ class Bar:
 
 
 @contextmanager
-def _bars(
+def progress_bars(
     *, size_in_bytes: bool = False, show_elapsed: bool = False
 ) -> Iterator[Callable[[str, int | None], Bar]]:
     """Yield a function that adds a bar, or lines if standard error cannot show bars."""

@@ -1,14 +1,20 @@
 """The classes that a file may name, and the values that build their objects.
 
 Classes register themselves by the decorator `register`. A file names them by their class names;
-nothing else is ever looked up, imported or called because a file says so.
+nothing else is ever looked up, imported or called because a file says so. For a name that is not
+registered, the modules of the entry-point group ``gloam.pieces`` are imported, which installed
+packages declare: those of the laboratory, and of other packages.
 """
 
 import dataclasses
+import functools
 import inspect
 import types
 from collections.abc import Callable, Mapping
+from importlib import metadata
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, overload
+
+from gloam._tools.warn import warn
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -145,7 +151,9 @@ def build(name: str, arguments: dict[str, Any]) -> Any:
         ValueError: The name is not registered, or the arguments do not fit.
     """
     if name not in REGISTRY:
-        raise ValueError(f"it names {name!r}, which gloam does not build from files")
+        _import_installed_pieces()
+    if name not in REGISTRY:
+        raise ValueError(f"it names {name!r}, which is not a registered class")
     entry = REGISTRY[name]
     if set(arguments) != set(entry.names):
         raise ValueError(f"{name} has the parts {sorted(arguments)}, not {sorted(entry.names)}")
@@ -161,6 +169,17 @@ def build(name: str, arguments: dict[str, Any]) -> Any:
     if entry.complete is not None:
         entry.complete(value)
     return value
+
+
+@functools.cache
+def _import_installed_pieces() -> None:
+    """Import the modules that installed packages declare in the group ``gloam.pieces``, once."""
+    for entry in metadata.entry_points(group="gloam.pieces"):
+        try:
+            entry.load()
+        except Exception as error:  # the other packages work without a broken one
+            problem = f"{type(error).__name__}: {error}"
+            warn(f"The entry point '{entry.name}' of gloam.pieces cannot be loaded ({problem}).")
 
 
 def conforms(value: Any, annotation: Any) -> bool:

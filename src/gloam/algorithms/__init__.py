@@ -2,9 +2,6 @@
 
 from gloam.algorithms.algorithm import Algorithm as Algorithm
 from gloam.algorithms.baselines import CMAMAE as CMAMAE
-from gloam.algorithms.baselines import CMAMAEGA as CMAMAEGA
-from gloam.algorithms.baselines import CMAMEGA as CMAMEGA
-from gloam.algorithms.baselines import DDS as DDS
 from gloam.algorithms.baselines import MAPElites as MAPElites
 from gloam.algorithms.baselines import MAPElitesLine as MAPElitesLine
 from gloam.algorithms.dms import DMS as DMS

@@ -20,7 +20,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from gloam._tools import checks
 from gloam._version import __version__
 from gloam.cli.demo import Demo, Resume
-from gloam.cli.fill import Datasets, Fill, New
+from gloam.cli.fill import Fill, New
 from gloam.cli.look import Compare, Explore, Gallery, Plot, Report
 
 _COMMANDS: dict[str, Any] = {
@@ -28,7 +28,6 @@ _COMMANDS: dict[str, Any] = {
     "new": New,
     "fill": Fill,
     "gallery": Gallery,
-    "datasets": Datasets,
     "resume": Resume,
     "plot": Plot,
     "compare": Compare,

@@ -14,12 +14,11 @@ from gloam._tools.checks import printable
 from gloam._tools.progress import error_console
 from gloam._tools.warn import GloamWarning
 from gloam.cli import user_code
-from gloam.errors import EvaluationError, FetchError, Interrupted, RunExistsError, WorkerError
+from gloam.errors import EvaluationError, Interrupted, RunExistsError, WorkerError
 from gloam.formats import RunFolder
 
 # An ImportError without a module's name is gloam's own, and says which extra to install.
-_EXPECTED = (ValueError, OSError, ImportError, MemoryError)
-_EXPECTED += (EvaluationError, WorkerError, FetchError)
+_EXPECTED = (ValueError, OSError, ImportError, MemoryError, EvaluationError, WorkerError)
 _USER_CODE_FAILED, _FAILED, _BY_SIGNAL = 1, 2, 128
 
 

@@ -1,4 +1,4 @@
-"""Commands for a problem and a dataset of your own: new, fill and datasets."""
+"""Commands for a problem and a dataset of your own: new and fill."""
 
 import dataclasses
 import math
@@ -183,26 +183,6 @@ class Fill:
                 "process can be terminated."
             )
         return None
-
-
-@dataclasses.dataclass(frozen=True)
-class Datasets:
-    """Download a public dataset.
-
-    Example: gloam datasets fetch mnist
-    """
-
-    verb: Annotated[Literal["fetch"], tyro.conf.Positional]
-    """Action: fetch downloads the dataset."""
-    name: Annotated[Literal["mnist", "fashion-mnist"], tyro.conf.Positional]
-    """Name of the dataset."""
-    folder: Path | None = None
-    """Folder for the files. Default: gloam's cache folder."""
-
-    def __call__(self) -> None:
-        """Download the dataset and print the paths of its files."""
-        for path in gloam.datasets.fetch(self.name, self.folder).values():
-            print_line(path)
 
 
 def read_dataset(

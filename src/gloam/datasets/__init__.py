@@ -2,9 +2,8 @@
 
 from gloam.datasets.dataset import Dataset as Dataset
 from gloam.datasets.dataset import Skipped as Skipped
-from gloam.datasets.fetch import digits as digits
-from gloam.datasets.fetch import fetch as fetch
-from gloam.datasets.fetch import handwritten_digits as handwritten_digits
+from gloam.datasets.digits import digits as digits
+from gloam.datasets.digits import handwritten_digits as handwritten_digits
 from gloam.datasets.images import from_folder as from_folder
 from gloam.datasets.matches import Matches as Matches
 from gloam.datasets.readers import from_array as from_array

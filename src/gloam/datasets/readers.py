@@ -493,7 +493,7 @@ def _vectors(column: "pa.Array", start: int) -> np.ndarray:
 
 def read_idx(name: str, path: str | os.PathLike, limit: int) -> np.ndarray:
     """Read the array of an IDX file, plain or compressed; ``name`` is the argument in errors."""
-    file = checks.existing_file(name, path, "gloam.datasets.fetch('mnist') downloads MNIST.")
+    file = checks.existing_file(name, path, "`gloam datasets fetch mnist` downloads MNIST.")
     with (
         _reading(file, "an IDX file", "Download the file again.", name=name),
         files.open_regular(file) as opened,

@@ -5,10 +5,6 @@ from gloam.discounts.discount import NoDiscount as NoDiscount
 from gloam.discounts.discount import untrained as untrained
 from gloam.discounts.discount_model import DiscountModel as DiscountModel
 from gloam.discounts.from_torch import from_torch as from_torch
-from gloam.discounts.kernel_density import BufferPolicy as BufferPolicy
-from gloam.discounts.kernel_density import KeepLast as KeepLast
-from gloam.discounts.kernel_density import KernelDensity as KernelDensity
-from gloam.discounts.kernel_density import Reservoir as Reservoir
 from gloam.discounts.networks import CNN as CNN
 from gloam.discounts.networks import MLP as MLP
 from gloam.discounts.networks import Frozen as Frozen

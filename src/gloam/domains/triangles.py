@@ -153,28 +153,6 @@ class Triangles(Domain):
         pictures = pictures if self.color else pictures[..., 0]
         return pictures[0] if ndim == 1 else pictures
 
-    def svg(self, solution: Float[Array, " sol"]) -> str:
-        """Return one solution as an SVG document.
-
-        x is the column and y the row, in units of the canvas. Triangles shrunk to a point cover
-        the canvas, as in `pixels`. Triangles flattened to a line have no area and are invisible.
-        """
-        painting = self._arrange(solution, ndim=1)
-        height, width = self.canvas[0] - 1, self.canvas[1] - 1
-        lines = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">',
-            f'<rect width="{width}" height="{height}" fill="#000000"/>',
-        ]
-        everything = [(0, 0), (0, width), (height, width), (height, 0)]
-        parts = (painting.corners, painting.colors, painting.opacities)
-        for corners, color, opacity in zip(*(np.asarray(part[0]) for part in parts), strict=True):
-            is_point = bool((corners == corners[0]).all())
-            points = " ".join(f"{x:g},{y:g}" for y, x in (everything if is_point else corners))
-            levels = np.rint(255 * np.broadcast_to(color, 3)).astype(int)
-            fill = "#" + "".join(f"{level:02x}" for level in levels)
-            lines.append(f'<polygon points="{points}" fill="{fill}" fill-opacity="{opacity:.4f}"/>')
-        return "\n".join([*lines, "</svg>", ""])
-
     def _arrange(self, solutions: Any, ndim: int) -> "Painting":
         shape, each = jnp.shape(solutions), self.solution_dim // self.num_triangles
         expected = "one solution" if ndim == 1 else "rows"

@@ -1,7 +1,6 @@
 """Emitters: they propose solutions and adapt to how these rank."""
 
 from gloam.emitters.aimed_emitters import AimedCmaEmitters as AimedCmaEmitters
-from gloam.emitters.arborescences import Arborescences as Arborescences
 from gloam.emitters.cma_emitters import CmaEmitters as CmaEmitters
 from gloam.emitters.cma_es import CMAES as CMAES
 from gloam.emitters.cma_es import Strategy as Strategy

@@ -10,6 +10,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -24,8 +25,7 @@ from gloam.datasets.matches import Metric
 from gloam.errors import DamagedFileError, ForeignError
 from gloam.explorer.page import packed
 from gloam.explorer.summaries import RunSummary, elites_version, newest_checkpoint
-from gloam.formats import RunFolder, objects
-from gloam.formats.arrays import read_arrays
+from gloam.formats import RunFolder
 from gloam.formats.config import RunConfig
 from gloam.formats.documents import is_document, read_document
 from gloam.gallery.pairs import Pictures, elite_pictures, has_pictures
@@ -322,7 +322,8 @@ class OpenedRun:
     @property
     def archive(self) -> Archive:
         """The archive, also of an algorithm with other parts of the user's own."""
-        return self.cached("archive", self.config.identity, self._read_archive)
+        read = partial(self.folder.read_part, "archive")
+        return self.cached("archive", self.config.identity, read)
 
     @property
     def plane(self) -> Plane:
@@ -382,23 +383,3 @@ class OpenedRun:
     def metric(self) -> Metric:
         """The metric of distances between measures."""
         return self.archive.metric if isinstance(self.archive, CVTArchive) else "euclidean"
-
-    def _read_archive(self) -> Archive:
-        config, path = self.config, self.folder.path
-        arrays, about = read_arrays(path / "config.npz", kind="config", fix=_FIX)
-        if about.get("run") != config.identity:
-            raise DamagedFileError(path / "config.npz", "it belongs to another run", _FIX)
-        content = config.algorithm if isinstance(config.algorithm, dict) else {}
-        arguments = content.get("arguments")
-        encoded = arguments.get("archive") if isinstance(arguments, dict) else None
-        if encoded is None:  # an algorithm of the user's own class
-            raise ForeignError(str(content.get("foreign", "?")))
-        try:
-            archive = objects.decode(encoded, arrays)
-        except ForeignError:
-            raise
-        except (TypeError, ValueError, OverflowError) as error:
-            raise DamagedFileError(path / "config.json", str(error), _FIX) from None
-        if not isinstance(archive, Archive):
-            raise DamagedFileError(path / "config.json", "it has no archive", _FIX)
-        return archive

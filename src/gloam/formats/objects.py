@@ -197,6 +197,21 @@ def _dtype(value: Any) -> np.dtype:
     return np.dtype(value)
 
 
+def archive_of(algorithm: Any) -> Any:
+    """Return the content of an algorithm's archive, given that of the algorithm.
+
+    Raises:
+        ForeignError: The algorithm is of a foreign class, whose arguments are not known.
+        ValueError: It is not an algorithm.
+    """
+    if _is_foreign(algorithm):
+        raise ForeignError(algorithm["foreign"][:200])
+    arguments = algorithm.get("arguments") if isinstance(algorithm, dict) else None
+    if not isinstance(arguments, dict) or "archive" not in arguments:
+        raise ValueError("its algorithm has no archive")
+    return arguments["archive"]
+
+
 def first_of_class(content: Any, names: tuple[str, ...]) -> Any:
     """Return the first object of one of these classes within a content, or ``None``."""
     if isinstance(content, dict) and content.get("class") in names:

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
 _COPY = "Restore it from a copy, or start the run again in another folder."
 # Reference of the QD score of each seed, among the arrays of a checkpoint.
 _REFERENCE = ".reference"
+# Parts of a configuration, and their classes.
+_PARTS = {"algorithm": Algorithm, "archive": Archive, "domain": object}
 _DELETE = "Delete it, or restore it from a copy."
 _DELETE_ARCHIVE = (
     "Delete it to read the elites of the last checkpoint instead, or restore it from a copy."
@@ -168,18 +170,20 @@ class RunFolder:
             return RunConfig.from_json(read_document(path, kind="run", fix=_COPY))
 
     def read_part(self, name: str) -> Any:
-        """Build the ``"algorithm"`` or the ``"domain"`` of the run.
+        """Build the ``"algorithm"``, its ``"archive"`` or the ``"domain"`` of the run.
 
         Raises:
             ForeignError: It has parts that only the user's program can build.
         """
-        checks.expect(name in ("algorithm", "domain"), "name", "'algorithm' or 'domain'", name)
+        checks.choice("name", name, tuple(_PARTS))
         config, path = self.read_config(), self.path / "config.npz"
         arrays, _ = read_arrays(path, kind="config", fix=_COPY, run=config.identity)
         with content_of(self.path / "config.json", _COPY):
-            value = objects.decode(getattr(config, name), arrays)
-            if name == "algorithm":
-                checks.instance(name, value, Algorithm)
+            content = config.domain if name == "domain" else config.algorithm
+            if name == "archive":
+                content = objects.archive_of(content)
+            value = objects.decode(content, arrays)
+            checks.instance(name, value, _PARTS[name])
             return value
 
     def _read_form(self) -> Form | None:
@@ -301,7 +305,7 @@ class RunFolder:
         fix = f"The run has the seeds {list(config.seeds)}."
         checks.expect(seed in config.seeds, "seed", "a seed of the run", seed, fix)
         if archive is None:
-            archive = self.read_part("algorithm").archive
+            archive = self.read_part("archive")
         checks.instance("archive", archive, Archive)
         assert archive is not None
         path, fix = self._archive_path(seed, config), _DELETE_ARCHIVE

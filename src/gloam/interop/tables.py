@@ -5,23 +5,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from gloam._tools import checks, files, parquet
 from gloam.archives import Archive, Elites
 from gloam.archives.archive import field_rows
-from gloam.archives.store import add, empty_store
+from gloam.archives.store import filled_store
 from gloam.archives.tables import EliteColumns
 from gloam.evaluation import measure_shapes
-from gloam.records import Batch
 from gloam.spaces import Form, Space
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_add = jax.jit(add)
 
 
 def elites_to_arrays(elites: Elites) -> dict[str, np.ndarray]:
@@ -75,16 +71,9 @@ def elites_from_arrays(
         checks.expect(fits, "cells", expected, checks.short(cells))
     given = dict(fields or {})
     checks.same_names("fields", archive.fields, given)
-    batch = Batch(
-        jnp.asarray(solutions, jnp.float32),
-        jnp.asarray(objectives, jnp.float32),
-        points,
-        jnp.asarray(archive.index_of(points) if cells is None else cells, jnp.int32),
-        jnp.ones(number, bool),
-        {n: jnp.asarray(field_rows(n, given[n], number, s)) for n, s in archive.fields.items()},
-    )
-    store = empty_store(archive.num_cells, solutions.shape[1], archive.measure_dim, archive.fields)
-    return Elites(archive, _add(store, batch)[0])
+    rows = {n: field_rows(n, given[n], number, s) for n, s in archive.fields.items()}
+    cells = archive.index_of(points) if cells is None else cells.astype(np.int32)
+    return Elites(archive, filled_store(archive, solutions, objectives, points, cells, rows))
 
 
 def elites_from_pandas(archive: Archive, table: "pd.DataFrame", form: Form | None = None) -> Elites:

@@ -226,21 +226,6 @@ def as_markdown(table: pd.DataFrame) -> str:
     return "".join(f"| {' | '.join(str(cell) for cell in line)} |\n" for line in lines)
 
 
-class Anova(NamedTuple):
-    """Welch's F test that all groups have the same mean, without assuming equal variances."""
-
-    f: float
-    between: float
-    """Degrees of freedom of the numerator."""
-    within: float
-    """Degrees of freedom of the denominator."""
-    p: float
-
-    def __str__(self) -> str:
-        level = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
-        return f"F({self.between:.0f}, {self.within:.1f}) = {self.f:.1f}, {level}"
-
-
 class PairwiseTest(NamedTuple):
     """Games-Howell comparison of one group with another."""
 
@@ -255,37 +240,14 @@ class PairwiseTest(NamedTuple):
         return ">" if self.difference > 0 else "<"
 
 
-def welch_anova(groups: Mapping[str, np.ndarray]) -> Anova | None:
-    """Compute Welch's one-way ANOVA.
-
-    Args:
-        groups: Values by name of the group, at least two in each of at least two groups.
-
-    Returns:
-        The test, or ``None`` if the values of a group are all equal and the test is undefined.
-    """
-    from scipy import stats  # lazily: it takes a second to import
-
-    values = _checked_values(groups)
-    number = np.array([len(group) for group in values])
-    error = np.array([group.var(ddof=1) for group in values]) / number
-    if not (error > 0).all():
-        return None
-    f, p = stats.f_oneway(*values, equal_var=False)
-    # SciPy does not return the degrees of freedom of the denominator, which the paper reports.
-    k, share = len(values), (1 / error) / np.sum(1 / error)
-    within = (k**2 - 1) / (3 * np.sum(np.square(1 - share) / (number - 1)))
-    return Anova(float(f), float(k - 1), float(within), float(p))
-
-
 def games_howell(groups: Mapping[str, np.ndarray]) -> dict[tuple[str, str], PairwiseTest]:
     """Compare every ordered pair of groups by the Games-Howell test.
 
     If the values within both groups are all equal, the comparison is exact: p is 0 or 1.
     """
-    from scipy import stats  # lazily, as above
+    from scipy import stats  # lazily: it takes a second to import
 
-    values = _checked_values(groups)
+    values = checked_values(groups)
     constant = [group.var() == 0 for group in values]
     with np.errstate(divide="ignore", invalid="ignore"):  # pairs of constant groups
         tests = stats.tukey_hsd(*values, equal_var=False)
@@ -298,7 +260,8 @@ def games_howell(groups: Mapping[str, np.ndarray]) -> dict[tuple[str, str], Pair
     return result
 
 
-def _checked_values(groups: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+def checked_values(groups: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """Return the values of groups, of which a test needs two with two values each."""
     values = [np.asarray(group, dtype=np.float64) for group in groups.values()]
     sizes = {name: len(group) for name, group in groups.items()}
     is_enough = len(values) > 1 and min(sizes.values()) > 1

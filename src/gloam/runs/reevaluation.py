@@ -105,7 +105,7 @@ def reevaluate(
         evaluate: The domain or the function of the run. A folder contains no code.
         number: Number of evaluations of each elite.
         per_solution, evaluator: As in `gloam.optimize`.
-        archive: The archive, if the algorithm of the run has parts of your own.
+        archive: The archive of the run, if it is of your own class.
     """
     folder = run_dir if isinstance(run_dir, RunFolder) else RunFolder(run_dir)
     config = folder.must_hold_run().read_config()

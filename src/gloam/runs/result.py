@@ -53,7 +53,7 @@ class Result:
     cell), ``cma_es_filled`` (solutions that filled an empty cell), and likewise ``moves_accepted``,
     ``moves_filled``, ``swaps_accepted`` and ``swaps_filled``. ``refinement_share`` is the share of
     swaps in the next batch. With gradients, ``ascent_gradients_failed`` (``gradients_failed`` for
-    `gloam.algorithms.CMAMEGA` and `gloam.algorithms.CMAMAEGA`) counts gradients that were not
+    `gloam_lab.CMAMEGA` and `gloam_lab.CMAMAEGA`) counts gradients that were not
     finite; ``ascent_step``, ``ascent_refining_step``, ``ascent_pull`` and
     ``ascent_refining_share`` are what `gloam.emitters.GradientAscent` has learned.
     """

@@ -62,9 +62,9 @@ class Paper:
 
     def __call__(self) -> None:
         """Run the missing pairs, then write the report."""
-        from gloam._tools.progress import study_display
         from gloam_lab.latent_illumination.experiment import check_files
         from gloam_lab.presets import STUDY_ALGORITHMS
+        from gloam_lab.progress import study_display
         from gloam_lab.published import title
         from gloam_lab.report import draw_figures, drawing_processes, needs_files
         from gloam_lab.study import ABLATIONS, DOMAINS, LSI, Study, compiled_ahead, run_cell

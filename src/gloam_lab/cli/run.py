@@ -82,7 +82,7 @@ class LatentDigitsChoice(_Problem):
     def build(self) -> "Domain":
         """Build the domain."""
         data = self.dataset()
-        return gloam.domains.LatentDigits(data.items.reshape(-1, *data.shape))
+        return gloam_lab.LatentDigits(data.items.reshape(-1, *data.shape))
 
     def dataset(self) -> "Dataset":
         """Return the digits."""

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, UInt8
 
 from gloam._tools import checks
-from gloam.domains.generator import check_shapes, read_tensors
+from gloam_lab.generator import check_shapes, read_tensors
 from gloam_lab.latent_illumination.clip_towers import (
     TextTower,
     TowerSettings,

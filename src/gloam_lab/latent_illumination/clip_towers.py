@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
-from gloam.domains.generator import on_device
+from gloam_lab.generator import on_device
 
 Tensors = Mapping[str, np.ndarray]
 _LINEAR = ("q_proj", "k_proj", "v_proj", "out_proj")

@@ -16,7 +16,7 @@ from gloam._tools.progress import work_bar
 from gloam.archives import Archive, CVTArchive
 from gloam.datasets import Dataset
 from gloam.domains.domain import Domain, starting_solution
-from gloam.domains.generator import Generator
+from gloam_lab.generator import Generator
 from gloam_lab.latent_illumination.embedder import Embedder
 
 PAPER_PROMPT = "A photo of the face of a hiker."

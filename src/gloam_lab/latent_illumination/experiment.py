@@ -25,13 +25,13 @@ from gloam._tools.files import cache_folder
 from gloam._tools.warn import warn
 from gloam.algorithms import DMS
 from gloam.datasets import Dataset, from_folder
-from gloam.domains import Generator
 from gloam.errors import DamagedFileError
 from gloam.formats import RunFolder
 from gloam.formats.arrays import read_arrays, write_arrays
 from gloam.formats.documents import content_digest
 from gloam.formats.objects import encode
 from gloam.runs.fused_driver import FusedDriver
+from gloam_lab import Generator
 from gloam_lab.latent_illumination import CLIP, Embedder, LatentIllumination, StyleGAN3
 from gloam_lab.latent_illumination.domain import PAPER_PROMPT, image_embedding
 from gloam_lab.presets import PAPER_SETTINGS

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from gloam._tools import checks
-from gloam.domains.generator import check_shapes, write_tensors
+from gloam_lab.generator import check_shapes, write_tensors
 from gloam_lab.latent_illumination.stylegan3 import METADATA_KEY
 from gloam_lab.latent_illumination.stylegan3_settings import StyleGAN3Settings, tensor_shapes
 

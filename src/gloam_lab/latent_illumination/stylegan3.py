@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from gloam._tools import checks
-from gloam.domains.generator import Generator, check_shapes, read_tensors, write_tensors
+from gloam_lab.generator import Generator, check_shapes, read_tensors, write_tensors
 from gloam_lab.latent_illumination.stylegan3_layers import (
     FourierInput,
     MappingNetwork,

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num
 
-from gloam.domains.generator import on_device
+from gloam_lab.generator import on_device
 from gloam_lab.latent_illumination.stylegan3_settings import LayerSettings, StyleGAN3Settings
 
 Tensors = Mapping[str, Any]

@@ -11,8 +11,8 @@ import pytest
 
 import gloam
 from gloam.datasets import Dataset
-from gloam.domains import Generator
 from gloam.formats import objects
+from gloam_lab import Generator
 from gloam_lab.latent_illumination import (
     CLIP,
     Embedder,

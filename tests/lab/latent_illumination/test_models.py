@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save, save_file
 
-from gloam.domains.generator import on_device, read_tensors, write_tensors
+from gloam_lab.generator import on_device, read_tensors, write_tensors
 from gloam_lab.latent_illumination import CLIP, StyleGAN3, StyleGAN3Settings
 from tests.lab.latent_illumination.reference import trained
 from tests.lab.latent_illumination.test_clip import CONFIG, random_tensors

@@ -10,7 +10,7 @@ import types
 import numpy as np
 import pytest
 
-from gloam.domains.generator import read_tensors
+from gloam_lab.generator import read_tensors
 from gloam_lab.latent_illumination import StyleGAN3Settings, convert
 from gloam_lab.latent_illumination.official_pickle import (
     UnsafePickleError,

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from gloam._tools import checks
 from gloam._tools.registry import register
-from gloam.domains.generator import Generator, check_shapes, read_tensors, write_tensors
+from gloam_lab.generator import Generator, check_shapes, read_tensors, write_tensors
 
 DIGITS_FILE = Path(__file__).with_name("digit_decoder.safetensors")
 """Weights of `Decoder.digits`; the text file next to it documents their origin and license."""

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import gloam
+import gloam_lab
 from gloam.datasets import Dataset
-from gloam.domains import LatentDigits
 from gloam.formats import objects
 from gloam.gallery import gallery_run
+from gloam_lab import LatentDigits
 from tests.helpers import assert_same_bits, refused, small_decoder
 from tests.lab.latent_illumination.test_domain import Waves
 
@@ -110,7 +111,7 @@ def test_a_run_folder_is_resumed_and_shown_without_a_program(tmp_path):
 
 
 def test_a_generator_of_your_own_is_foreign_to_a_run_folder():
-    class Brighter(gloam.domains.Decoder):
+    class Brighter(gloam_lab.Decoder):
         def images(self, w):
             return jnp.minimum(super().images(w) + 0.1, 1.0)
 

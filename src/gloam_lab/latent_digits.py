@@ -13,9 +13,9 @@ from gloam._tools import checks
 from gloam._tools.registry import register
 from gloam.archives import Archive, CVTArchive
 from gloam.datasets import handwritten_digits
-from gloam.domains.decoder import Decoder
 from gloam.domains.domain import Domain, check_pixels, starting_solution
-from gloam.domains.generator import Generator
+from gloam_lab.decoder import Decoder
+from gloam_lab.generator import Generator
 
 _PENALTY = 0.05
 
@@ -45,7 +45,7 @@ class LatentDigits(Domain):
             digits of `gloam.datasets.handwritten_digits`, which are not in the training data of
             the default generator.
         generator: Generator of grayscale images of the same size. By default
-            `gloam.domains.Decoder.digits`.
+            `gloam_lab.Decoder.digits`.
         x0: Starting solution. By default zeros, the mean of the prior.
         name: Short name of the problem, used in tables and file names.
 

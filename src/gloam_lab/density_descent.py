@@ -1,16 +1,21 @@
-"""The discount of Density Descent Search: a kernel density of the measures seen."""
+"""Density Descent Search, and its discount: a kernel density of the measures seen."""
 
 import math
 from abc import abstractmethod
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from gloam._tools import checks
 from gloam._tools.draws import uniforms
 from gloam._tools.registry import register
+from gloam.algorithms.algorithm import Algorithm, register_algorithm
+from gloam.archives import Archive
 from gloam.discounts.discount import Discount, untrained
+from gloam.emitters import BasicRestart, CmaEmitters, RestartRule, Strategy
+from gloam.emitters.emitter import Outside
 from gloam.records import Batch, Fit, Scored
 
 _LARGEST_LOG = 80.0  # of a density; the largest float32 is exp(88.7)
@@ -82,7 +87,7 @@ class KernelDensity(Discount):
         bandwidth: Standard deviation ``h`` of the Gaussian kernel, in units of the measures (of
             unit vectors in a cosine archive).
         buffer_size: Number of measures in the buffer.
-        policy: Decides which measures are kept; `gloam.discounts.Reservoir` by default.
+        policy: Decides which measures are kept; `gloam_lab.Reservoir` by default.
     """
 
     bandwidth: float
@@ -169,6 +174,65 @@ class KernelDensity(Discount):
         buffer = jnp.where((last >= 0)[:, None], batch.measures[last], state.buffer)
         seen = state.seen + jnp.sum(batch.valid, dtype=jnp.int32)
         return DensityState(buffer, seen), untrained(batch)
+
+
+@register_algorithm
+class DDS(Algorithm):
+    """Density Descent Search (Lee et al., 2024), which ignores the objective while it searches.
+
+    Args:
+        archive: The cells to fill.
+        x0: ``(sol,)`` starting solution of every CMA-ES instance, a `gloam.Space`, or a pytree of
+            arrays.
+        sigma0: Standard deviation of the first solutions around ``x0``, and after restarts: one
+            number, or one for each variable. With bounds on both sides it is a share of their
+            width, by default a fifth.
+        num_emitters: Number of CMA-ES instances.
+        batch_size: Number of solutions per instance and iteration.
+        bounds: Lower and upper bounds of the solutions, each a number, an array or ``None``.
+        outside: What happens to numbers outside the bounds: ``"clip"`` or ``"reflect"``.
+        restart: Decides when an instance restarts from a random elite;
+            `gloam.emitters.BasicRestart` by default.
+        strategy: Evolution strategy of the instances, as for `gloam.DMS`.
+        bandwidth: Standard deviation of the Gaussian kernel, in units of the measures (of unit
+            vectors in a cosine archive).
+        buffer_size: Number of measures in the buffer of the density.
+
+    Example:
+        >>> import gloam, gloam_lab, numpy as np
+        >>> archive = gloam.GridArchive(shape=(20, 20), lower=-1, upper=1)
+        >>> gloam_lab.DDS(archive, np.zeros(4), 0.2, bandwidth=0.1).discount.buffer_size
+        10000
+    """
+
+    @checks.names_arguments
+    def __init__(
+        self,
+        archive: Archive,
+        x0: Any,
+        sigma0: float | ArrayLike | None = None,
+        *,
+        num_emitters: int = 15,
+        batch_size: int = 36,
+        bounds: checks.SolutionBounds | None = None,
+        outside: Outside | None = None,
+        restart: RestartRule | None = None,
+        strategy: Strategy | None = None,
+        bandwidth: float,
+        buffer_size: int = 10_000,
+    ):
+        emitter = CmaEmitters(
+            x0,
+            sigma0,
+            num_emitters=num_emitters,
+            batch_size=batch_size,
+            restart=BasicRestart() if restart is None else restart,
+            bounds=bounds,
+            outside=outside,
+            strategy=strategy,
+        )
+        density = KernelDensity(bandwidth=bandwidth, buffer_size=buffer_size)
+        super().__init__(emitter, archive, density, "DDS")
 
 
 def _center(

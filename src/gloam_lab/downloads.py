@@ -1,6 +1,6 @@
-"""Well-known datasets: handwritten digits that need no download, and downloads of MNIST's kind.
+"""Downloads of MNIST and Fashion-MNIST, the datasets of the paper's study.
 
-Downloads are resumed where they were interrupted, and verified by their checksums.
+They are resumed where they were interrupted, and verified by their checksums.
 """
 
 import hashlib
@@ -11,22 +11,17 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from gloam._tools import checks, files
 from gloam._tools.progress import work_bar
-from gloam.datasets.dataset import Dataset
-from gloam.datasets.readers import from_array
-from gloam.errors import FetchError
-
-HANDWRITTEN_FILE = Path(__file__).with_name("handwritten_digits.npz")
-"""Arrays of `handwritten_digits`; the text file beside it documents their origin."""
 
 _CHUNK = 1 << 16
 _TIMEOUT = 30.0  # seconds without a byte
 _UNREACHABLE = (OSError, http.client.HTTPException)  # OSError: URLError, HTTPError, time-outs
+
+
+class FetchError(OSError):
+    """A file could not be downloaded, or another file is in its place."""
 
 
 @dataclass(frozen=True)
@@ -69,40 +64,6 @@ SOURCES: Mapping[str, Source] = {
 }
 
 
-def digits() -> Dataset:
-    """Return scikit-learn's 1,797 handwritten digits of 8 x 8 pixels, with their labels.
-
-    Raises:
-        ValueError: Scikit-learn is not installed.
-
-    Example:
-        >>> digits().shape
-        (8, 8)
-    """
-    try:
-        from sklearn.datasets import load_digits  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise ValueError("The digits need scikit-learn. Run: pip install 'gloam[demo]'") from error
-    bunch: Any = load_digits()
-    return from_array(bunch.images / np.float32(16), labels=bunch.target)
-
-
-def handwritten_digits() -> Dataset:
-    """Return 1,000 handwritten digits of MNIST, 28 x 28 pixels, with their labels.
-
-    They are included in gloam and were not used to train `gloam.domains.Decoder.digits`. The
-    name of a digit is its index among the training images of MNIST.
-
-    Example:
-        >>> data = handwritten_digits()
-        >>> data, data.names[0], data.labels[0]
-        (Dataset(1000 items of shape (28, 28), 10 labels), '9000', '6')
-    """
-    # Without a source: embeddings would be cached beside it, in the package.
-    with np.load(HANDWRITTEN_FILE, allow_pickle=False) as arrays:
-        return from_array(arrays["images"], arrays["labels"], names=arrays["places"])
-
-
 def fetch(
     name: str,
     folder: str | os.PathLike | None = None,
@@ -122,9 +83,8 @@ def fetch(
         The path of each file by its name.
 
     Example:
-        >>> files = fetch("mnist")  # doctest: +SKIP
-        >>> from_idx(files["t10k-images-idx3-ubyte.gz"], files["t10k-labels-idx1-ubyte.gz"])
-        ... # doctest: +SKIP
+        >>> files = gloam_lab.fetch("mnist")  # doctest: +SKIP
+        >>> data = gloam.datasets.from_idx(*list(files.values())[:2])  # doctest: +SKIP
     """
     checks.expect(name in list(sources), "name", f"one of {sorted(sources)}", repr(name))
     source = sources[name]

@@ -7,8 +7,7 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import spearmanr
 
-from gloam.discounts import KernelDensity
-from gloam.discounts.kernel_density import DensityState
+from gloam_lab.density_descent import DensityState, KernelDensity
 
 
 def wide_log_density(buffer, points, bandwidth):

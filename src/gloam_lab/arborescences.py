@@ -1,4 +1,4 @@
-"""Gradient arborescences: points that branch by the gradients of objective and measures."""
+"""CMA-MEGA and CMA-MAEGA: points that branch by the gradients of objective and measures."""
 
 from typing import Any
 
@@ -10,6 +10,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from gloam._tools import checks
 from gloam._tools.draws import normals
 from gloam._tools.registry import register
+from gloam.algorithms.algorithm import Algorithm, checked_archive, register_algorithm
+from gloam.archives import Archive
+from gloam.discounts import NoDiscount, Thresholds
 from gloam.emitters.cma_es import CMAES, Strategy, constants
 from gloam.emitters.emitter import ElitesWanted, Emitter, checked_start
 from gloam.emitters.rules import (
@@ -17,6 +20,7 @@ from gloam.emitters.rules import (
     MuSelection,
     Progress,
     RestartRule,
+    RestartWithoutImprovement,
     SelectionRule,
 )
 from gloam.records import Feedback, Proposal, Targets
@@ -330,6 +334,126 @@ class Arborescences(Emitter):
         count = number.astype(jnp.float32)[:, None]
         rate = self.learning_rate * jnp.sqrt(1 - _BETA_2**count) / (1 - _BETA_1**count)
         return state.points + rate * first / (jnp.sqrt(second) + _EPSILON), (first, second)
+
+
+@register_algorithm
+class CMAMEGA(Algorithm):
+    """CMA-MEGA (Fontaine and Nikolaidis, 2021), for few measures and an evaluation in JAX.
+
+    Points branch along the gradients of objective and measures. Solutions in empty cells rank
+    first. Only `gloam.run` can use it.
+
+    Args:
+        archive: The cells to fill.
+        x0: ``(sol,)`` starting point of every emitter.
+        sigma0: Standard deviation of the first coefficients, and after restarts. Since gradients
+            have length 1, it is a distance between solutions.
+        num_emitters: Number of points.
+        batch_size: Number of solutions per point and iteration: the point and its branches.
+        learning_rate: Share of the step to the mean of the best branches; with ``adam``, its
+            step size.
+        adam: Move points by Adam instead of plain gradient ascent.
+        restart: Decides when a point restarts from a random elite;
+            `gloam.emitters.RestartWithoutImprovement` by default.
+        strategy: Evolution strategy of the coefficients; ``CMAES()`` by default.
+
+    Example:
+        >>> import gloam, gloam_lab
+        >>> domain = gloam.domains.LinearProjection(measure_dim=2)
+        >>> algorithm = gloam_lab.CMAMEGA(domain.archive(), domain.x0, sigma0=10.0)
+        >>> result = gloam.run(domain, algorithm, iterations=3, progress=False)
+        >>> result.metrics["evaluations"].tolist()
+        [1620]
+    """
+
+    @checks.names_arguments
+    def __init__(
+        self,
+        archive: Archive,
+        x0: Any,
+        sigma0: float,
+        *,
+        num_emitters: int = 15,
+        batch_size: int = 36,
+        learning_rate: float = 1.0,
+        adam: bool = False,
+        restart: RestartRule | None = None,
+        strategy: Strategy | None = None,
+    ):
+        emitter = Arborescences(
+            x0,
+            sigma0,
+            checked_archive(archive).measure_dim,
+            num_emitters=num_emitters,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            adam=adam,
+            two_stage=True,
+            restart=RestartWithoutImprovement() if restart is None else restart,
+            strategy=strategy,
+        )
+        super().__init__(emitter, archive, NoDiscount(), "CMA-MEGA")
+
+
+@register_algorithm
+class CMAMAEGA(Algorithm):
+    """CMA-MAEGA (Fontaine and Nikolaidis, 2023), for few measures and an evaluation in JAX.
+
+    Points branch along the gradients of objective and measures. Solutions rank by their
+    improvement over the thresholds of CMA-MAE. Only `gloam.run` can use it.
+
+    Args:
+        archive: The cells to fill.
+        x0: ``(sol,)`` starting point of every emitter.
+        sigma0: Standard deviation of the first coefficients, and after restarts. Since gradients
+            have length 1, it is a distance between solutions.
+        num_emitters: Number of points.
+        batch_size: Number of solutions per point and iteration: the point and its branches.
+        learning_rate: Share of the step to the mean of the best branches; with ``adam``, its
+            step size.
+        adam: Move points by Adam instead of plain gradient ascent.
+        restart: Decides when a point restarts from a random elite;
+            `gloam.emitters.BasicRestart` by default.
+        strategy: Evolution strategy of the coefficients; ``CMAES()`` by default.
+        alpha: Archive learning rate: 1 only explores, 0 only optimizes.
+        floor: Initial threshold of a cell: at or below the lowest objective that you expect. By
+            default ``f_min`` of the archive, or 0.
+
+    Example:
+        >>> import gloam, gloam_lab, numpy as np
+        >>> archive = gloam.GridArchive(shape=(20, 20), lower=-1, upper=1)
+        >>> gloam_lab.CMAMAEGA(archive, x0=np.zeros(4), sigma0=0.2).discount.alpha
+        0.01
+    """
+
+    @checks.names_arguments
+    def __init__(
+        self,
+        archive: Archive,
+        x0: Any,
+        sigma0: float,
+        *,
+        num_emitters: int = 15,
+        batch_size: int = 36,
+        learning_rate: float = 1.0,
+        adam: bool = False,
+        restart: RestartRule | None = None,
+        strategy: Strategy | None = None,
+        alpha: float = 0.01,
+        floor: float | None = None,
+    ):
+        emitter = Arborescences(
+            x0,
+            sigma0,
+            checked_archive(archive).measure_dim,
+            num_emitters=num_emitters,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            adam=adam,
+            restart=restart,
+            strategy=strategy,
+        )
+        super().__init__(emitter, archive, Thresholds(alpha=alpha, floor=floor), "CMA-MAEGA")
 
 
 def check_jacobians(num_emitters: int, measure_dim: int, solution_dim: int) -> None:

@@ -8,18 +8,17 @@ from ribs.archives import GridArchive
 from ribs.emitters import GradientArborescenceEmitter
 
 import gloam
+import gloam_lab
 from gloam import step
-from gloam.algorithms import CMAMAEGA, CMAMEGA
 from gloam.emitters import (
     CMAES,
-    Arborescences,
     BasicRestart,
     FilterSelection,
     Mixture,
     MuSelection,
     RestartWithoutImprovement,
 )
-from gloam_lab import Study, preset_algorithm
+from gloam_lab import CMAMAEGA, CMAMEGA, Arborescences, Study, preset_algorithm
 from tests.helpers import assert_same_bits, refused
 
 SOL, EACH = 6, 12
@@ -234,7 +233,7 @@ def test_jacobians_that_would_not_fit_are_refused():
         with refused(message):
             cls(images, np.zeros(4), 1.0)
     with refused("archive: expected at most 100 measures"):
-        preset_algorithm("cma-maega", gloam.domains.LatentDigits())
+        preset_algorithm("cma-maega", gloam_lab.LatentDigits())
     grid = gloam.GridArchive((4, 4), -1, 1)
     message = (
         "x0: expected Jacobians of at most 268,435,456 numbers, got 270,000,000 (15 emitters x "

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gloam.domains import Decoder
-from gloam.domains.decoder import DIGITS_FILE
+from gloam_lab import Decoder
+from gloam_lab.decoder import DIGITS_FILE
 from tests.helpers import assert_same_bits, refused, small_decoder
 
 compiled = eqx.filter_jit(lambda decoder, w: decoder.images(w))
@@ -148,7 +148,7 @@ def test_wrong_tensors_are_refused(change, message):
 
 
 def test_a_file_of_another_model_is_refused(tmp_path):
-    from gloam.domains.generator import write_tensors
+    from gloam_lab.generator import write_tensors
 
     write_tensors(tmp_path / "other.safetensors", {"weight": np.ones(3)}, {})
     with refused("tensors: hidden.weight: expected a tensor of 2 axes, got shape None"):
