@@ -28,13 +28,13 @@ from gloam.emitters.emitter import Outside
 class DMS(Algorithm):
     """Discount Model Search.
 
-    Three fifths of each batch come from CMA-ES instances, which rank solutions by their improvement
-    over the discount model, and two fifths from moves between elites. When these no longer fill
-    cells, swaps of variables between elites take over, which refine them. It is composed of
-    `gloam.emitters.CmaEmitters`, `gloam.emitters.Recombination` and `gloam.emitters.Swaps` in a
-    `gloam.emitters.AdaptiveMixture`, the archive and ``DiscountModel()``. Compose these with
-    `gloam.Algorithm` to change other settings than those below. `DMS.paper` is the paper's form,
-    with CMA-ES instances alone.
+    Four emitters share each batch by what they bring to the QD score: CMA-ES instances that rank
+    solutions by their improvement over the discount model, CMA-ES instances that each aim at an
+    empty cell, moves between elites, and swaps of variables between elites, which refine them. It
+    is composed of `gloam.emitters.CmaEmitters`, `gloam.emitters.AimedCmaEmitters`,
+    `gloam.emitters.Recombination` and `gloam.emitters.Swaps` in a `gloam.emitters.AdaptiveMixture`,
+    the archive and ``DiscountModel()``. Compose these with `gloam.Algorithm` to change other
+    settings than those below. `DMS.paper` is the paper's form, with the first of them alone.
 
     Args:
         archive: The cells to fill.
@@ -43,14 +43,15 @@ class DMS(Algorithm):
         sigma0: Standard deviation of the first solutions around ``x0``, and after restarts: one
             number, or one for each variable. With bounds on both sides it is a share of their
             width, by default a fifth.
-        num_emitters: Number of CMA-ES instances; 9 by default, 3 with ``gradients``.
+        num_emitters: Number of CMA-ES instances of each kind. An iteration has
+            ``num_emitters * batch_size`` evaluations.
         batch_size: Number of solutions per instance and iteration.
-        num_moves: Number of solutions per iteration by moves between elites
-            (`gloam.emitters.Recombination`); by default two thirds of those of the instances.
-        gradients: Whether half of each batch climbs by gradients through the discount model
-            (`gloam.emitters.GradientAscent`). The evaluation has to be differentiable: by JAX for
-            `gloam.run`, by ``vjp`` for `gloam.optimize` and `gloam.Search`. By default there are
-            then one and a half times as many moves as solutions of the instances.
+        mixture: Whether the other emitters share the batch; otherwise there are only CMA-ES
+            instances that rank by the improvement.
+        gradients: Whether up to half of each batch climbs by gradients
+            (`gloam.emitters.GradientAscent`): to empty cells, through the discount model, and by
+            the objective within a cell. The evaluation has to be differentiable: by JAX for
+            `gloam.run`, by ``vjp`` for `gloam.optimize` and `gloam.Search`.
         bounds: Lower and upper bounds of the solutions, each a number, an array or ``None``.
         outside: What happens to numbers outside the bounds: ``"clip"`` moves them to the bound,
             ``"reflect"`` as far inside as they were outside.
@@ -60,7 +61,7 @@ class DMS(Algorithm):
             ``CMAES()`` for solutions of up to 1,000 numbers and ``LMMAES()`` for larger ones.
         alpha: Archive learning rate: 1 only explores, 0 only optimizes.
         first_visit: A solution above the discount raises it at once to this share of the objective,
-            both counted from ``floor``. 0 by default, as in the paper; 0.3 with ``gradients``.
+            both counted from ``floor``. 0 by default, as in the paper.
         floor: Discount of empty regions: at or below the lowest objective that you expect;
             estimated during the search by default.
         ceiling: Largest objective that you expect, which scales the loss at which training stops;
@@ -91,7 +92,7 @@ class DMS(Algorithm):
         *,
         num_emitters: int = 15,
         batch_size: int = 36,
-        mixed: bool = True,
+        mixture: bool = True,
         gradients: bool = False,
         bounds: checks.SolutionBounds | None = None,
         outside: Outside | None = None,
@@ -108,9 +109,9 @@ class DMS(Algorithm):
         name: str = "DMS",
     ):
         checks.instance("gradients", gradients, bool)
-        if gradients and first_visit is None:
-            # Gradients lead from visited regions to empty ones only if their discounts differ.
-            first_visit = 0.3
+        checks.instance("mixture", mixture, bool)
+        fix = "Leave mixture out."
+        checks.expect(mixture or not gradients, "gradients", "False without a mixture", True, fix)
         discount = DiscountModel(
             alpha=alpha,
             first_visit=first_visit,
@@ -132,7 +133,7 @@ class DMS(Algorithm):
             outside=outside,
             strategy=strategy,
         )
-        emitter = _mixture(cma, gradients) if mixed else cma
+        emitter = _mixture(cma, gradients) if mixture else cma
         super().__init__(emitter, archive, discount, name)
 
     @classmethod
@@ -177,7 +178,7 @@ class DMS(Algorithm):
             sigma0,
             num_emitters=num_emitters,
             batch_size=batch_size,
-            mixed=False,
+            mixture=False,
             bounds=bounds,
             outside=outside,
             restart=BasicRestart() if restart is None else restart,
@@ -196,10 +197,11 @@ class DMS(Algorithm):
 def _mixture(cma: CmaEmitters, gradients: bool) -> Emitter:
     """Return everything that proposes solutions, in shares that follow what it brings."""
     start: Any = cma.x0, cma.sigma0
-    size: Any = {"batch_size": cma.num_solutions, "bounds": cma.bounds}
+    bounds: Any = cma.bounds
+    size: Any = {"batch_size": cma.num_solutions, "bounds": bounds}
     emitters: list[Emitter] = [cma, Recombination(*start, **size), Swaps(*start, **size)]
     sizes: Any = {"num_emitters": cma.num_emitters, "batch_size": cma.batch_size}
-    emitters.append(AimedCmaEmitters(*start, **sizes, bounds=cma.bounds))
+    emitters.append(AimedCmaEmitters(*start, **sizes, bounds=bounds))
     if gradients:
         # Gradients cost more than evaluations: at most about half of the batch.
         size["batch_size"] = -(-cma.num_emitters // 2) * cma.batch_size

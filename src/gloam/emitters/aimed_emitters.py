@@ -21,7 +21,6 @@ from gloam.records import Feedback, Proposal, Targets
 _PROGRESS = 0.01
 # ... for this many iterations.
 _PATIENCE = 25
-_LONGEST = 10**9
 # Number of new targets in an iteration. Instances that begin at the same time may share one.
 _NEW_TARGETS = 3
 
@@ -40,7 +39,6 @@ class AimedState(eqx.Module):
     """Smallest squared distance when progress was last counted."""
     idle: Int[Array, " emitters"]
     """Number of iterations without progress."""
-    age: Int[Array, " emitters"]
     reached: Int[Array, ""]
     """Number of targets that were filled while an instance aimed at them."""
 
@@ -54,7 +52,7 @@ class _Begun(NamedTuple):
     starts: Float[Array, "emitters sol"]
 
 
-@register
+@register(assembled=True)
 class AimedCmaEmitters(Emitter):
     """CMA-ES instances that each aim at an empty cell.
 
@@ -159,7 +157,6 @@ class AimedCmaEmitters(Emitter):
             is_waiting=jnp.ones(number, bool),
             smallest=jnp.full(number, jnp.inf, jnp.float32),
             idle=jnp.zeros(number, jnp.int32),
-            age=jnp.zeros(number, jnp.int32),
             reached=jnp.zeros((), jnp.int32),
         )
 
@@ -198,14 +195,14 @@ class AimedCmaEmitters(Emitter):
         distances, cma = feedback.distances, self.instances
         assert distances is not None
         aux, begun = proposal.aux
-        is_aimed = jnp.repeat(begun.is_aimed, self.instance_size)
-        values = jnp.where(is_aimed, -distances.squared, feedback.improvements)
+        aims = jnp.repeat(begun.is_aimed, self.instance_size)
+        values = jnp.where(aims, -distances.squared, feedback.improvements)
         ranking = cma.ranking(dataclasses.replace(feedback, improvements=values))
         before = self._begun(state.instances, begun)
         sampled = dataclasses.replace(proposal, aux=aux)
         learned = cma.updated(before, sampled, ranking, feedback.iteration)
 
-        nearest = jnp.where(feedback.valid & is_aimed, distances.squared, jnp.inf)
+        nearest = jnp.where(feedback.valid & aims, distances.squared, jnp.inf)
         nearest = jnp.min(cma.by_instance(nearest), axis=1)
         smallest = jnp.where(begun.begins, jnp.inf, state.smallest)
         has_progress = nearest < (1.0 - _PROGRESS) * smallest
@@ -213,32 +210,27 @@ class AimedCmaEmitters(Emitter):
         idle = jnp.where(has_progress | begun.begins, 0, state.idle + 1)
         is_reached = begun.is_aimed & cma.by_instance(distances.are_filled)[:, 0]
         is_degenerate = jax.vmap(cma.strategy.degenerate)(learned[0])
-        age = jnp.where(begun.begins, 1, state.age + 1)
-        stops = (
-            is_reached | (age >= _LONGEST) | (idle >= _PATIENCE) | is_degenerate | ranking.is_flat
-        )
+        stops = is_reached | (idle >= _PATIENCE) | is_degenerate | ranking.is_flat
 
-        resting = cma.resting(feedback)
-        old = state.instances.gaussians, state.instances.choices
-        per_instance = (
-            state.cells,
-            state.is_aimed,
-            state.is_waiting,
-            state.smallest,
-            state.idle,
-            state.age,
-        )
-        smallest = jnp.where(has_progress, nearest, smallest)
-        new = begun.cells, begun.is_aimed, stops, smallest, idle, age
-        gaussians, choices = where_instances(resting, old, learned)
+        # Instances that were not used stay as they are.
+        resting, old = cma.resting(feedback), state.instances
+        gaussians, choices = where_instances(resting, (old.gaussians, old.choices), learned)
         restarts, reached = (
             jnp.sum(which & ~resting, dtype=jnp.int32) for which in (stops, is_reached)
         )
-        rule, restarts = state.instances.rule, state.instances.restarts + restarts
+        cells, is_aimed, is_waiting, smallest, idle = where_instances(
+            resting,
+            (state.cells, state.is_aimed, state.is_waiting, state.smallest, state.idle),
+            (begun.cells, begun.is_aimed, stops, jnp.where(has_progress, nearest, smallest), idle),
+        )
         return AimedState(
-            CmaEmittersState(gaussians, rule, restarts, choices),
-            *where_instances(resting, per_instance, new),
-            state.reached + reached,
+            CmaEmittersState(gaussians, old.rule, old.restarts + restarts, choices),
+            cells=cells,
+            is_aimed=is_aimed,
+            is_waiting=is_waiting,
+            smallest=smallest,
+            idle=idle,
+            reached=state.reached + reached,
         )
 
     def _begun(self, instances: CmaEmittersState, begun: _Begun) -> CmaEmittersState:
@@ -264,7 +256,7 @@ class AimedCmaEmitters(Emitter):
 
     def part(self, num_parts: int) -> "AimedCmaEmitters":
         """Return the emitter with one CMA-ES instance."""
-        return dataclasses.replace(self, instances=self.instances.part(num_parts))
+        return eqx.tree_at(lambda e: e.instances, self, self.instances.part(num_parts))
 
     def part_state(self, state: AimedState, index: Int[Array, ""]) -> AimedState:
         """Return the state of one instance, with the counts of all."""

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from gloam._tools import checks
 from gloam._tools.draws import uniforms
@@ -16,11 +16,10 @@ from gloam._tools.registry import register
 from gloam.emitters.emitter import Bounds, Branching, Divisible, ElitesWanted, Emitter
 from gloam.records import Aims, Feedback, Proposal, Targets
 
-# Weight of the gain of a new cell, because other solutions start from it.
-_CELL = 10.0
 # Share of the batch that is divided evenly, so that no emitter is starved.
-_EVEN = 0.2
-SETTINGS: dict = {"cell": 10.0, "even": 0.2, "window": 50.0, "power": 1.0, "nofill": ()}
+_EVEN = 0.1
+# Number of batches over which gains are counted.
+_WINDOW = 20.0
 
 
 class MixtureState(eqx.Module):
@@ -257,9 +256,11 @@ class AdaptiveMixtureState(MixtureState):
     tried: Float[Array, " emitters"]
     """Recent number of solutions of each emitter."""
     gained: Float[Array, " emitters"]
-    """By how much they raised the QD score. New cells count several times."""
-    first_slot: Int[Array, ""]
-    """First slot of the part that is asked, in an asynchronous search; 0 for the whole batch."""
+    """By how much they raised the QD score. A new cell counts from the floor of the discount."""
+    begin: Float[Array, ""]
+    """Where the part that is asked begins in the batch, as a share of it; 0 for the whole batch."""
+    length: Float[Array, ""]
+    """Length of the part, as a share of the batch."""
 
 
 @register
@@ -268,15 +269,16 @@ class AdaptiveMixture(Mixture):
 
     Every emitter proposes solutions for the whole batch, which is divided into slots of equal size.
     In each iteration a slot goes to one emitter. The expected share of an emitter is proportional
-    to the gain in QD score per solution over the last batches, in which new cells count ten times;
-    a fifth of the batch is divided evenly, so that every emitter is tried (probability matching).
-    Slots go to the emitters in their order, so that mostly the same CMA-ES instances work from one
-    iteration to the next. An instance whose slot goes to another emitter rests.
+    to the square of the gain in QD score per solution over the last batches. A tenth of the batch
+    is divided evenly, so that every emitter is tried. This is probability matching (Thierens,
+    "Adaptive strategies for operator allocation", 2007). Slots go to the emitters in their order,
+    so that mostly the same CMA-ES instances work from one iteration to the next. An instance whose
+    slot goes to another emitter rests.
 
     Args:
-        emitters: The emitters, as of a `Mixture`. The largest ones fill the batch alone. A smaller
-            one, such as a `gloam.emitters.GradientAscent`, fills at most its own number of solutions.
-        window: Number of solutions over which gains are counted; 50 batches by default.
+        emitters: The emitters, as of a `Mixture`. The largest ones can fill the batch alone. A
+            smaller one, such as `gloam.emitters.GradientAscent`, has at most its own size.
+        window: Number of solutions over which gains are counted; 20 batches by default.
 
     Example:
         >>> import numpy as np
@@ -285,13 +287,11 @@ class AdaptiveMixture(Mixture):
         >>> size = {"batch_size": 540}
         >>> moves, swaps = Recombination(x0, 0.5, **size), Swaps(x0, 0.5, **size)
         >>> mixture = AdaptiveMixture([CmaEmitters(x0, 0.5, num_emitters=15), moves, swaps])
-        >>> mixture.num_solutions, mixture.num_slots
-        (540, 15)
+        >>> mixture.num_solutions, mixture.instance_size
+        (540, 36)
     """
 
     window: float
-    num_slots: int = eqx.field(static=True)
-    """Number of slots of the whole batch."""
 
     def __init__(self, emitters: Sequence[Emitter], *, window: float | None = None):
         super().__init__(emitters)
@@ -303,8 +303,7 @@ class AdaptiveMixture(Mixture):
             fits = size % emitter.instance_size == 0
             expected = f"emitters whose instances have a number of solutions that divides {size}"
             checks.expect(fits, "emitters", expected, emitter.instance_size)
-        self.num_slots = self.num_solutions // size
-        window = SETTINGS["window"] * self.num_solutions if window is None else window
+        window = _WINDOW * self.num_solutions if window is None else window
         self.window = checks.number("window", window, above=1.0)
 
     @property
@@ -326,20 +325,18 @@ class AdaptiveMixture(Mixture):
     def init(self, x0: Float[Array, " sol"] | None = None) -> AdaptiveMixtureState:
         """Return a state with all emitters at ``x0``, before anything was gained."""
         first, zeros = super().init(x0), jnp.zeros(len(self.emitters), jnp.float32)
-        slot = jnp.zeros((), jnp.int32)
+        begin, length = jnp.zeros((), jnp.float32), jnp.ones((), jnp.float32)
         counts = first.accepted, first.filled
-        return AdaptiveMixtureState(first.emitters, *counts, zeros, zeros, slot)
+        return AdaptiveMixtureState(first.emitters, *counts, zeros, zeros, begin, length)
 
     def shares(self, state: AdaptiveMixtureState) -> Float[Array, " emitters"]:
         """Return the expected share of each emitter in the next batch."""
         gain = state.gained / jnp.maximum(state.tried, 1.0)
         largest = jnp.max(gain)
         # An emitter that was not tried yet may be as good as the best.
-        worth = jnp.where(state.tried > 0, gain / jnp.where(largest > 0, largest, 1.0), 1.0)
-        worth = worth ** SETTINGS["power"]
-        worth = jnp.where(largest > 0, worth, 1.0)
-        number = len(self.emitters)
-        shares = SETTINGS["even"] / number + (1.0 - SETTINGS["even"]) * worth / jnp.sum(worth)
+        is_best = (state.tried == 0) | (largest == 0)
+        worth = jnp.square(jnp.where(is_best, 1.0, gain / jnp.where(largest > 0, largest, 1.0)))
+        shares = _EVEN / len(self.emitters) + (1.0 - _EVEN) * worth / jnp.sum(worth)
         # What a small emitter cannot take goes to the others.
         sizes = jnp.asarray([emitter.num_solutions for emitter in self.emitters], jnp.float32)
         most = sizes / self.num_solutions
@@ -352,10 +349,11 @@ class AdaptiveMixture(Mixture):
         """Return the emitter that each slot goes to."""
         sizes = np.asarray([emitter.num_solutions for emitter in self.emitters])
         order = np.argsort(sizes, kind="stable")  # small emitters have the first slots
-        ends = jnp.cumsum(self.shares(state)[order]) * self.num_slots
-        slots = state.first_slot + jnp.arange(self.num_solutions // self.instance_size)
-        is_before = slots[:, None] + uniforms(key, 1) < ends.at[-1].set(jnp.inf)
-        has_slot = np.arange(len(slots))[:, None] < sizes[order] // self.instance_size
+        ends = jnp.cumsum(self.shares(state)[order]).at[-1].set(jnp.inf)
+        slots = np.arange(self.num_solutions // self.instance_size)
+        places = state.begin + state.length * (slots + uniforms(key, 1)) / len(slots)
+        is_before = places[:, None] < ends
+        has_slot = slots[:, None] < sizes[order] // self.instance_size
         return jnp.asarray(order)[jnp.argmax(is_before & has_slot, axis=1)]
 
     def ask(
@@ -377,8 +375,15 @@ class AdaptiveMixture(Mixture):
             solutions,
             (tuple((proposal.solutions, proposal.aux) for proposal in proposals), kinds),
             self._chosen(aims, kinds),
-            self._chosen(cells, kinds),
+            None if all(rows is None for rows in cells) else self._targets(cells, kinds),
         )
+
+    def _targets(
+        self, cells: list[Int[Array, " n"] | None], kinds: Int[Array, " slots"]
+    ) -> Int[Array, " batch"]:
+        """Return the target of each solution, and cell 0 for those without one."""
+        none = jnp.zeros(self.num_solutions, jnp.int32)
+        return self._chosen([none if rows is None else rows for rows in cells], kinds)
 
     def _chosen(self, rows: Sequence[Any], kinds: Int[Array, " slots"]) -> Any:
         """Return the rows of the emitters that have the slots, as long as those who have some."""
@@ -408,12 +413,13 @@ class AdaptiveMixture(Mixture):
     ) -> AdaptiveMixtureState:
         """Let every emitter adapt to the slots that it had, and count what it brought."""
         assert feedback.gains is not None
+        assert feedback.was_empty is not None
         own, kinds = proposal.aux
         kind_of_rows = jnp.repeat(kinds, self.instance_size)
         shares = self._split(elites, lambda emitter: emitter.num_elites_to_adapt)
-        counted = jnp.where(feedback.filled, SETTINGS["cell"] * feedback.gains, feedback.gains)
-        # Of several solutions that found the same empty cell, one counts.
-        counted = jnp.where(feedback.accepted & ~_is_lost(feedback), counted, 0.0)
+        # Of several solutions in the same empty cell, one counts.
+        counts = feedback.filled | (feedback.accepted & ~feedback.was_empty)
+        gains = jnp.where(counts, feedback.gains, 0.0)
         adapted, accepted, filled, tried, gained = [], [], [], [], []
         for place, emitter in enumerate(self.emitters):
             number = emitter.num_solutions
@@ -430,10 +436,7 @@ class AdaptiveMixture(Mixture):
             accepted.append(jnp.sum(mine.accepted, dtype=jnp.int32))
             filled.append(jnp.sum(mine.filled, dtype=jnp.int32))
             tried.append(jnp.sum(is_used, dtype=jnp.float32))
-            c = counted[:number]
-            if emitter.label in SETTINGS["nofill"]:
-                c = jnp.where(feedback.was_empty[:number], 0.0, c)
-            gained.append(jnp.sum(jnp.where(is_used, c, 0.0)))
+            gained.append(jnp.sum(jnp.where(is_used, gains[:number], 0.0)))
         kept = (1.0 - 1.0 / self.window) ** self.num_solutions
         return AdaptiveMixtureState(
             tuple(adapted),
@@ -441,7 +444,8 @@ class AdaptiveMixture(Mixture):
             state.filled + jnp.stack(filled),
             kept * state.tried + jnp.stack(tried),
             kept * state.gained + jnp.stack(gained),
-            state.first_slot,
+            state.begin,
+            state.length,
         )
 
     def metrics(self, state: Any) -> dict[str, Array]:
@@ -451,19 +455,14 @@ class AdaptiveMixture(Mixture):
 
     def part_state(self, state: Any, index: Int[Array, ""]) -> Any:
         """Return the states of one part of every emitter, with the counts of all parts."""
-        part = super().part_state(state, index)
-        return dataclasses.replace(part, first_slot=index * (self.num_slots // self.num_parts))
+        part, number = super().part_state(state, index), self.num_parts
+        begin = index.astype(jnp.float32) / number
+        return dataclasses.replace(part, begin=begin, length=jnp.float32(1.0 / number))
 
     def with_part_state(self, state: Any, index: Int[Array, ""], part_state: Any) -> Any:
         """Return the state with one part of every emitter replaced."""
         whole = super().with_part_state(state, index, part_state)
-        return dataclasses.replace(whole, first_slot=state.first_slot)
-
-
-def _is_lost(feedback: Feedback) -> Bool[Array, " batch"]:
-    """True for solutions in empty cells that another one of the batch filled."""
-    assert feedback.was_empty is not None
-    return feedback.was_empty & ~feedback.filled
+        return dataclasses.replace(whole, begin=state.begin, length=state.length)
 
 
 def _num_elites(emitter: Emitter) -> int:

@@ -97,7 +97,7 @@ class AsyncSearch:
         self._needed = math.ceil(share * self._table.part_size)
         first = np.zeros((), np.int32)
         ask = partial(part_step.ask_part, pair)
-        self._table.allocate_aux(jax.eval_shape(ask, self._search.state, first, first).aux)
+        self._table.allocate_aux(jax.eval_shape(ask, self._search.state, first, first))
         self._tickets = TicketBook()
         self._seeds: dict[tuple[int, int], np.ndarray] = {}  # by part and generation
         self._told: list[Told] = []  # and not in the archive yet

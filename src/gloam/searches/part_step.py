@@ -98,7 +98,7 @@ def adapt_part(
     """
     algorithm, view, alone = pair[0], _view(pair, state, index, generation), _alone(pair)
     _, scored = step.score(alone, view, batch)
-    proposal = Proposal(batch.solutions, aux)
+    proposal = Proposal(batch.solutions, aux[0], targets=aux[1])
     added = Added(
         accepted=accepted, filled=filled, unique_cells=jnp.zeros((), jnp.int32), before=before
     )

@@ -40,7 +40,7 @@ class OpenParts(eqx.Module):
     batch: Any
     """Solutions of open parts and their results, part by part."""
     aux: Any
-    """Data that the parts need to adapt, see `gloam.records.Proposal`."""
+    """``aux`` and ``targets`` of the proposals, see `gloam.records.Proposal`."""
     untrained: Any
     """Results on which the discount has not been trained."""
     num_untrained: Any
@@ -87,13 +87,14 @@ class PartTable:
         )
         self._queue: deque[Place] = deque()
 
-    def allocate_aux(self, aux: Any) -> None:
-        """Allocate ``aux`` of all parts; the argument has the shapes of one."""
+    def allocate_aux(self, proposal: Any) -> None:
+        """Allocate ``aux`` of all parts; the argument has the shapes of one proposal."""
 
         def zeros(leaf: Any) -> np.ndarray:
             return np.zeros((self.num_parts * leaf.shape[0], *leaf.shape[1:]), leaf.dtype)
 
-        self.arrays = dataclasses.replace(self.arrays, aux=jax.tree.map(zeros, aux))
+        aux = jax.tree.map(zeros, (proposal.aux, proposal.targets))
+        self.arrays = dataclasses.replace(self.arrays, aux=aux)
 
     def restore(self, arrays: OpenParts) -> None:
         """Continue with the arrays of a checkpoint. Solutions without a result are queued again."""
@@ -127,7 +128,7 @@ class PartTable:
         def store(of_all: np.ndarray, of_part: Any) -> None:
             of_all[self._share(of_all, part)] = of_part
 
-        jax.tree.map(store, arrays.aux, proposal.aux)
+        jax.tree.map(store, arrays.aux, (proposal.aux, proposal.targets))
         self._queue.extend(self._untold(part))
 
     def take(self) -> Place | None:
