@@ -88,7 +88,7 @@ def test_the_objective_is_the_formula(domain):
     embed = jax.jit(lambda w: domain.embedder.embed_images(domain.generator.images(w)))
     a = np.asarray(embed(w))
     b = np.asarray(domain.embedder.embed_texts(["abc"]))[0]
-    items = np.asarray(domain.embedder.embed_images(jnp.asarray(PICTURES)))
+    items = np.asarray(jax.jit(domain.embedder.embed_images)(PICTURES))
     cosines = a @ items.T
     f_centroid = (1 + cosines.max(axis=1)) / 2
     repeated = np.repeat(q[:, None], 9, axis=1).reshape(13, -1)
