@@ -16,7 +16,7 @@ from .kinds import KINDS
 
 NUMBERS = {
     "corruptions": 15,
-    "configurations": 15,
+    "configurations": 10,
     "calls": 200,
     "commands": 15,
     "pickles": 80,
