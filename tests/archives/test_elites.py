@@ -2,6 +2,7 @@
 
 import math
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,6 +23,7 @@ FIELDS = {"score": (), "image": (3, 2)}
 HAND_MADE = GridArchive((2, 4), 0, 1, f_min=-2.0, fields=FIELDS)
 
 compiled_add = jax.jit(add)
+index_of = eqx.filter_jit(lambda archive, measures: archive.index_of(measures))
 
 
 @pytest.fixture
@@ -111,7 +113,7 @@ def evaluated(seed, number=30):
 
 def elites_of(seed, archive=ARCHIVE, number=30):
     solutions, objectives, measures = evaluated(seed, number)
-    cells = archive.index_of(jnp.asarray(measures))
+    cells = index_of(archive, jnp.asarray(measures))
     ages = jnp.arange(number, dtype=jnp.float32)
     fields = {"age": ages} if archive.fields else {}
     nothing = empty_store(archive.num_cells, 3, 2, archive.fields)
@@ -184,7 +186,7 @@ def test_an_elite_by_its_cell(elites):
         elite = elites.elite(cell)
         assert (elite is None) == (cell not in elites.cells)
         if elite is not None:
-            assert elite.cell == int(ARCHIVE.index_of(jnp.asarray(elite.measures)[None])[0])
+            assert elite.cell == int(index_of(ARCHIVE, elite.measures[None])[0])
     chosen = elites.of_cells([int(elites.cells[2]), int(elites.cells[0])])
     assert chosen.objectives.tolist() == elites.objectives[[2, 0]].tolist()
     for cells in ([20], [-1], [0.5], [[1]]):

@@ -2,6 +2,7 @@
 
 import re
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,7 +40,10 @@ def elites_of(values, archive=ARCHIVE, **options):
     """Elites with these objectives, in the first cells."""
     rows = len(values)
     cells, measures = np.arange(rows, dtype=np.int32), np.arange(rows)[:, None] + 0.5
-    store = filled_store(archive, np.zeros((rows, 1)), np.float32(values), measures, cells, {})
+    objectives = np.float32(values)
+    store = eqx.filter_jit(filled_store)(
+        archive, np.zeros((rows, 1)), objectives, measures, cells, {}
+    )
     return gloam.Elites(archive, store, **options)
 
 

@@ -11,8 +11,8 @@ def evaluate(solutions):
 
 def search(driver="fused", iterations=10, seeds=(3,), **options):
     """A small search that logs each second iteration; compiled once for all tests."""
-    archive = gloam.GridArchive((8, 8), -2.0, 2.0)
-    algorithm = gloam.MAPElites(archive, np.zeros(5), 0.3, batch_size=6)
+    archive = gloam.GridArchive((4, 4), -2.0, 2.0)
+    algorithm = gloam.MAPElites(archive, np.zeros(2), 0.3, batch_size=4)
     settings = {"seeds": list(seeds), "log_every": 2, "progress": False} | options
     if driver == "fused":
         return gloam.run(evaluate, algorithm, iterations, **settings)

@@ -67,12 +67,12 @@ def test_a_file_that_cannot_be_written_leaves_no_run_behind(driver, tmp_path):
 
 
 def test_lines_are_printed(capsys):
-    stop = gloam.callbacks.StopAt("evaluations", 36)
+    stop = gloam.callbacks.StopAt("evaluations", 24)
     search(seeds=(3, 4), callbacks=[PrintLogger(every=2), stop])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     assert lines[0].startswith("iteration 4: QD score ")
-    assert lines[1] == "stopped after iteration 6 (evaluations reached 36 (now 36))"
+    assert lines[1] == "stopped after iteration 6 (evaluations reached 24 (now 24))"
     text = io.StringIO()
     search(callbacks=[PrintLogger(file=text)])
     assert text.getvalue().splitlines()[-1] == "finished after iteration 10"

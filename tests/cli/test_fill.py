@@ -289,6 +289,13 @@ def test_a_broken_file_with_a_hostile_name_is_told_plainly(problem, capsys):
     (problem / "pictures" / f"{HOSTILE}.png").write_bytes(b"rubbish")
     message = stopped(capsys, *fill(dataset="pictures"))
     assert_is_plain(message)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_a_broken_file_with_a_hostile_name_is_skipped_in_plain_words(problem, capsys):
+    (problem / "pictures").mkdir()
+    (problem / "pictures" / f"{HOSTILE}.png").write_bytes(b"rubbish")
     for shade in (0, 255):
         Image.new("L", (1, 2), shade).save(problem / "pictures" / f"{shade}.png")
     (problem / "draws.py").write_text(

@@ -160,7 +160,9 @@ LISTS = [st.lists(st.integers(0, 5), min_size=n, max_size=n) for n in (5, 8, 30)
 @given(st.one_of(LISTS), st.integers(0, 100))
 def test_spearman_equals_scipys_with_ties(values, seed):
     other = np.random.default_rng(seed).integers(0, 4, len(values))
-    ours = float(spearman(jnp.asarray(values, jnp.float32), jnp.asarray(other, jnp.float32)))
+    ours = float(
+        jax.jit(spearman)(jnp.asarray(values, jnp.float32), jnp.asarray(other, jnp.float32))
+    )
     if len(set(values)) == 1 or len(set(other.tolist())) == 1:
         assert np.isnan(ours)
     else:
@@ -168,7 +170,7 @@ def test_spearman_equals_scipys_with_ties(values, seed):
 
 
 def test_diagnosis_by_hand():
-    found = discount_metrics(
+    found = jax.jit(discount_metrics)(
         jnp.array([0.1, 0.3, 0.5, 0.9]),
         jnp.array([-jnp.inf, -jnp.inf, 0.4, 0.8]),
         jnp.array([False, False, True, True]),

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from gloam._tools.programs import partition
 from gloam.archives import GridArchive
-from gloam.discounts import CNN, MLP, Frozen
-from gloam.discounts.discount_model import targets
+from gloam.discounts import CNN, MLP, Frozen, discount_model
 from gloam.discounts.training import Trained, fit
 from gloam.records import Batch
 from tests.helpers import paper_model
 
+targets = jax.jit(discount_model.targets)
 LOWER = jnp.array([-2.0, 10.0])
 UPPER = jnp.array([6.0, 30.0])
 

@@ -111,10 +111,7 @@ def test_updates_agree_with_purecma(sol, each):
 
 
 @pytest.fixture
-def pyribs_es(monkeypatch):
-    """pyribs' CMA-ES, its one compiled function left in Python: Numba would take seconds."""
-    plain = CMAEvolutionStrategy._calc_cov_update.py_func
-    monkeypatch.setattr(CMAEvolutionStrategy, "_calc_cov_update", staticmethod(plain))
+def pyribs_es():
     es = CMAEvolutionStrategy(sigma0=0.7, solution_dim=7, batch_size=10)
     es.reset(np.linspace(-1, 2, 7))
     return es

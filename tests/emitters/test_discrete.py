@@ -1,5 +1,7 @@
 """Integers and categories never freeze: laws of the margin, and searches beside `cmaes`."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +22,7 @@ SPACE = gloam.Space(
 )
 DISCRETE = SPACE.discrete
 INTEGERS = gloam.Space(z=gloam.Integer(-3, 6), two=gloam.Integer(0, 1)).discrete
+bounded = jax.jit(partial(with_margin, INTEGERS))
 
 
 @given(st.floats(0, 1), st.floats(-9, 0), st.sampled_from([0, 1]))
@@ -28,7 +31,7 @@ def test_the_margin_keeps_the_probability_of_other_values(at, log_deviation, col
     mean = jnp.full(2, at, jnp.float32)
     deviation = jnp.full(2, 10**log_deviation, jnp.float32)
     margin = least(INTEGERS)
-    new_mean, new_deviation = with_margin(INTEGERS, mean, deviation, margin)
+    new_mean, new_deviation = bounded(mean, deviation, margin)
     number = int(INTEGERS.num_values[column])
     own = min(int(at * number), number - 1)
     edges = np.array([own, own + 1]) / number
@@ -87,7 +90,7 @@ def test_probabilities_of_categories_keep_their_margin_and_sum_to_one():
 
 def test_changes_reach_every_value_and_leave_real_numbers():
     start = jnp.asarray(np.tile(SPACE.start, (20_000, 1)))
-    new = np.asarray(changed(DISCRETE, start, key=jax.random.key(1)))
+    new = np.asarray(jax.jit(partial(changed, DISCRETE))(start, key=jax.random.key(1)))
     margin = least(DISCRETE)
     share = (new != np.asarray(start)).mean(axis=0)
     assert share[0] == 0

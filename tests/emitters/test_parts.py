@@ -54,6 +54,7 @@ def test_parts_adapt_one_by_one_as_all_do_together(settings):
     assert emitter.num_parts * part.num_solutions == emitter.num_solutions
     ask, adapt = eqx.filter_jit(emitter.ask), eqx.filter_jit(emitter.adapt)
     adapt_part = eqx.filter_jit(part.adapt)
+    part_state, with_part_state = map(eqx.filter_jit, (emitter.part_state, emitter.with_part_state))
     together = one_by_one = emitter.init()
     size = batch_size
     for iteration in range(1, 4):
@@ -69,9 +70,9 @@ def test_parts_adapt_one_by_one_as_all_do_together(settings):
             rows = slice(index * size, (index + 1) * size)
             own = Proposal(proposal.solutions[rows], proposal.aux[index : index + 1])
             own_told = jax.tree.map(lambda leaf, r=rows: leaf[r] if leaf.ndim else leaf, told)
-            state = emitter.part_state(one_by_one, jnp.asarray(index))
+            state = part_state(one_by_one, jnp.asarray(index))
             adapted = adapt_part(state, own, own_told, elites[index : index + 1])
-            one_by_one = emitter.with_part_state(one_by_one, jnp.asarray(index), adapted)
+            one_by_one = with_part_state(one_by_one, jnp.asarray(index), adapted)
         jax.tree.map(
             lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6),
             one_by_one,

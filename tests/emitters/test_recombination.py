@@ -1,5 +1,6 @@
 """Moves between elites: where they lead, for lines, differences and swaps."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +17,7 @@ def moves(emitter):
     """The elites, and how far each solution is from the elite that it starts at."""
     total = sum(draw.number for draw in emitter.elites_to_ask)
     elites = np.random.default_rng(1).normal(size=(total, SOL)).astype(np.float32)
-    proposal = emitter.ask(emitter.init(), jnp.asarray(elites), key=KEY)
+    proposal = eqx.filter_jit(emitter.ask)(emitter.init(), jnp.asarray(elites), key=KEY)
     return elites, np.asarray(proposal.solutions) - elites[:NUMBER]
 
 
@@ -61,7 +62,8 @@ def test_swaps_move_some_variables_towards_another_elite():
 )
 def test_solutions_stay_in_the_box(emitter):
     number = sum(draw.number for draw in emitter.elites_to_ask)
-    solutions = np.asarray(emitter.ask(None, jnp.zeros((number, 2)), key=KEY).solutions)
+    ask = eqx.filter_jit(emitter.ask)
+    solutions = np.asarray(ask(None, jnp.zeros((number, 2)), key=KEY).solutions)
     assert (solutions >= -1).all()
     assert (solutions <= [1, 2]).all()
     assert (solutions[:, 1] > 1).any()

@@ -1,5 +1,6 @@
 """Restart rules, one iteration after another."""
 
+import equinox as eqx
 import jax.numpy as jnp
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,13 +10,18 @@ from gloam.emitters.rules import Progress
 from tests.helpers import refused
 
 
+@eqx.filter_jit
+def after(rule, state, progress):
+    due, state = rule.due(state, progress)
+    return due, rule.restarted(state, due)
+
+
 def restarts(rule, improved, filled):
     """Which emitters restart after each iteration, given what they bring."""
     state, found = rule.init(len(improved[0])), []
     for iteration, rows in enumerate(zip(improved, filled, strict=True), 1):
         progress = Progress(jnp.asarray(iteration), *(jnp.asarray(row) for row in rows))
-        due, state = rule.due(state, progress)
-        state = rule.restarted(state, due)
+        due, state = after(rule, state, progress)
         found.append(due.tolist())
     return found, state
 

@@ -55,7 +55,7 @@ def test_lm_ma_es_is_pyribs(parents):
         noise = noise_of(12, 15, seed=iteration)
         state, solutions, order = advance(strategy, state, noise, jnp.asarray(parents), ellipsoid)
         # What pyribs' ask would have drawn, had its generator given the same noise.
-        drawn, _ = theirs._transform_and_check_sol.py_func(  # not compiled
+        drawn, _ = theirs._transform_and_check_sol(
             noise.astype(float),
             min(theirs.current_gens, 5),
             theirs.cd,

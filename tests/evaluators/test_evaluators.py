@@ -341,11 +341,11 @@ def test_without_a_form_the_rows_that_differ_from_most_fail():
 
 
 @pytest.mark.parametrize("per_solution", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_the_archive_does_not_depend_on_the_evaluator(evaluators, per_solution, dms):
+def test_the_archive_does_not_depend_on_the_evaluator(evaluators, per_solution):
     function = functions.one if per_solution else functions.batch
     options = {"seeds": [3], "per_solution": per_solution, "progress": False}
     found = [
-        gloam.optimize(function, dms, 6, evaluator=evaluator, **options).elites
+        gloam.optimize(function, small("map-elites-line"), 6, evaluator=evaluator, **options).elites
         for evaluator in evaluators.values()
     ]
     assert len(found[0]) > 5

@@ -15,10 +15,10 @@ from .attack import MARK, failure_of, prepare
 from .kinds import KINDS
 
 NUMBERS = {
-    "corruptions": 25,
-    "configurations": 25,
-    "calls": 300,
-    "commands": 20,
+    "corruptions": 15,
+    "configurations": 10,
+    "calls": 200,
+    "commands": 15,
     "pickles": 80,
     "requests": 200,
 }

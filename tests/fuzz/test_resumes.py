@@ -76,7 +76,7 @@ def rewrite(source: Path, target: Path, content: dict, *, keep_checkpoint: bool)
         write_arrays(file, arrays, kind=kind, about=about | {"run": config.identity})
 
 
-@pytest.mark.parametrize("keep_checkpoint", [True, False])
+@pytest.mark.parametrize("keep_checkpoint", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["map-elites-line", pytest.param("dms", marks=pytest.mark.slow)])
 def test_settings_that_ask_for_too_much_are_refused(begun, tmp_path, name, keep_checkpoint):
     """No raw error of a library, and nothing is compiled or allocated before."""

@@ -3,6 +3,7 @@
 import importlib.util
 from pathlib import Path
 
+import equinox as eqx
 import numpy as np
 import pandas as pd
 import pytest
@@ -30,6 +31,8 @@ ARCHIVES = {
     "narrow grid": GridArchive((3, 3, 3), -2.0, 6.0),
     "cvt": CVTArchive(np.random.default_rng(0).uniform(-SPACE.edge, SPACE.edge, (40, 3))),
 }
+evaluated = eqx.filter_jit(lambda domain, solutions: domain(solutions))
+index_of = eqx.filter_jit(lambda archive, measures: archive.index_of(measures))
 BEST = {name: script.best_objectives(SPACE, archive) for name, archive in ARCHIVES.items()}
 
 
@@ -60,8 +63,8 @@ def test_no_solution_is_above_the_ceiling_of_its_cell(name, seed, scale):
     # Blocks of equal variables are the best ones; variables beyond the edge are clipped.
     blocks = np.repeat(rng.normal(1, scale, (200, 3)), 2, axis=1)
     solutions = blocks + rng.normal(0, scale, (200, 6)) * rng.integers(0, 2, (200, 1))
-    objectives, measures = SPACE(solutions.astype(np.float32))
-    cells = np.asarray(ARCHIVES[name].index_of(measures))
+    objectives, measures = evaluated(SPACE, solutions.astype(np.float32))
+    cells = np.asarray(index_of(ARCHIVES[name], measures))
     assert np.all(np.asarray(objectives) <= BEST[name].bound[cells] + 1e-5)
 
 
@@ -70,9 +73,9 @@ def test_the_ceiling_of_linear_projection_is_attained(name):
     assert np.abs(BEST[name].bound - BEST[name].attained).max() < 1e-6
     rng = np.random.default_rng(1)
     blocks = rng.uniform(-5.12, 5.12, (200_000, 3)).astype(np.float32)
-    objectives, measures = SPACE(np.repeat(blocks, 2, axis=1))
+    objectives, measures = evaluated(SPACE, np.repeat(blocks, 2, axis=1))
     found = np.full(ARCHIVES[name].num_cells, -np.inf)
-    np.maximum.at(found, np.asarray(ARCHIVES[name].index_of(measures)), np.asarray(objectives))
+    np.maximum.at(found, np.asarray(index_of(ARCHIVES[name], measures)), np.asarray(objectives))
     assert np.all(found <= BEST[name].bound + 1e-5)
     assert np.median(BEST[name].bound - found) < 0.01
 
@@ -87,7 +90,7 @@ def test_the_best_point_of_a_voronoi_cell_is_in_it():
         assert np.isclose(np.sum((point - target) ** 2), bound, atol=1e-6)
 
 
-@pytest.mark.parametrize("num_joints", [2, 3, 5])
+@pytest.mark.parametrize("num_joints", [2, pytest.param(3, marks=pytest.mark.slow), 5])
 def test_no_arm_found_at_random_is_better(num_joints):
     arm = Arm(num_joints)
     grid = GridArchive((6, 6), -num_joints, num_joints)
@@ -96,9 +99,9 @@ def test_no_arm_found_at_random_is_better(num_joints):
     rng = np.random.default_rng(0)
     bends = rng.normal(0, rng.uniform(0, 1, (300_000, 1)), (300_000, num_joints))
     solutions = rng.uniform(-3.5, 3.5, (300_000, 1)) * rng.integers(0, 2, (300_000, 1)) + bends
-    objectives, measures = arm(solutions.astype(np.float32))
+    objectives, measures = evaluated(arm, solutions.astype(np.float32))
     found = np.full(grid.num_cells, -np.inf)
-    np.maximum.at(found, np.asarray(grid.index_of(measures)), np.asarray(objectives))
+    np.maximum.at(found, np.asarray(index_of(grid, measures)), np.asarray(objectives))
     assert np.all(found <= attained + 1e-5)
     if num_joints == 2:  # the samples are dense, so they nearly meet the ceiling
         assert np.array_equal(np.isfinite(found), bound > 0)

@@ -90,8 +90,9 @@ def test_a_run_is_resumed_only_as_it_was_started(tmp_path):
 
 
 def test_all_readers_of_run_folders_know_asynchronous_runs(tmp_path):
-    archive = gloam.GridArchive((6, 6), -1, 1)
-    algorithm = small_dms(archive, np.zeros(3))
+    archive = gloam.GridArchive((6, 6), -1, 1, f_min=-10)
+    emitter = gloam.emitters.Variation(np.zeros(3), 0.4, batch_size=BATCH)
+    algorithm = gloam.Algorithm(emitter, archive, small_dms(archive, np.zeros(3)).discount)
     options = {"seeds": [7, 3], "asynchronous": True, "progress": False, "log_every": 1}
     gloam.optimize(evaluate, algorithm, 2, run_dir=tmp_path, **options)
     names = [path.name for path in gloam.plots.plot_run(tmp_path)]

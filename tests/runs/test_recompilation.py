@@ -117,7 +117,7 @@ def test_a_second_search_compiles_nothing(build, run):
         assert heard != []
 
 
-@pytest.mark.parametrize("build", [cma_mae])
+@pytest.mark.parametrize("build", [map_elites_line, pytest.param(cma_mae, marks=pytest.mark.slow)])
 def test_numbers_count_although_the_program_is_the_same(build):
     """A search in a process that has run others gives what it gives in a fresh one."""
 

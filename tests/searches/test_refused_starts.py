@@ -103,14 +103,19 @@ def test_bad_spaces_are_refused(build, words):
 
 @pytest.fixture(scope="module")
 def elites():
-    search = gloam.Search(small("cma-mae"), seed=1)
+    search = gloam.Search(small("map-elites-line"), seed=1)
     search.tell(*evaluate(search.ask()))
     return search.elites()
 
 
 def starting(source, algorithm=None, **options):
     return gloam.run(
-        evaluate, algorithm or small("dms"), 1, progress=False, start_from=source, **options
+        evaluate,
+        algorithm or small("map-elites-line"),
+        1,
+        progress=False,
+        start_from=source,
+        **options,
     )
 
 
@@ -145,29 +150,29 @@ STARTS = [
         "reevaluate_start: str 'yes'",
     ),
     (
-        lambda e: starting(e, gloam.DMS(GRID, np.zeros(4), 0.1)),
+        lambda e: starting(e, gloam.MAPElites(GRID, np.zeros(4), 0.1)),
         "start_from: 5",
     ),
     (
         lambda e: gloam.Search(
-            gloam.DMS(gloam.GridArchive((3,), 0, 1), np.zeros(5), 0.1), start_from=e
+            gloam.MAPElites(gloam.GridArchive((3,), 0, 1), np.zeros(5), 0.1), start_from=e
         ),
         "start_from: 2",
     ),
     (
-        lambda e: starting(e, gloam.DMS(GRID, np.full(5, 0.5), bounds=(0.4, 0.6))),
+        lambda e: starting(e, gloam.MAPElites(GRID, np.full(5, 0.5), bounds=(0.4, 0.6))),
         "start_from: solutions within the bounds",
     ),
     (
         lambda e: gloam.Search(
-            gloam.DMS(gloam.GridArchive((4, 4), 0, 1, fields={"n": ()}), np.zeros(5), 0.1),
+            gloam.MAPElites(gloam.GridArchive((4, 4), 0, 1, fields={"n": ()}), np.zeros(5), 0.1),
             start_from=e,
         ),
         "start_from: no field 'n'",
     ),
     (lambda e: gloam.Search(mixed(), start_from=e), "start_from: solutions of a space of"),
     (
-        lambda e: gloam.Search(small("dms"), start_from=mixed_elites()),
+        lambda e: gloam.Search(small("map-elites-line"), start_from=mixed_elites()),
         "start_from: a space of x, n, kind, w",
     ),
     (
@@ -181,23 +186,31 @@ STARTS = [
         "n: whole numbers from 5 to 9",
     ),
     (
-        lambda e: gloam.Search(small("dms"), start_from=e.to_pandas().drop(columns="solution_3")),
+        lambda e: gloam.Search(
+            small("map-elites-line"), start_from=e.to_pandas().drop(columns="solution_3")
+        ),
         "table: no column 'solution_3'",
     ),
     (
-        lambda e: gloam.Search(small("dms"), start_from=e.to_pandas().assign(solution_5=0.0)),
+        lambda e: gloam.Search(
+            small("map-elites-line"), start_from=e.to_pandas().assign(solution_5=0.0)
+        ),
         "table: a column 'solution_5' as well",
     ),
     (
-        lambda e: gloam.Search(small("dms"), start_from=e.to_pandas().drop(columns="objective")),
+        lambda e: gloam.Search(
+            small("map-elites-line"), start_from=e.to_pandas().drop(columns="objective")
+        ),
         "start_from: no column 'objective'",
     ),
     (
-        lambda e: gloam.Search(small("dms"), start_from=e.to_pandas().drop(columns="measures_1")),
+        lambda e: gloam.Search(
+            small("map-elites-line"), start_from=e.to_pandas().drop(columns="measures_1")
+        ),
         "start_from: no column 'measures_1'",
     ),
     (
-        lambda e: gloam.Search(small("dms"), start_from=e.to_pandas().iloc[:0]),
+        lambda e: gloam.Search(small("map-elites-line"), start_from=e.to_pandas().iloc[:0]),
         "table: at least one number",
     ),
     (
@@ -209,18 +222,22 @@ STARTS = [
         "kind: 'z' and",
     ),
     (
-        lambda e: gloam.Search(small("dms"), start_from=e.to_pandas().assign(objective=np.nan)),
+        lambda e: gloam.Search(
+            small("map-elites-line"), start_from=e.to_pandas().assign(objective=np.nan)
+        ),
         "start_from: none",
     ),
     (
         lambda e: gloam.Search(
-            gloam.DMS(GRID, TREE, 0.1),
+            gloam.MAPElites(GRID, TREE, 0.1),
             start_from=elites_of_vectors(),
         ),
         "start_from: [(3,)]",
     ),
     (
-        lambda e: gloam.Search(small("dms"), start_from=gloam.Search(small("dms")).elites()),
+        lambda e: gloam.Search(
+            small("map-elites-line"), start_from=gloam.Search(small("map-elites-line")).elites()
+        ),
         "start_from: none",
     ),
 ]

@@ -56,7 +56,7 @@ def test_the_discount_is_trained_on_them(earlier):
 
 
 def test_elites_tables_and_folders_give_the_same_start(earlier, tmp_path):
-    algorithm = small("dms")
+    algorithm = small("map-elites-line")
     gloam.run(evaluate, algorithm, 5, seeds=2, run_dir=tmp_path / "run", **QUIET)
     folder = gloam.RunFolder(tmp_path / "run")
     both = folder.read_archive(0).merged(folder.read_archive(1))

@@ -88,7 +88,7 @@ def test_the_objective_is_the_formula(domain):
     embed = jax.jit(lambda w: domain.embedder.embed_images(domain.generator.images(w)))
     a = np.asarray(embed(w))
     b = np.asarray(domain.embedder.embed_texts(["abc"]))[0]
-    items = np.asarray(domain.embedder.embed_images(jnp.asarray(PICTURES)))
+    items = np.asarray(jax.jit(domain.embedder.embed_images)(PICTURES))
     cosines = a @ items.T
     f_centroid = (1 + cosines.max(axis=1)) / 2
     repeated = np.repeat(q[:, None], 9, axis=1).reshape(13, -1)
@@ -113,7 +113,7 @@ def test_latents_are_scaled_by_samples(domain):
     assert float(domain.free_norm) == pytest.approx(0.35 * 3 * 1.880, rel=0.02)
 
 
-@pytest.mark.parametrize("num_starts", [1, 7, 40])
+@pytest.mark.parametrize("num_starts", [1, 7, pytest.param(40, marks=pytest.mark.slow)])
 def test_the_start_is_the_best_of_truncated_samples(domain, num_starts):
     options = {"num_starts": num_starts, "chunk": 5, "seed": 3}
     x0 = LatentIllumination(Waves(), Means(), "abc", _dataset(), **options).x0
