@@ -30,6 +30,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam._tools import draws
+from gloam._tools.draws import uniforms
 from gloam.algorithms import Algorithm
 from gloam.archives import Archive
 from gloam.archives.qd_score import ArchiveMetrics, archive_metrics, lowered
@@ -76,6 +77,9 @@ def _float32() -> Iterator[None]:
 # Number of cells that metrics of the discount are computed from in large archives. The standard
 # error of a rank correlation of so many is 0.02.
 _MEASURED_CELLS = 2000
+# Number of elites whose improvements are compared in tournaments: their scores cost more than the
+# rest of a proposal.
+_SCORED_ELITES = 864
 # Folded into the key of `ask` for targets; no emitter draws with it.
 _TARGETS = 2**32 - 3
 
@@ -588,15 +592,22 @@ def _elites_to_ask(
     draws_wanted = algorithm.emitter.elites_to_ask
     if not draws_wanted:
         return jnp.zeros((0, *state.x0.shape), state.x0.dtype)
-    ends = np.cumsum([draw.number * draw.best_of for draw in draws_wanted])
+    # One for each solution of a batch, and for all tournaments together a pool of scored elites.
+    key_pool, key_members = jax.random.split(key)
+    ends = np.cumsum([draw.number for draw in draws_wanted])
     cells, is_elite = random_elite_cells(state.store, int(ends[-1]), key=key)
-    chosen = []
-    for draw, drawn in zip(draws_wanted, jnp.split(cells, ends[:-1]), strict=True):
-        if draw.best_of > 1:
-            improvements = _improvements(algorithm, state, drawn).reshape(-1, draw.best_of)
-            best = jnp.argmax(improvements, axis=1, keepdims=True)
-            drawn = jnp.take_along_axis(drawn.reshape(-1, draw.best_of), best, axis=1)[:, 0]
-        chosen.append(drawn)
+    chosen = jnp.split(cells, ends[:-1])
+    sizes = [draw.number * draw.best_of if draw.best_of > 1 else 0 for draw in draws_wanted]
+    if any(sizes):
+        pool, _ = random_elite_cells(state.store, min(_SCORED_ELITES, sum(sizes)), key=key_pool)
+        improvements = _improvements(algorithm, state, pool)
+        drawn = uniforms(key_members, sum(sizes)) * len(pool)
+        members = jnp.split(jnp.floor(drawn).astype(jnp.int32), np.cumsum(sizes)[:-1])
+        for place, draw in enumerate(draws_wanted):
+            if draw.best_of > 1:
+                rivals = members[place].reshape(-1, draw.best_of)
+                best = jnp.argmax(improvements[rivals], axis=1, keepdims=True)
+                chosen[place] = pool[jnp.take_along_axis(rivals, best, axis=1)[:, 0]]
     return jnp.where(is_elite, state.store.solutions[jnp.concatenate(chosen)], state.x0)
 
 

@@ -36,13 +36,13 @@ def draw_targets(
     is_empty = ~store.occupied
     wanted = is_empty | ~jnp.any(is_empty)
     cells, _ = random_cells(wanted, number, key=key_targets)
-    centers = archive.centers_of(cells)
     elites, are_elites = _searched(store.occupied, key=key_elites)
     measures = archive.discount_space(_rows(store.measures, elites))
-    units = jnp.broadcast_to(jnp.asarray(archive.units), (archive.measure_dim,))
-    squared = jax.vmap(lambda center: jnp.sum(jnp.square((measures - center) / units), axis=1))(
-        centers
-    )
+    measures, centers = measures / archive.units, archive.centers_of(cells) / archive.units
+    # By products, from the middle of the targets so that float32 loses few digits.
+    middle = jnp.mean(centers, axis=0)
+    steps, ends = measures - middle, centers - middle
+    squared = jnp.sum(jnp.square(steps), axis=1) - 2.0 * ends @ steps.T
     squared = jnp.where(are_elites, squared, jnp.inf)
     if num_near == 1:
         places = jnp.argmin(squared, axis=1, keepdims=True)
@@ -53,9 +53,9 @@ def draw_targets(
     return Targets(
         cells=cells,
         are_empty=is_empty[cells],
-        centers=centers / units,
+        centers=centers,
         solutions=jnp.where(are_near_elites[..., None], store.solutions[near], x0),
-        measures=measures[places] / units,
+        measures=measures[places],
         are_elites=are_near_elites,
     )
 

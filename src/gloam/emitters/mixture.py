@@ -128,7 +128,8 @@ class Mixture(Emitter):
         targets: Targets | None = None,
     ) -> Proposal:
         """Concatenate the proposals of all emitters."""
-        proposals = self._proposals(state, elites, key, targets)
+        keys = list(jax.random.split(key, len(self.emitters)))
+        proposals = self._proposals(state, elites, keys, targets)
         solutions = jnp.concatenate([proposal.solutions for proposal in proposals])
         aux, aims = tuple(proposal.aux for proposal in proposals), _all_aims(proposals)
         return Proposal(solutions, aux, aims, _all_targets(proposals))
@@ -137,12 +138,11 @@ class Mixture(Emitter):
         self,
         state: MixtureState,
         elites: Float[Array, "n sol"],
-        key: PRNGKeyArray,
+        keys: list[PRNGKeyArray],
         targets: Targets | None,
     ) -> list[Proposal]:
         """Let every emitter propose solutions."""
         shares = self._split(elites, _num_elites)
-        keys = jax.random.split(key, len(self.emitters))
         members = zip(self.emitters, state.emitters, shares, keys, strict=True)
         return [
             emitter.ask(own, share, key=key, targets=targets)
@@ -367,7 +367,10 @@ class AdaptiveMixture(Mixture):
         """Give every slot to an emitter."""
         key_slots, key = jax.random.split(key)
         kinds = self._kinds(state, key=key_slots)
-        proposals = self._proposals(state, elites, key, targets)
+        # One emitter has a slot, so all may have the same random numbers. The compiler draws them
+        # once if the emitters draw arrays of the same size.
+        keys = [key] * len(self.emitters)
+        proposals = self._proposals(state, elites, keys, targets)
         solutions = self._chosen([proposal.solutions for proposal in proposals], kinds)
         aims = [proposal.aims for proposal in proposals]
         cells = [proposal.targets for proposal in proposals]
@@ -432,7 +435,7 @@ class AdaptiveMixture(Mixture):
                 is_used=is_used if mine.is_used is None else is_used & mine.is_used,
             )
             asked = Proposal(*own[place])
-            adapted.append(emitter.adapt(state.emitters[place], asked, mine, shares[place]))
+            adapted.append(_if_used(emitter, state.emitters[place], asked, mine, shares[place]))
             accepted.append(jnp.sum(mine.accepted, dtype=jnp.int32))
             filled.append(jnp.sum(mine.filled, dtype=jnp.int32))
             tried.append(jnp.sum(is_used, dtype=jnp.float32))
@@ -463,6 +466,22 @@ class AdaptiveMixture(Mixture):
         """Return the state with one part of every emitter replaced."""
         whole = super().with_part_state(state, index, part_state)
         return dataclasses.replace(whole, begin=state.begin, length=state.length)
+
+
+def _if_used(
+    emitter: Emitter,
+    state: Any,
+    proposal: Proposal,
+    feedback: Feedback,
+    elites: Float[Array, "n sol"],
+) -> Any:
+    """Let an emitter adapt if it had a slot. A CPU then saves the time in most iterations."""
+    assert feedback.is_used is not None
+
+    def adapt(state: Any) -> Any:
+        return emitter.adapt(state, proposal, feedback, elites)
+
+    return jax.lax.cond(jnp.any(feedback.is_used), adapt, lambda same: same, state)
 
 
 def _num_elites(emitter: Emitter) -> int:

@@ -20,6 +20,10 @@ from gloam.emitters.emitter import (
 )
 from gloam.records import Proposal, Targets
 
+# Folded into the key for lengths of steps and for the variables of swaps. The noise has the key
+# itself and the shape of the batch, so that emitters of a mixture can share it.
+_STEPS, _CHOSEN = 2**32 - 4, 2**32 - 5
+
 
 @register
 class Recombination(EliteEmitter):
@@ -101,11 +105,10 @@ class Recombination(EliteEmitter):
         """Move from the elites."""
         number = self.batch_size
         first, second, third = jnp.split(elites, [number, 2 * number])
-        # The last column is for the steps.
-        noise = normals(key, (number, self.x0.shape[0] + 1))
         start = jnp.concatenate([first[: number - self.num_differences], third])
-        solutions = self.varied(first, noise[:, :-1], self.iso_sigma)
-        solutions += self.line_sigma * noise[:, -1:] * (second - start)
+        solutions = self.varied(first, normals(key, first.shape), self.iso_sigma)
+        steps = normals(jax.random.fold_in(key, _STEPS), (number, 1))
+        solutions += self.line_sigma * steps * (second - start)
         solutions = self.with_categories(solutions, first, second, key=key)
         return Proposal(self.inside(solutions, key=key), None)
 
@@ -173,12 +176,10 @@ class Swaps(EliteEmitter):
         """Move some variables of the first half of the elites towards the second half."""
         first, second = jnp.split(elites, 2)
         number, size = first.shape
-        key_noise, key_chosen = jax.random.split(key)
-        moves = _chosen(key_chosen, number, size)
-        # The last column is for the steps.
-        noise = normals(key_noise, (number, size + 1))
-        solutions = self.varied(first, noise[:, :-1], self.iso_sigma)
-        solutions += jnp.where(moves, self.line_sigma * noise[:, -1:] * (second - first), 0.0)
+        moves = _chosen(jax.random.fold_in(key, _CHOSEN), number, size)
+        solutions = self.varied(first, normals(key, first.shape), self.iso_sigma)
+        steps = normals(jax.random.fold_in(key, _STEPS), (number, 1))
+        solutions += jnp.where(moves, self.line_sigma * steps * (second - first), 0.0)
         solutions = self.with_categories(solutions, first, second, moves, key=key)
         return Proposal(self.inside(solutions, key=key), None)
 
