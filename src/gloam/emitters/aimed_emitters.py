@@ -200,7 +200,8 @@ class AimedCmaEmitters(Emitter):
         ranking = cma.ranking(dataclasses.replace(feedback, improvements=values))
         before = self._begun(state.instances, begun)
         sampled = dataclasses.replace(proposal, aux=aux)
-        learned = cma.updated(before, sampled, ranking, feedback.iteration)
+        resting = cma.resting(feedback)
+        gaussians, choices = cma.updated(before, sampled, ranking, resting, feedback.iteration)
 
         nearest = jnp.where(feedback.valid & aims, distances.squared, jnp.inf)
         nearest = jnp.min(cma.by_instance(nearest), axis=1)
@@ -209,12 +210,15 @@ class AimedCmaEmitters(Emitter):
         has_progress |= ~begun.is_aimed & (ranking.num_accepted > 0)
         idle = jnp.where(has_progress | begun.begins, 0, state.idle + 1)
         is_reached = begun.is_aimed & cma.by_instance(distances.are_filled)[:, 0]
-        is_degenerate = jax.vmap(cma.strategy.degenerate)(learned[0])
+        is_degenerate = jax.vmap(cma.strategy.degenerate)(gaussians)
         stops = is_reached | (idle >= _PATIENCE) | is_degenerate | ranking.is_flat
 
         # Instances that were not used stay as they are.
-        resting, old = cma.resting(feedback), state.instances
-        gaussians, choices = where_instances(resting, (old.gaussians, old.choices), learned)
+        old = state.instances
+        resting = jnp.zeros(self.num_emitters, bool) if resting is None else resting
+        gaussians, choices = where_instances(
+            resting, (old.gaussians, old.choices), (gaussians, choices)
+        )
         restarts, reached = (
             jnp.sum(which & ~resting, dtype=jnp.int32) for which in (stops, is_reached)
         )

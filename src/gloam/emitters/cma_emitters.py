@@ -1,6 +1,7 @@
 """CMA-ES instances in one batch: sampling within bounds, ranking, adaptation and restarts."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -10,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from gloam._tools import checks
+from gloam._tools.devices import runs_on_cpu
 from gloam._tools.draws import normals
 from gloam._tools.registry import register
 from gloam.emitters.cma_es import CMAES, Strategy, constants
@@ -228,23 +230,19 @@ class CmaEmitters(Emitter):
 
         Instances whose solutions were not used stay as they are.
         """
-        ranking = self.ranking(feedback)
-        learned = self.updated(state, proposal, ranking, feedback.iteration)
-        resting = self.resting(feedback)
+        ranking, resting = self.ranking(feedback), self.resting(feedback)
+        learned = self.updated(state, proposal, ranking, resting, feedback.iteration)
         is_degenerate = jax.vmap(self.strategy.degenerate)(learned[0])
-        due, rule = self._due(state.rule, feedback, ranking, resting)
-        stops = (ranking.is_flat | is_degenerate | due) & ~resting
+        rests = jnp.zeros(self.num_emitters, bool) if resting is None else resting
+        due, rule = self._due(state.rule, feedback, ranking, rests)
+        stops = (ranking.is_flat | is_degenerate | due) & ~rests
         rule = self.restart.restarted(rule, stops)
 
-        def replaced(learned: Learned) -> Learned:
-            if feedback.is_used is not None:
-                learned = where_instances(resting, (state.gaussians, state.choices), learned)
+        def restarted(learned: Learned) -> Learned:
             return where_instances(stops, self.started(elites), learned)
 
-        # In most iterations no instance restarts or rests, and then nothing is copied on a CPU.
-        gaussians, choices = jax.lax.cond(
-            jnp.any(stops | resting), replaced, lambda same: same, learned
-        )
+        # In most iterations no instance restarts, and then nothing is copied on a CPU.
+        gaussians, choices = jax.lax.cond(jnp.any(stops), restarted, lambda same: same, learned)
         restarts = state.restarts + jnp.sum(stops, dtype=jnp.int32)
         return CmaEmittersState(gaussians, rule, restarts, choices)
 
@@ -252,11 +250,9 @@ class CmaEmitters(Emitter):
         """Return values of solutions as a table with a row for each instance."""
         return rows.reshape(self.num_emitters, self.batch_size)
 
-    def resting(self, feedback: Feedback) -> Bool[Array, " emitters"]:
-        """Return which instances rest: their solutions were not used."""
-        if feedback.is_used is None:
-            return jnp.zeros(self.num_emitters, bool)
-        return ~self.by_instance(feedback.is_used)[:, 0]
+    def resting(self, feedback: Feedback) -> Bool[Array, " emitters"] | None:
+        """Return which instances rest: their solutions were not used. ``None`` if none rests."""
+        return None if feedback.is_used is None else ~self.by_instance(feedback.is_used)[:, 0]
 
     def ranking(self, feedback: Feedback) -> Ranking:
         """Rank the solutions of each instance: valid ones by improvement, then infeasible ones."""
@@ -287,23 +283,34 @@ class CmaEmitters(Emitter):
         state: CmaEmittersState,
         proposal: Proposal,
         ranking: Ranking,
+        resting: Bool[Array, " emitters"] | None,
         iteration: Int[Array, ""],
     ) -> Learned:
-        """Return Gaussians and probabilities of categories after a ranked batch."""
+        """Return Gaussians and probabilities of categories after a ranked batch.
+
+        Those of resting instances stay as they are; ``None`` if no instance rests.
+        """
         order, parents = ranking.order, ranking.num_parents
         if self._discrete is None:
             noise, points = proposal.aux, self._points(proposal.solutions)
         else:
             noise, points = proposal.aux
         points = points.reshape(self.num_emitters, self.batch_size, -1)
-        gaussians = jax.vmap(self.strategy.update)(state.gaussians, points, noise, order, parents)
+        gap = self.strategy.gap(self._gaussian_dim, self.batch_size)
+
+        def update(gaussian: Any, *ranked: Array) -> Any:
+            new = self.strategy.update(gaussian, *ranked)
+            if not gap:
+                return new
+            renews = iteration % gap == 0
+            return jax.lax.cond(renews, self.strategy.renew, lambda same: same, new)
+
+        rows = points, noise, order, parents
+        gaussians = _of_working(update, resting, state.gaussians, rows)
         choices = state.choices
         if choices is not None:
-            choices = self._learned_choices(choices, proposal.solutions, order, parents)
-        gap = self.strategy.gap(self._gaussian_dim, self.batch_size)
-        if gap:
-            renew = jax.vmap(self.strategy.renew)
-            gaussians = jax.lax.cond(iteration % gap == 0, renew, lambda same: same, gaussians)
+            learned = self._learned_choices(choices, proposal.solutions, order, parents)
+            choices = learned if resting is None else where_instances(resting, choices, learned)
         return gaussians, choices
 
     def _due(
@@ -429,3 +436,24 @@ def where_instances(which: Bool[Array, " emitters"], chosen: Any, otherwise: Any
         chosen,
         otherwise,
     )
+
+
+def _of_working(
+    update: Callable[..., Any], resting: Bool[Array, " emitters"] | None, states: Any, rows: Any
+) -> Any:
+    """Return ``update(state, *rows)`` of each instance, or its state if it rests."""
+    if resting is None:
+        return jax.vmap(update)(states, *rows)
+    if not runs_on_cpu():
+        return where_instances(resting, states, jax.vmap(update)(states, *rows))
+    # One after the other, so that a CPU spends no time on those that rest.
+    order = jnp.argsort(resting, stable=True)
+
+    def update_one(number: Int[Array, ""], states: Any) -> Any:
+        index = order[number]
+        own, *ranked = jax.tree.map(lambda leaf: leaf[index], (states, *rows))
+        return jax.tree.map(
+            lambda leaf, new: leaf.at[index].set(new), states, update(own, *ranked)
+        )
+
+    return jax.lax.fori_loop(0, jnp.sum(~resting), update_one, states)

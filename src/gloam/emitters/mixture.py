@@ -370,7 +370,8 @@ class AdaptiveMixture(Mixture):
         # One emitter has a slot, so all may have the same random numbers. The compiler draws them
         # once if the emitters draw arrays of the same size.
         keys = [key] * len(self.emitters)
-        proposals = self._proposals(state, elites, keys, targets)
+        # Behind a barrier, since XLA may otherwise compute solutions again for every choice.
+        proposals = jax.lax.optimization_barrier(self._proposals(state, elites, keys, targets))
         solutions = self._chosen([proposal.solutions for proposal in proposals], kinds)
         aims = [proposal.aims for proposal in proposals]
         cells = [proposal.targets for proposal in proposals]
