@@ -12,7 +12,14 @@ from gloam._tools import checks
 from gloam._tools.registry import register
 from gloam.emitters.cma_emitters import CmaEmitters, CmaEmittersState, Learned, where_instances
 from gloam.emitters.cma_es import Strategy
-from gloam.emitters.emitter import Bounds, ElitesWanted, Emitter, Outside
+from gloam.emitters.emitter import (
+    Bounds,
+    ElitesWanted,
+    Emitter,
+    Outside,
+    rows_of_part,
+    with_rows_of_part,
+)
 from gloam.emitters.rules import BasicRestart
 from gloam.emitters.sep_cma_es import SepCMAES
 from gloam.records import Feedback, Proposal, Targets
@@ -171,8 +178,7 @@ class AimedCmaEmitters(Emitter):
         """Sample solutions. Instances that wait begin at the new targets."""
         assert targets is not None
         begins = state.is_waiting
-        # Instances that share a target would wait at the same time ever after.
-        place = (jnp.cumsum(begins, dtype=jnp.int32) - 1) % self.num_targets
+        place = jax.random.randint(key, begins.shape, 0, len(targets.cells))
         begun = _Begun(
             begins,
             jnp.where(begins, targets.cells[place], state.cells),
@@ -255,24 +261,19 @@ class AimedCmaEmitters(Emitter):
         return self.num_emitters
 
     def divides_into(self, num_parts: int) -> bool:
-        """Return whether ``num_parts`` is the number of CMA-ES instances."""
-        return num_parts == self.num_emitters
+        """Return whether every part has the same number of CMA-ES instances."""
+        return self.instances.divides_into(num_parts)
 
     def part(self, num_parts: int) -> "AimedCmaEmitters":
-        """Return the emitter with one CMA-ES instance."""
+        """Return the emitter with some of the CMA-ES instances."""
         return eqx.tree_at(lambda e: e.instances, self, self.instances.part(num_parts))
 
-    def part_state(self, state: AimedState, index: Int[Array, ""]) -> AimedState:
-        """Return the state of one instance, with the counts of all."""
-        return jax.tree.map(
-            lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, index, 1) if leaf.ndim else leaf, state
-        )
+    def part_state(self, state: AimedState, index: Int[Array, ""], num_parts: int) -> AimedState:
+        """Return the state of some instances, with the counts of all."""
+        return rows_of_part(state, index, num_parts)
 
     def with_part_state(
-        self, state: AimedState, index: Int[Array, ""], part_state: AimedState
+        self, state: AimedState, index: Int[Array, ""], num_parts: int, part_state: AimedState
     ) -> AimedState:
-        """Return the state with one instance replaced."""
-        update = jax.lax.dynamic_update_slice_in_dim
-        return jax.tree.map(
-            lambda leaf, new: update(leaf, new, index, 0) if leaf.ndim else new, state, part_state
-        )
+        """Return the state with some instances replaced."""
+        return with_rows_of_part(state, index, part_state)

@@ -26,6 +26,8 @@ from gloam.emitters.emitter import (
     checked_step,
     coordinates_of,
     kept_between,
+    rows_of_part,
+    with_rows_of_part,
 )
 from gloam.emitters.lm_ma_es import LMMAES
 from gloam.emitters.rules import (
@@ -347,32 +349,28 @@ class CmaEmitters(Emitter):
         return self.num_emitters
 
     def divides_into(self, num_parts: int) -> bool:
-        """Return whether ``num_parts`` is the number of CMA-ES instances."""
-        return num_parts == self.num_emitters
+        """Return whether every part has the same number of CMA-ES instances."""
+        return self.num_emitters % num_parts == 0
 
     def part(self, num_parts: int) -> "CmaEmitters":
-        """Return the emitter with one CMA-ES instance."""
-        return dataclasses.replace(self, num_emitters=1)
+        """Return the emitter with some of the CMA-ES instances."""
+        return dataclasses.replace(self, num_emitters=self.num_emitters // num_parts)
 
-    def part_state(self, state: CmaEmittersState, index: Int[Array, ""]) -> CmaEmittersState:
-        """Return the state of one instance, with the counts of all."""
-        gaussians, rule, choices = jax.tree.map(
-            lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, index, 1) if leaf.ndim else leaf,
-            (state.gaussians, state.rule, state.choices),
-        )
-        return CmaEmittersState(gaussians, rule, state.restarts, choices)
+    def part_state(
+        self, state: CmaEmittersState, index: Int[Array, ""], num_parts: int
+    ) -> CmaEmittersState:
+        """Return the state of some instances, with the counts of all."""
+        return rows_of_part(state, index, num_parts)
 
     def with_part_state(
-        self, state: CmaEmittersState, index: Int[Array, ""], part_state: CmaEmittersState
+        self,
+        state: CmaEmittersState,
+        index: Int[Array, ""],
+        num_parts: int,
+        part_state: CmaEmittersState,
     ) -> CmaEmittersState:
-        """Return the state with one instance replaced."""
-        update = jax.lax.dynamic_update_slice_in_dim
-        gaussians, rule, choices = jax.tree.map(
-            lambda leaf, new: update(leaf, new, index, 0) if leaf.ndim else new,
-            (state.gaussians, state.rule, state.choices),
-            (part_state.gaussians, part_state.rule, part_state.choices),
-        )
-        return CmaEmittersState(gaussians, rule, part_state.restarts, choices)
+        """Return the state with some instances replaced."""
+        return with_rows_of_part(state, index, part_state)
 
     @property
     def _discrete(self) -> Discrete | None:
@@ -452,8 +450,6 @@ def _of_working(
     def update_one(number: Int[Array, ""], states: Any) -> Any:
         index = order[number]
         own, *ranked = jax.tree.map(lambda leaf: leaf[index], (states, *rows))
-        return jax.tree.map(
-            lambda leaf, new: leaf.at[index].set(new), states, update(own, *ranked)
-        )
+        return jax.tree.map(lambda leaf, new: leaf.at[index].set(new), states, update(own, *ranked))
 
     return jax.lax.fori_loop(0, jnp.sum(~resting), update_one, states)

@@ -243,13 +243,41 @@ class Divisible(Protocol):
         """Return an emitter like one of ``num_parts`` parts."""
         ...
 
-    def part_state(self, state: Any, index: Int[Array, ""]) -> Any:
+    def part_state(self, state: Any, index: Int[Array, ""], num_parts: int) -> Any:
         """Return the state of one part."""
         ...
 
-    def with_part_state(self, state: Any, index: Int[Array, ""], part_state: Any) -> Any:
+    def with_part_state(
+        self, state: Any, index: Int[Array, ""], num_parts: int, part_state: Any
+    ) -> Any:
         """Return the state of all parts after one of them has changed."""
         ...
+
+
+def rows_of_part(state: Any, index: Int[Array, ""], num_parts: int) -> Any:
+    """Return the rows of one part of every array. Numbers belong to all parts.
+
+    >>> rows_of_part({"means": jnp.arange(6), "restarts": jnp.int32(2)}, jnp.int32(1), 3)
+    {'means': Array([2, 3], dtype=int32), 'restarts': Array(2, dtype=int32)}
+    """
+
+    def rows(leaf: Array) -> Array:
+        size = leaf.shape[0] // num_parts
+        return jax.lax.dynamic_slice_in_dim(leaf, index * size, size)
+
+    return jax.tree.map(lambda leaf: rows(leaf) if leaf.ndim else leaf, state)
+
+
+def with_rows_of_part(state: Any, index: Int[Array, ""], part_state: Any) -> Any:
+    """Return the state with the rows of one part and the numbers replaced."""
+
+    def replaced(leaf: Array, new: Array) -> Array:
+        start = index * new.shape[0]
+        return jax.lax.dynamic_update_slice_in_dim(leaf, new, start, 0)
+
+    return jax.tree.map(
+        lambda leaf, new: replaced(leaf, new) if leaf.ndim else new, state, part_state
+    )
 
 
 @runtime_checkable
@@ -301,10 +329,12 @@ class EliteEmitter(Emitter):
         """Return the emitter with a smaller batch."""
         return dataclasses.replace(self, batch_size=self.batch_size // num_parts)
 
-    def part_state(self, state: None, index: Int[Array, ""]) -> None:
+    def part_state(self, state: None, index: Int[Array, ""], num_parts: int) -> None:
         """Return ``None``: there is no state."""
 
-    def with_part_state(self, state: None, index: Int[Array, ""], part_state: None) -> None:
+    def with_part_state(
+        self, state: None, index: Int[Array, ""], num_parts: int, part_state: None
+    ) -> None:
         """Return ``None``: there is no state."""
 
     def init(self, x0: Float[Array, " sol"] | None = None) -> None:

@@ -1,5 +1,6 @@
 """Gradient ascent: points that climb the improvement, or the objective, by its gradient."""
 
+import dataclasses
 from typing import Any, Literal, get_args
 
 import equinox as eqx
@@ -19,6 +20,8 @@ from gloam.emitters.emitter import (
     checked_start,
     checked_step,
     coordinates_of,
+    rows_of_part,
+    with_rows_of_part,
 )
 from gloam.records import Aims, Feedback, Proposal, Targets
 
@@ -210,7 +213,7 @@ class GradientAscent(Emitter):
         is_new, cells = points.age == 0, points.cells
         if self.goal == "target":
             assert targets is not None
-            place = (jnp.cumsum(is_new, dtype=jnp.int32) - 1) % _NEW_TARGETS
+            place = jax.random.randint(key_step, is_new.shape, 0, len(targets.cells))
             elites, cells = (
                 targets.solutions[place, 0],
                 jnp.where(is_new, targets.cells[place], cells),
@@ -285,6 +288,36 @@ class GradientAscent(Emitter):
         change = (gains @ logs - gain * mean_logs) / jnp.where(expected > 0, expected, 1.0)
         learned = jnp.clip(state.logs + change, -_LARGEST_LOG, _LARGEST_LOG)
         return GradientAscentState(points, learned, expected, restarts, failed)
+
+    @property
+    def num_parts(self) -> int:
+        """Always 1: the points learn the lengths of their steps together."""
+        return 1
+
+    def divides_into(self, num_parts: int) -> bool:
+        """Return whether the batch has ``num_parts`` equal parts."""
+        return self.batch_size % num_parts == 0
+
+    def part(self, num_parts: int) -> "GradientAscent":
+        """Return the emitter with fewer points."""
+        return dataclasses.replace(self, batch_size=self.batch_size // num_parts)
+
+    def part_state(
+        self, state: GradientAscentState, index: Int[Array, ""], num_parts: int
+    ) -> GradientAscentState:
+        """Return the state of some points, with what all have learned."""
+        return dataclasses.replace(state, points=rows_of_part(state.points, index, num_parts))
+
+    def with_part_state(
+        self,
+        state: GradientAscentState,
+        index: Int[Array, ""],
+        num_parts: int,
+        part_state: GradientAscentState,
+    ) -> GradientAscentState:
+        """Return the state with some points replaced."""
+        points = with_rows_of_part(state.points, index, part_state.points)
+        return dataclasses.replace(part_state, points=points)
 
     def metrics(self, state: GradientAscentState) -> dict[str, Array]:
         """Return restarts, failed gradients, the step, and the pull if there is one."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -11,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from gloam._tools import checks
+from gloam._tools.devices import runs_on_cpu
 from gloam._tools.draws import uniforms
 from gloam._tools.registry import register
 from gloam.emitters.emitter import Bounds, Branching, Divisible, ElitesWanted, Emitter
@@ -128,28 +130,16 @@ class Mixture(Emitter):
         targets: Targets | None = None,
     ) -> Proposal:
         """Concatenate the proposals of all emitters."""
-        keys = list(jax.random.split(key, len(self.emitters)))
-        proposals = self._proposals(state, elites, keys, targets)
+        shares = self._split(elites, _num_elites)
+        keys = jax.random.split(key, len(self.emitters))
+        members = zip(self.emitters, state.emitters, shares, keys, strict=True)
+        proposals = [
+            emitter.ask(own, share, key=key, targets=targets)
+            for emitter, own, share, key in members
+        ]
         solutions = jnp.concatenate([proposal.solutions for proposal in proposals])
         aux, aims = tuple(proposal.aux for proposal in proposals), _all_aims(proposals)
         return Proposal(solutions, aux, aims, _all_targets(proposals))
-
-    def _proposals(
-        self,
-        state: MixtureState,
-        elites: Float[Array, "n sol"],
-        keys: list[PRNGKeyArray],
-        targets: Targets | None,
-    ) -> list[Proposal]:
-        """Let every emitter propose solutions."""
-        shares = self._split(elites, _num_elites)
-        members = zip(self.emitters, state.emitters, shares, keys, strict=True)
-        return [
-            emitter.ask(own, share, key=key, targets=targets)
-            if emitter.num_targets
-            else emitter.ask(own, share, key=key)
-            for emitter, own, share, key in members
-        ]
 
     def adapt(
         self,
@@ -219,22 +209,28 @@ class Mixture(Emitter):
         parts = tuple(emitter.part(num_parts) for emitter in self._divisible)
         return dataclasses.replace(self, emitters=parts)
 
-    def part_state(self, state: MixtureState, index: Int[Array, ""]) -> MixtureState:
+    def part_state(self, state: MixtureState, index: Int[Array, ""], num_parts: int) -> Any:
         """Return the states of one part of every emitter, with the counts of all parts."""
-        if self.num_parts == 1:
+        if num_parts == 1:
             return state
         pairs = zip(self._divisible, state.emitters, strict=True)
-        own = tuple(emitter.part_state(all_, index) for emitter, all_ in pairs)
+        own = tuple(emitter.part_state(all_, index, num_parts) for emitter, all_ in pairs)
         return dataclasses.replace(state, emitters=own)
 
     def with_part_state(
-        self, state: MixtureState, index: Int[Array, ""], part_state: MixtureState
-    ) -> MixtureState:
+        self,
+        state: MixtureState,
+        index: Int[Array, ""],
+        num_parts: int,
+        part_state: MixtureState,
+    ) -> Any:
         """Return the state with one part of every emitter replaced."""
-        if self.num_parts == 1:
+        if num_parts == 1:
             return part_state
         triples = zip(self._divisible, state.emitters, part_state.emitters, strict=True)
-        whole = tuple(emitter.with_part_state(all_, index, one) for emitter, all_, one in triples)
+        whole = tuple(
+            emitter.with_part_state(all_, index, num_parts, own) for emitter, all_, own in triples
+        )
         return dataclasses.replace(part_state, emitters=whole)
 
     @property
@@ -292,6 +288,8 @@ class AdaptiveMixture(Mixture):
     """
 
     window: float
+    parts: tuple[Emitter, ...] = eqx.field(init=False)
+    """Each emitter as it is in one slot."""
 
     def __init__(self, emitters: Sequence[Emitter], *, window: float | None = None):
         super().__init__(emitters)
@@ -300,9 +298,17 @@ class AdaptiveMixture(Mixture):
             number = emitter.num_solutions
             expected = f"emitters whose number of solutions is a multiple of {size}"
             checks.expect(number % size == 0, "emitters", expected, number)
-            fits = size % emitter.instance_size == 0
-            expected = f"emitters whose instances have a number of solutions that divides {size}"
-            checks.expect(fits, "emitters", expected, emitter.instance_size)
+            fits = isinstance(emitter, Divisible) and emitter.divides_into(number // size)
+            expected, got = f"emitters that divide into parts of {size}", type(emitter).__name__
+            checks.expect(fits, "emitters", expected, got)
+            expected = "emitters with gradients of all their solutions, or of none"
+            number_of_gradients = len(emitter.gradient_rows)
+            checks.expect(
+                number_of_gradients in (0, number), "emitters", expected, number_of_gradients
+            )
+        self.parts = tuple(
+            emitter.part(emitter.num_solutions // size) for emitter in self._divisible
+        )
         window = _WINDOW * self.num_solutions if window is None else window
         self.window = checks.number("window", window, above=1.0)
 
@@ -356,6 +362,27 @@ class AdaptiveMixture(Mixture):
         has_slot = slots[:, None] < sizes[order] // self.instance_size
         return jnp.asarray(order)[jnp.argmax(is_before & has_slot, axis=1)]
 
+    @property
+    def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
+        """Elites for every slot. The emitters share them, because only one of them has the slot."""
+        return tuple(ElitesWanted(self.num_slots * n, best_of) for best_of, n in self._draws)
+
+    @property
+    def num_slots(self) -> int:
+        """Number of slots of the batch."""
+        return self.num_solutions // self.instance_size
+
+    @property
+    def _draws(self) -> list[tuple[int, int]]:
+        """Sizes of tournaments, and the largest number of such elites that a slot needs."""
+        most: dict[int, int] = {}
+        for part in self.parts:
+            own: dict[int, int] = {}
+            for draw in part.elites_to_ask:
+                own[draw.best_of] = own.get(draw.best_of, 0) + draw.number
+            most |= {best_of: max(number, most.get(best_of, 0)) for best_of, number in own.items()}
+        return sorted(most.items())
+
     def ask(
         self,
         state: Any,
@@ -364,49 +391,37 @@ class AdaptiveMixture(Mixture):
         key: PRNGKeyArray,
         targets: Targets | None = None,
     ) -> Proposal:
-        """Give every slot to an emitter."""
+        """Give every slot to an emitter, a part of which proposes the solutions."""
         key_slots, key = jax.random.split(key)
         kinds = self._kinds(state, key=key_slots)
-        # One emitter has a slot, so all may have the same random numbers. The compiler draws them
-        # once if the emitters draw arrays of the same size.
-        keys = [key] * len(self.emitters)
-        # Behind a barrier, since XLA may otherwise compute solutions again for every choice.
-        proposals = jax.lax.optimization_barrier(self._proposals(state, elites, keys, targets))
-        solutions = self._chosen([proposal.solutions for proposal in proposals], kinds)
-        aims = [proposal.aims for proposal in proposals]
-        cells = [proposal.targets for proposal in proposals]
-        return Proposal(
-            solutions,
-            (tuple((proposal.solutions, proposal.aux) for proposal in proposals), kinds),
-            self._chosen(aims, kinds),
-            None if all(rows is None for rows in cells) else self._targets(cells, kinds),
-        )
+        parts, drawn = self.parts, self._of_slots(elites)
 
-    def _targets(
-        self, cells: list[Int[Array, " n"] | None], kinds: Int[Array, " slots"]
-    ) -> Int[Array, " batch"]:
-        """Return the target of each solution, and cell 0 for those without one."""
-        none = jnp.zeros(self.num_solutions, jnp.int32)
-        return self._chosen([none if rows is None else rows for rows in cells], kinds)
+        def ask(place: int, slot: Int[Array, ""]) -> Proposal:
+            emitter = self._divisible[place]
+            number = self.emitters[place].num_solutions // self.instance_size
+            own = emitter.part_state(state.emitters[place], slot, number)
+            mine = _of_part(parts[place], jax.tree.map(lambda rows: rows[slot], drawn))
+            mine = elites[:0] if mine is None else mine
+            own_key = jax.random.fold_in(key, slot)
+            return parts[place].ask(own, mine, key=own_key, targets=targets)
 
-    def _chosen(self, rows: Sequence[Any], kinds: Int[Array, " slots"]) -> Any:
-        """Return the rows of the emitters that have the slots, as long as those who have some."""
-        present = [place for place, values in enumerate(rows) if values is not None]
-        if not present:
-            return None
-        kind_of_rows = jnp.repeat(kinds, self.instance_size)
+        asks = [partial(ask, place) for place in range(len(parts))]
+        asks = _of_one_structure(asks)
+        # A CPU takes one slot after the other, and spends no time on emitters that do not have it.
+        slots = jnp.arange(self.num_slots)
+        over_slots = jax.lax.map if runs_on_cpu() else _all_at_once
+        proposals = over_slots(lambda slot: jax.lax.switch(kinds[slot], asks, slot), slots)
+        whole = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), proposals)
+        aims = jax.tree.map(lambda rows: rows[: len(self.gradient_rows)], whole.aims)
+        return dataclasses.replace(whole, aux=(whole.aux, kinds), aims=aims)
 
-        def choose(*values: Array) -> Array:
-            longest = max(values, key=len)
-            chosen = jnp.zeros_like(longest)
-            for place, value in zip(present, values, strict=True):
-                is_kind = (kind_of_rows[: len(value)] == place).reshape(-1, *[1] * (value.ndim - 1))
-                chosen = chosen.at[: len(value)].set(
-                    jnp.where(is_kind, value, chosen[: len(value)])
-                )
-            return chosen
-
-        return jax.tree.map(choose, *(rows[place] for place in present))
+    def _of_slots(self, elites: Float[Array, "n sol"]) -> dict[int, Float[Array, "slots n sol"]]:
+        """Return the elites of each slot, by the sizes of their tournaments."""
+        drawn, start = {}, 0
+        for best_of, number in self._draws:
+            rows = elites[start : start + self.num_slots * number]
+            drawn[best_of], start = rows.reshape(self.num_slots, number, -1), start + len(rows)
+        return drawn
 
     def adapt(
         self,
@@ -418,8 +433,8 @@ class AdaptiveMixture(Mixture):
         """Let every emitter adapt to the slots that it had, and count what it brought."""
         assert feedback.gains is not None
         assert feedback.was_empty is not None
-        own, kinds = proposal.aux
-        kind_of_rows = jnp.repeat(kinds, self.instance_size)
+        aux, kinds = proposal.aux
+        kind_of_rows, size = jnp.repeat(kinds, self.instance_size), self.num_solutions
         shares = self._split(elites, lambda emitter: emitter.num_elites_to_adapt)
         # Of several solutions in the same empty cell, one counts.
         counts = feedback.filled | (feedback.accepted & ~feedback.was_empty)
@@ -435,8 +450,11 @@ class AdaptiveMixture(Mixture):
                 filled=mine.filled & is_used,
                 is_used=is_used if mine.is_used is None else is_used & mine.is_used,
             )
-            asked = Proposal(*own[place])
-            adapted.append(_if_used(emitter, state.emitters[place], asked, mine, shares[place]))
+            asked = Proposal(
+                proposal.solutions[:number],
+                jax.tree.map(lambda leaf, n=number: leaf[: len(leaf) * n // size], aux[place]),
+            )
+            adapted.append(emitter.adapt(state.emitters[place], asked, mine, shares[place]))
             accepted.append(jnp.sum(mine.accepted, dtype=jnp.int32))
             filled.append(jnp.sum(mine.filled, dtype=jnp.int32))
             tried.append(jnp.sum(is_used, dtype=jnp.float32))
@@ -457,32 +475,61 @@ class AdaptiveMixture(Mixture):
         shares = zip(self.labels, self.shares(state), strict=True)
         return super().metrics(state) | {f"{label}_share": share for label, share in shares}
 
-    def part_state(self, state: Any, index: Int[Array, ""]) -> Any:
+    def part_state(
+        self, state: AdaptiveMixtureState, index: Int[Array, ""], num_parts: int
+    ) -> AdaptiveMixtureState:
         """Return the states of one part of every emitter, with the counts of all parts."""
-        part, number = super().part_state(state, index), self.num_parts
-        begin = index.astype(jnp.float32) / number
-        return dataclasses.replace(part, begin=begin, length=jnp.float32(1.0 / number))
+        length = state.length / num_parts
+        begin = state.begin + length * index.astype(jnp.float32)
+        part = super().part_state(state, index, num_parts)
+        return dataclasses.replace(part, begin=begin, length=length)
 
-    def with_part_state(self, state: Any, index: Int[Array, ""], part_state: Any) -> Any:
+    def with_part_state(
+        self,
+        state: AdaptiveMixtureState,
+        index: Int[Array, ""],
+        num_parts: int,
+        part_state: AdaptiveMixtureState,
+    ) -> AdaptiveMixtureState:
         """Return the state with one part of every emitter replaced."""
-        whole = super().with_part_state(state, index, part_state)
+        whole = super().with_part_state(state, index, num_parts, part_state)
         return dataclasses.replace(whole, begin=state.begin, length=state.length)
 
 
-def _if_used(
-    emitter: Emitter,
-    state: Any,
-    proposal: Proposal,
-    feedback: Feedback,
-    elites: Float[Array, "n sol"],
-) -> Any:
-    """Let an emitter adapt if it had a slot. A CPU then saves the time in most iterations."""
-    assert feedback.is_used is not None
+def _of_part(
+    part: Emitter, drawn: dict[int, Float[Array, "n sol"]]
+) -> Float[Array, "m sol"] | None:
+    """Return the elites that a part asks for, or ``None``."""
+    first, own = dict.fromkeys(drawn, 0), []
+    for draw in part.elites_to_ask:
+        start = first[draw.best_of]
+        own.append(drawn[draw.best_of][start : start + draw.number])
+        first[draw.best_of] += draw.number
+    return jnp.concatenate(own) if own else None
 
-    def adapt(state: Any) -> Any:
-        return emitter.adapt(state, proposal, feedback, elites)
 
-    return jax.lax.cond(jnp.any(feedback.is_used), adapt, lambda same: same, state)
+def _of_one_structure(asks: Sequence[Callable[..., Proposal]]) -> list[Callable[..., Proposal]]:
+    """Return functions whose proposals have the data of all, zero for those of the others."""
+    shapes = [jax.eval_shape(ask, jnp.int32(0)) for ask in asks]
+    rows = shapes[0].solutions.shape[0]
+    has_aims = any(shape.aims is not None for shape in shapes)
+    has_targets = any(shape.targets is not None for shape in shapes)
+    none = jnp.full(rows, -1)
+    no_aims = Aims(jnp.zeros(rows, bool), jnp.zeros(rows, jnp.float32), none)
+
+    def of(place: int, slot: Int[Array, ""]) -> Proposal:
+        asked = asks[place](slot)
+        aux = [jax.tree.map(jnp.zeros_like, shape.aux) for shape in shapes]
+        aux[place] = asked.aux
+        aims = no_aims if has_aims and asked.aims is None else asked.aims
+        targets = none + 1 if has_targets and asked.targets is None else asked.targets
+        return Proposal(asked.solutions, tuple(aux), aims, targets)
+
+    return [partial(of, place) for place in range(len(asks))]
+
+
+def _all_at_once(function: Callable[..., Any], slots: Int[Array, " slots"]) -> Any:
+    return jax.vmap(function)(slots)
 
 
 def _num_elites(emitter: Emitter) -> int:

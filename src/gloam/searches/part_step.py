@@ -104,7 +104,8 @@ def adapt_part(
     )
     emitter = step.adapt(alone, view, proposal, batch, scored, added)
     if isinstance(algorithm.emitter, Divisible):
-        emitter = algorithm.emitter.with_part_state(state.emitter, index, emitter)
+        number = algorithm.emitter.num_parts
+        emitter = algorithm.emitter.with_part_state(state.emitter, index, number, emitter)
     return dataclasses.replace(state, emitter=emitter)
 
 
@@ -132,7 +133,7 @@ def _view(
     key = _part_key(state.key, index)
     emitter, emitter_state = pair[0].emitter, state.emitter
     if isinstance(emitter, Divisible):
-        emitter_state = emitter.part_state(emitter_state, index)
+        emitter_state = emitter.part_state(emitter_state, index, emitter.num_parts)
     return dataclasses.replace(state, key=key, iteration=generation, emitter=emitter_state)
 
 
