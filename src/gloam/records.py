@@ -56,8 +56,16 @@ class Proposal(eqx.Module):
     """Cells that solutions aim at, if the emitter needs the distances from them."""
 
 
+class DrawsTargets(Protocol):
+    """ASK: draws cells to aim at, on the request of an emitter."""
+
+    def __call__(self, number: int, *, num_near: int = 1, key: PRNGKeyArray) -> "Targets":
+        """Draw a number of targets, with the nearest elites of each."""
+        ...
+
+
 class Targets(eqx.Module):
-    """ASK: cells to aim at, each with the elites whose measures are nearest to its center.
+    """Cells to aim at, each with the elites whose measures are nearest to its center.
 
     Measures and centers are in the space of the discount, divided by the archive's units.
     """

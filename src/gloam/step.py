@@ -80,8 +80,6 @@ _MEASURED_CELLS = 2000
 # Number of elites whose improvements are compared in tournaments: their scores cost more than the
 # rest of a proposal.
 _SCORED_ELITES = 864
-# Folded into the key of `ask` for targets; no emitter draws with it.
-_TARGETS = 2**32 - 3
 
 
 @_float32()
@@ -170,11 +168,7 @@ def ask(algorithm: Algorithm, state: SearchState) -> Proposal:
     """ASK: propose solutions to evaluate. Asking twice gives the same proposal."""
     keys, emitter = _keys(state), algorithm.emitter
     elites = _elites_to_ask(algorithm, state, key=keys.parents)
-    if not emitter.num_targets:
-        return emitter.ask(state.emitter, elites, key=keys.ask)
-    key = jax.random.fold_in(keys.ask, _TARGETS)
-    sizes = emitter.num_targets, emitter.num_near
-    targets = draw_targets(algorithm.archive, state.store, *sizes, state.x0, key=key)
+    targets = partial(draw_targets, algorithm.archive, state.store, state.x0)
     return emitter.ask(state.emitter, elites, key=keys.ask, targets=targets)
 
 

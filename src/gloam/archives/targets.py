@@ -16,10 +16,10 @@ _SEARCHED_CELLS = 16_384
 def draw_targets(
     archive: Archive,
     store: Store,
-    number: int,
-    num_near: int,
     x0: Float[Array, " sol"],
+    number: int,
     *,
+    num_near: int = 1,
     key: PRNGKeyArray,
 ) -> Targets:
     """Draw targets: random empty cells, or random cells while no cell is empty.
@@ -27,9 +27,9 @@ def draw_targets(
     Args:
         archive: The archive.
         store: Its elites.
+        x0: Solution that stands in for missing elites.
         number: Number of targets.
         num_near: Number of elites for each target.
-        x0: Solution that stands in for missing elites.
         key: Random key.
     """
     key_targets, key_elites = jax.random.split(key)

@@ -22,14 +22,14 @@ from gloam.emitters.emitter import (
 )
 from gloam.emitters.rules import BasicRestart
 from gloam.emitters.sep_cma_es import SepCMAES
-from gloam.records import Feedback, Proposal, Targets
+from gloam.records import DrawsTargets, Feedback, Proposal
 
 # An instance gives its target up if the squared distance has not fallen by this share ...
 _PROGRESS = 0.01
 # ... for this many iterations.
 _PATIENCE = 25
-# Number of new targets in an iteration. Instances that begin at the same time may share one.
-_NEW_TARGETS = 3
+# Folded into the key for targets; nothing else of an emitter is drawn with it.
+_TARGETS = 2**32 - 3
 
 
 class AimedState(eqx.Module):
@@ -81,8 +81,8 @@ class AimedCmaEmitters(Emitter):
     Example:
         >>> import gloam, numpy as np
         >>> aimed = gloam.emitters.AimedCmaEmitters(np.zeros(10), sigma0=0.5, num_emitters=2)
-        >>> aimed.num_solutions, aimed.num_targets
-        (72, 2)
+        >>> aimed.num_solutions
+        72
     """
 
     instances: CmaEmitters
@@ -135,11 +135,6 @@ class AimedCmaEmitters(Emitter):
         return self.instances.batch_size
 
     @property
-    def num_targets(self) -> int:
-        """Number of new targets in each iteration."""
-        return min(_NEW_TARGETS, self.num_emitters)
-
-    @property
     def label(self) -> str:
         """Prefix of the metrics in a mixture."""
         return "aimed"
@@ -173,18 +168,21 @@ class AimedCmaEmitters(Emitter):
         elites: Float[Array, "n sol"],
         *,
         key: PRNGKeyArray,
-        targets: Targets | None = None,
+        targets: DrawsTargets | None = None,
     ) -> Proposal:
         """Sample solutions. Instances that wait begin at the new targets."""
         assert targets is not None
         begins = state.is_waiting
-        place = jax.random.randint(key, begins.shape, 0, len(targets.cells))
-        begun = _Begun(
-            begins,
-            jnp.where(begins, targets.cells[place], state.cells),
-            jnp.where(begins, targets.are_empty[place], state.is_aimed),
-            targets.solutions[place, 0],
-        )
+
+        def drawn() -> _Begun:
+            new = targets(self.num_emitters, key=jax.random.fold_in(key, _TARGETS))
+            cells = jnp.where(begins, new.cells, state.cells)
+            is_aimed = jnp.where(begins, new.are_empty, state.is_aimed)
+            return _Begun(begins, cells, is_aimed, new.solutions[:, 0])
+
+        no_starts = jnp.zeros((self.num_emitters, *self.x0.shape), jnp.float32)
+        none = _Begun(begins, state.cells, state.is_aimed, no_starts)
+        begun = jax.lax.cond(jnp.any(begins), drawn, lambda: none)
         instances = self._begun(state.instances, begun)
         proposal = self.instances.ask(instances, elites, key=key)
         rows = jnp.repeat(begun.cells, self.instance_size)

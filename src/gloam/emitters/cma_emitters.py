@@ -37,7 +37,7 @@ from gloam.emitters.rules import (
     RestartWhenIdle,
     SelectionRule,
 )
-from gloam.records import Feedback, Proposal, Targets
+from gloam.records import DrawsTargets, Feedback, Proposal
 from gloam.spaces import Discrete
 
 # Largest solutions that get a full covariance by default: that of 15 instances takes 120 MB for
@@ -180,7 +180,7 @@ class CmaEmitters(Emitter):
         elites: Float[Array, "n sol"],
         *,
         key: PRNGKeyArray,
-        targets: Targets | None = None,
+        targets: DrawsTargets | None = None,
     ) -> Proposal:
         """Sample ``batch_size`` solutions from every Gaussian."""
         del elites, targets

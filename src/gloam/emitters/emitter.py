@@ -14,7 +14,7 @@ from gloam._tools import checks
 from gloam._tools.draws import uniforms
 from gloam._tools.registry import register
 from gloam.emitters.discrete import changed
-from gloam.records import Feedback, Proposal, Targets
+from gloam.records import DrawsTargets, Feedback, Proposal
 from gloam.spaces import Discrete, Form, Space, form_of
 
 # Largest number of solutions in a part of an `EliteEmitter`. The compiled call of a part takes
@@ -152,16 +152,6 @@ class Emitter(eqx.Module):
         return 1
 
     @property
-    def num_targets(self) -> int:
-        """Number of new targets that `ask` receives in each iteration; none by default."""
-        return 0
-
-    @property
-    def num_near(self) -> int:
-        """Number of near elites of each target."""
-        return 1
-
-    @property
     @abstractmethod
     def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
         """Draws of elites that `ask` receives, one after the other."""
@@ -182,7 +172,7 @@ class Emitter(eqx.Module):
         elites: Float[Array, "n sol"],
         *,
         key: PRNGKeyArray,
-        targets: Targets | None = None,
+        targets: DrawsTargets | None = None,
     ) -> Proposal:
         """Propose solutions.
 
@@ -190,7 +180,7 @@ class Emitter(eqx.Module):
             state: State of the emitter.
             elites: The draws of `elites_to_ask`.
             key: Random key.
-            targets: New targets, for emitters with `num_targets`.
+            targets: Draws empty cells to aim at, for emitters that need some.
         """
 
     @abstractmethod

@@ -23,10 +23,10 @@ from gloam.emitters.emitter import (
     rows_of_part,
     with_rows_of_part,
 )
-from gloam.records import Aims, Feedback, Proposal, Targets
+from gloam.records import Aims, DrawsTargets, Feedback, Proposal
 
-# Number of new targets in an iteration.
-_NEW_TARGETS = 8
+# Largest number of new targets of a proposal, which starting points share.
+_MOST_TARGETS = 8
 # Decay rates of the moments of gradients, as in Adam.
 _DECAY, _DECAY_OF_SQUARES = 0.9, 0.999
 # Standard deviation of the noise at a start, in units of sigma0.
@@ -168,14 +168,9 @@ class GradientAscent(Emitter):
         ]
 
     @property
-    def num_targets(self) -> int:
-        """Number of new targets in each iteration, which starting points share."""
-        return _NEW_TARGETS if self.goal == "target" else 0
-
-    @property
     def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
         """An elite for each point, in case it starts again; none for targets."""
-        return () if self.num_targets else (ElitesWanted(self.batch_size, self.best_of),)
+        return () if self.goal == "target" else (ElitesWanted(self.batch_size, self.best_of),)
 
     @property
     def num_elites_to_adapt(self) -> int:
@@ -205,7 +200,7 @@ class GradientAscent(Emitter):
         elites: Float[Array, "n sol"],
         *,
         key: PRNGKeyArray,
-        targets: Targets | None = None,
+        targets: DrawsTargets | None = None,
     ) -> Proposal:
         """Propose the points. Those that start again take an elite, a step length and a pull."""
         points, number = state.points, self.batch_size
@@ -213,11 +208,10 @@ class GradientAscent(Emitter):
         is_new, cells = points.age == 0, points.cells
         if self.goal == "target":
             assert targets is not None
-            place = jax.random.randint(key_step, is_new.shape, 0, len(targets.cells))
-            elites, cells = (
-                targets.solutions[place, 0],
-                jnp.where(is_new, targets.cells[place], cells),
-            )
+            new = targets(min(_MOST_TARGETS, number), key=key)
+            place = jnp.arange(number) % len(new.cells)
+            elites = new.solutions[place, 0]
+            cells = jnp.where(is_new, new.cells[place], cells)
         logs = state.logs + jnp.asarray(_SPREADS, jnp.float32) * normals(key_step, (number, 2))
         logs = jnp.where(is_new[:, None], logs, points.logs)
         noise = _NOISE * self._scale * self._sigma * normals(key_noise, points.solutions.shape)

@@ -16,7 +16,7 @@ from gloam._tools.devices import runs_on_cpu
 from gloam._tools.draws import uniforms
 from gloam._tools.registry import register
 from gloam.emitters.emitter import Bounds, Branching, Divisible, ElitesWanted, Emitter
-from gloam.records import Aims, Feedback, Proposal, Targets
+from gloam.records import Aims, DrawsTargets, Feedback, Proposal
 
 # Share of the batch that is divided evenly, so that no emitter is starved.
 _EVEN = 0.1
@@ -111,23 +111,13 @@ class Mixture(Emitter):
         zeros = jnp.zeros(len(self.emitters), jnp.int32)
         return MixtureState(tuple(emitter.init(start) for emitter in self.emitters), zeros, zeros)
 
-    @property
-    def num_targets(self) -> int:
-        """Number of new targets, which all emitters share."""
-        return max(emitter.num_targets for emitter in self.emitters)
-
-    @property
-    def num_near(self) -> int:
-        """Largest number of near elites that an emitter needs."""
-        return max(emitter.num_near for emitter in self.emitters)
-
     def ask(
         self,
         state: MixtureState,
         elites: Float[Array, "n sol"],
         *,
         key: PRNGKeyArray,
-        targets: Targets | None = None,
+        targets: DrawsTargets | None = None,
     ) -> Proposal:
         """Concatenate the proposals of all emitters."""
         shares = self._split(elites, _num_elites)
@@ -389,7 +379,7 @@ class AdaptiveMixture(Mixture):
         elites: Float[Array, "n sol"],
         *,
         key: PRNGKeyArray,
-        targets: Targets | None = None,
+        targets: DrawsTargets | None = None,
     ) -> Proposal:
         """Give every slot to an emitter, a part of which proposes the solutions."""
         key_slots, key = jax.random.split(key)

@@ -18,7 +18,7 @@ from gloam.emitters.emitter import (
     checked_start,
     checked_step,
 )
-from gloam.records import Proposal, Targets
+from gloam.records import DrawsTargets, Proposal
 
 # Folded into the key for lengths of steps and for the variables of swaps. The noise has the key
 # itself and the shape of the batch, so that emitters of a mixture can share it.
@@ -100,7 +100,7 @@ class Recombination(EliteEmitter):
         elites: Float[Array, "n sol"],
         *,
         key: PRNGKeyArray,
-        targets: Targets | None = None,
+        targets: DrawsTargets | None = None,
     ) -> Proposal:
         """Move from the elites."""
         number = self.batch_size
@@ -171,7 +171,7 @@ class Swaps(EliteEmitter):
         elites: Float[Array, "n sol"],
         *,
         key: PRNGKeyArray,
-        targets: Targets | None = None,
+        targets: DrawsTargets | None = None,
     ) -> Proposal:
         """Move some variables of the first half of the elites towards the second half."""
         first, second = jnp.split(elites, 2)

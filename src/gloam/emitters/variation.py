@@ -16,7 +16,7 @@ from gloam.emitters.emitter import (
     checked_start,
     checked_step,
 )
-from gloam.records import Proposal, Targets
+from gloam.records import DrawsTargets, Proposal
 
 
 @register
@@ -86,7 +86,7 @@ class Variation(EliteEmitter):
         elites: Float[Array, "n sol"],
         *,
         key: PRNGKeyArray,
-        targets: Targets | None = None,
+        targets: DrawsTargets | None = None,
     ) -> Proposal:
         """Vary the elites."""
         first = elites[: self.batch_size]
