@@ -278,7 +278,7 @@ class AdaptiveMixture(Mixture):
     """
 
     window: float
-    parts: tuple[Emitter, ...] = eqx.field(init=False)
+    parts: tuple[Emitter, ...]
     """Each emitter as it is in one slot."""
 
     def __init__(self, emitters: Sequence[Emitter], *, window: float | None = None):
@@ -464,6 +464,13 @@ class AdaptiveMixture(Mixture):
         """Return the metrics of a mixture, and the share of each emitter in the next batch."""
         shares = zip(self.labels, self.shares(state), strict=True)
         return super().metrics(state) | {f"{label}_share": share for label, share in shares}
+
+    def part(self, num_parts: int) -> "AdaptiveMixture":
+        """Return a mixture of one part of every emitter."""
+        if num_parts == 1:
+            return self
+        parts = [emitter.part(num_parts) for emitter in self._divisible]
+        return AdaptiveMixture(parts, window=self.window)
 
     def part_state(
         self, state: AdaptiveMixtureState, index: Int[Array, ""], num_parts: int
