@@ -21,8 +21,8 @@ def small(name: str) -> gloam.Algorithm:
     x0, few = np.zeros(5), {"num_init_points": 30, "num_empty_points": 10}
     cma = {"num_emitters": 3, "batch_size": 10}
     builders = {
-        # 18 solutions by CMA-ES and 12 by moves between elites.
-        "dms": lambda: gloam.DMS(grid, x0, 0.3, num_emitters=3, batch_size=6, num_init_points=30),
+        # Three slots of ten solutions, which four emitters share.
+        "dms": lambda: gloam.DMS(grid, x0, 0.3, num_init_points=30, **cma),
         "dms-paper": lambda: gloam.DMS.paper(grid, x0, 0.3, **few, **cma),
         "cma-mae": lambda: gloam.CMAMAE(grid, x0, 0.3, **cma),
         "dds": lambda: gloam_lab.DDS(cvt, x0, 0.3, bandwidth=0.5, buffer_size=100, **cma),

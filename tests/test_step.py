@@ -81,8 +81,8 @@ class Recorder(Emitter):
         no, zero = jnp.zeros(BATCH, bool), jnp.zeros((), jnp.int32)
         return Told(self.inner.init(x0), feedback(jnp.zeros(BATCH), no, no, zero))
 
-    def ask(self, state, elites, *, key):
-        return self.inner.ask(state.inner, elites, key=key)
+    def ask(self, state, elites, *, key, targets=None):
+        return self.inner.ask(state.inner, elites, key=key, targets=targets)
 
     def adapt(self, state, proposal, feedback, elites):
         return Told(self.inner.adapt(state.inner, proposal, feedback, elites), feedback)

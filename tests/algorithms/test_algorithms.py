@@ -12,6 +12,7 @@ import gloam_lab
 from gloam.discounts import DiscountModel, NoDiscount, Thresholds
 from gloam.emitters import (
     AdaptiveMixture,
+    AimedCmaEmitters,
     BasicRestart,
     CmaEmitters,
     Recombination,
@@ -36,7 +37,7 @@ PIECES = {
     gloam.MAPElitesLine: (Variation,),
 }
 OTHER_DEFAULTS = {
-    gloam.DMS: {"num_emitters": None},
+    gloam.DMS: {"num_emitters": 15},
     gloam.CMAMAE: {"num_emitters": 15},
     gloam_lab.DDS: {"num_emitters": 15},
     gloam.MAPElitesLine: {"line_sigma": 0.2},
@@ -51,7 +52,7 @@ def parameters(cls) -> dict[str, inspect.Parameter]:
 def test_a_preset_has_the_defaults_of_its_pieces(preset):
     shown, other = parameters(preset), OTHER_DEFAULTS.get(preset, {})
     of_pieces = {name: arg for piece in PIECES[preset] for name, arg in parameters(piece).items()}
-    own = {"archive"} | ({"num_moves", "gradients", "name"} if preset is gloam.DMS else set())
+    own = {"archive"} | ({"mixture", "gradients", "name"} if preset is gloam.DMS else set())
     assert set(shown) - set(of_pieces) == own
     for name in set(shown) - own:
         assert shown[name].default == other.get(name, of_pieces[name].default)
@@ -90,8 +91,9 @@ def direct_and_preset():
     paper = gloam.DMS.paper(ARCHIVE, X0, 0.2, ceiling=0, num_init_points=4, **sizes)
     options = {"floor": -3, "ceiling": 0, "num_init_points": 4}
     yield paper_model(ARCHIVE.lower, ARCHIVE.upper, **options), emitter, paper
-    swaps = Swaps(X0, 0.2, batch_size=540)
-    mixture = AdaptiveMixture([CmaEmitters(X0, 0.2), Recombination(X0, 0.2), swaps])
+    cma, aimed = CmaEmitters(X0, 0.2, num_emitters=15), AimedCmaEmitters(X0, 0.2)
+    varied = [kind(X0, 0.2, batch_size=540) for kind in (Recombination, Swaps)]
+    mixture = AdaptiveMixture([cma, *varied, aimed])
     yield DiscountModel(), mixture, gloam.DMS(ARCHIVE, X0, 0.2)
     yield Thresholds(alpha=0.2), emitter, gloam.CMAMAE(ARCHIVE, X0, 0.2, alpha=0.2, **sizes)
     points = Arborescences(X0, 0.2, 2, two_stage=True, restart=RestartWithoutImprovement(), **sizes)

@@ -1,14 +1,14 @@
 """The default search: what it is made of, and the form of the paper."""
 
-import equinox as eqx
-import jax
 import numpy as np
 import pytest
 
 import gloam
 from gloam.emitters import (
     AdaptiveMixture,
+    AimedCmaEmitters,
     CmaEmitters,
+    GradientAscent,
     Recombination,
     RestartWhenIdle,
     Swaps,
@@ -19,23 +19,34 @@ ARCHIVE = gloam.GridArchive((8, 8), -1, 1)
 FEW = {"num_emitters": 3, "batch_size": 6, "num_init_points": 16}
 
 
-def test_the_default_mixes_cma_es_and_moves_between_elites():
+def test_the_default_mixes_emitters_that_can_each_fill_the_batch():
     emitter = gloam.DMS(ARCHIVE, np.zeros(4), 0.5).emitter
-    cma, moves, swaps = emitter.emitters
-    assert isinstance(cma, CmaEmitters)
-    assert isinstance(moves, Recombination)
-    assert isinstance(swaps, Swaps)
-    assert (cma.num_solutions, moves.num_solutions, emitter.num_solutions) == (324, 216, 540)
+    assert isinstance(emitter, AdaptiveMixture)
+    by_kind = {type(part): part for part in emitter.emitters}
+    assert by_kind.keys() >= {CmaEmitters, AimedCmaEmitters, Recombination, Swaps}
+    assert {part.num_solutions for part in emitter.emitters} == {emitter.num_solutions} == {540}
+    cma, moves = by_kind[CmaEmitters], by_kind[Recombination]
     assert isinstance(cma.restart, RestartWhenIdle)
     assert moves.iso_sigma == pytest.approx(0.04 * 0.5)
     assert moves.best_of == 4
 
 
-def test_without_moves_the_emitters_are_alone():
-    assert isinstance(gloam.DMS(ARCHIVE, np.zeros(4), 0.5, num_moves=0).emitter, CmaEmitters)
-    mixed = gloam.DMS(ARCHIVE, np.zeros(4), 0.5, num_moves=7).emitter
-    assert isinstance(mixed, AdaptiveMixture)
-    assert mixed.num_solutions == 331
+def test_without_a_mixture_the_emitters_are_alone():
+    emitter = gloam.DMS(ARCHIVE, np.zeros(4), 0.5, mixture=False).emitter
+    assert isinstance(emitter, CmaEmitters)
+    assert emitter.num_solutions == 540
+    with refused("gradients: expected False without a mixture"):
+        gloam.DMS(ARCHIVE, np.zeros(4), 0.5, mixture=False, gradients=True)
+
+
+@pytest.mark.parametrize("num_emitters", [1, 2, 15])
+def test_each_kind_of_gradients_has_at_most_about_half_of_the_batch(num_emitters):
+    used = gloam.DMS(ARCHIVE, np.zeros(4), 0.5, num_emitters=num_emitters, gradients=True)
+    climbing = [part for part in used.emitter.emitters if isinstance(part, GradientAscent)]
+    assert {part.goal for part in climbing} == {"target", "improvement", "objective"}
+    half = {1: 36, 2: 36, 15: 288}[num_emitters]
+    assert {part.num_solutions for part in climbing} == {half}
+    np.testing.assert_array_equal(used.emitter.gradient_rows, np.arange(half))
 
 
 @pytest.mark.parametrize("algorithm", [gloam.DMS, gloam.CMAMAE])
@@ -49,9 +60,13 @@ def test_a_box_gives_a_step_size(algorithm):
 
 def test_solutions_stay_in_the_box():
     emitter = gloam.DMS(ARCHIVE, np.zeros(4), 1.0, bounds=(-0.5, 0.5), **FEW).emitter
-    number = sum(draw.number for draw in emitter.elites_to_ask)
-    key_elites, key_ask = jax.random.split(jax.random.key(1))
-    elites = jax.random.uniform(key_elites, (number, 4), minval=-0.5, maxval=0.5)
-    solutions = eqx.filter_jit(emitter.ask)(emitter.init(), elites, key=key_ask).solutions
-    assert solutions.shape == (30, 4)
-    assert np.abs(solutions).max() == 0.5
+    seen = []
+
+    def evaluate(solutions):
+        seen.append(solutions)
+        return -np.square(solutions).sum(axis=1), solutions[:, :2]
+
+    algorithm = gloam.DMS(ARCHIVE, np.zeros(4), 1.0, bounds=(-0.5, 0.5), **FEW)
+    gloam.optimize(evaluate, algorithm, 4, progress=False)
+    assert [solutions.shape for solutions in seen] == [(18, 4)] * 4
+    assert np.abs(np.concatenate(seen)).max() == 0.5

@@ -194,18 +194,18 @@ def test_a_search_does_not_depend_on_units(changed):
     assert abs(np.mean(other_score) / np.mean(score) - 1) < SCORE_BOUND
 
 
-# Without moves between elites, which cover this problem whatever the model says. Objectives of
+# Without the other emitters, which cover this problem whatever the model says. Objectives of
 # -1000 + 0.01 f are left out: float32 has 160 of them, and CMA-ES ranks what is left.
 @pytest.mark.slow
 @pytest.mark.parametrize("changed", OBJECTIVES[1:], ids=str)
 def test_emitters_alone_do_not_depend_on_units(changed):
-    found, others = scores(num_moves=0)[0], scores(num_moves=0, **changed)[0]
+    found, others = scores(mixture=False)[0], scores(mixture=False, **changed)[0]
     assert abs(np.mean(others) - np.mean(found)) < ALONE_BOUND
 
 
 @pytest.mark.slow
 def test_given_units_do_not_follow_the_objective():
     """What the others do not do: the paper's units are those of one objective."""
-    paper = {"num_moves": 0, "floor": 0.0, "ceiling": 1.0}
+    paper = {"mixture": False, "floor": 0.0, "ceiling": 1.0}
     found, scaled = scores(**paper)[0], scores(factor=1000.0, **paper)[0]
     assert abs(np.mean(scaled) - np.mean(found)) > ALONE_BOUND

@@ -18,6 +18,8 @@ from tests.helpers import assert_same_bits
 from tests.problems import ARM, BATCH, small
 
 ROOT = Path(__file__).parents[2]
+# Labels of the emitters that share a batch.
+LABELS = small("dms").emitter.labels
 COLUMNS = [
     "seed",
     "iteration",
@@ -36,16 +38,8 @@ COLUMNS = [
     "loss",
     "epochs",
     "restarts",
-    "cma_es_restarts",
-    "cma_es_accepted",
-    "cma_es_filled",
-    "moves_restarts",
-    "swaps_restarts",
-    "swaps_accepted",
-    "swaps_filled",
-    "refinement_share",
-    "moves_accepted",
-    "moves_filled",
+    *(f"{label}_{name}" for label in LABELS for name in ("restarts", "accepted", "filled", "share")),
+    "aimed_reached",
     "unique_cells",
     "failed",
     "failed_total",
@@ -81,7 +75,7 @@ def test_metrics_hold_a_row_for_each_seed_and_logged_iteration(whole):
     assert (metrics["evaluations"] == metrics["iteration"] * BATCH).all()
     assert (metrics["gradients"] == 0).all()
     assert metrics["coverage"].between(0, 1).all()
-    filled = metrics[["cma_es_filled", "moves_filled", "swaps_filled"]].sum(axis=1)
+    filled = metrics[[f"{label}_filled" for label in LABELS]].sum(axis=1)
     np.testing.assert_allclose(filled, metrics["coverage"] * 64, rtol=1e-5)
     last = metrics[metrics["iteration"] == 40]
     for row, elites in zip(last.itertuples(), whole.elites_by_seed.values(), strict=True):
