@@ -421,10 +421,19 @@ def masked_batch(
 def add(algorithm: Algorithm, state: SearchState, batch: Batch) -> tuple[SearchState, Added]:
     """ADD: put the batch into the store, and rescale the discount to its objectives."""
     store, added = add_to_store(state.store, batch)
-    f_min = algorithm.archive.f_min
-    discount = algorithm.discount.rescaled(state.discount, store.objectives, f_min)
-    reference = state.reference if f_min is not None else lowered(state.reference, store.objectives)
-    return dataclasses.replace(state, store=store, discount=discount, reference=reference), added
+    return rescaled(algorithm, dataclasses.replace(state, store=store)), added
+
+
+@_float32()
+def rescaled(algorithm: Algorithm, state: SearchState) -> SearchState:
+    """Return the state with discount and reference of the QD score rescaled to the elites.
+
+    Both depend on the elites of earlier calls, too.
+    """
+    f_min, objectives = algorithm.archive.f_min, state.store.objectives
+    discount = algorithm.discount.rescaled(state.discount, objectives, f_min)
+    reference = state.reference if f_min is not None else lowered(state.reference, objectives)
+    return dataclasses.replace(state, discount=discount, reference=reference)
 
 
 @_float32()

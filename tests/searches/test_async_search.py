@@ -6,7 +6,7 @@ import pytest
 
 import gloam
 from tests.helpers import assert_same_bits, refused
-from tests.problems import BATCH, evaluate
+from tests.problems import BATCH, evaluate, small
 
 EACH = 10  # solutions of a part of the small algorithms; MAP-Elites has one part
 
@@ -26,9 +26,9 @@ def in_flight(search, number, evaluations):
     return out
 
 
-def cma_es(search):
-    """State of the CMA-ES emitters of the default search."""
-    return search.checkpoint().emitter.emitters.emitters[0]
+def emitter_state(search):
+    """State of the emitter of a search, without the open parts."""
+    return search.checkpoint().emitter.emitters
 
 
 def kept(tree):
@@ -74,16 +74,16 @@ def test_the_archive_has_the_best_result_of_each_cell(algorithm):
     )
 
 
-def test_an_emitter_adapts_when_its_part_is_complete(dms):
-    search = gloam.AsyncSearch(dms, 2)
+def test_an_emitter_adapts_when_its_part_is_complete():
+    search = gloam.AsyncSearch(small("dms-paper"), 2)
     tickets = search.ask(BATCH)
     first, second = tickets[:EACH], tickets[EACH : 2 * EACH]
     tell(search, first[1:] + second[:-1])
     assert search.generations.tolist() == [0, 0, 0]
-    before = kept(cma_es(search))
+    before = kept(emitter_state(search))
     tell(search, second[-1:])
     assert search.generations.tolist() == [0, 1, 0]
-    after = kept(cma_es(search))
+    after = kept(emitter_state(search))
     changed = (np.asarray(before.gaussians.mean) != after.gaussians.mean).any(axis=1)
     assert changed.tolist() == [False, True, False]
     # It goes on although the others wait.
@@ -91,6 +91,23 @@ def test_an_emitter_adapts_when_its_part_is_complete(dms):
     assert search.ask(1) == []
     tell(search, first[:1])
     assert search.generations.tolist() == [1, 1, 0]
+
+
+def test_every_part_of_a_mixture_adapts_on_its_own(dms):
+    search = gloam.AsyncSearch(dms, 2)
+    tickets = search.ask(BATCH)
+    before = kept(emitter_state(search))
+    tell(search, tickets[EACH : 2 * EACH])
+    after = kept(emitter_state(search))
+    # The counts are those of all parts, and the instances of the other parts are untouched.
+    assert (before.tried.sum(), after.tried.sum()) == (0, EACH)
+    assert (after.begin, after.length) == (0, 1)
+    for place in (0, 2):
+        of_others = [
+            [leaf[place] for leaf in jax.tree.leaves(state.emitters) if leaf.ndim]
+            for state in (before, after)
+        ]
+        assert_same_bits(*of_others)
 
 
 def test_the_discount_is_trained_once_in_a_batch_of_results(dms):
@@ -170,12 +187,12 @@ def test_late_results_enter_the_archive_but_not_the_emitter(dms):
     assert search.generations[0] == 0
     tell(search, tickets[7:8])
     assert search.generations[0] == 1
-    adapted = kept(cma_es(search))
+    adapted = kept(emitter_state(search))
     late = tickets[8]
     search.tell(late, 100.0, np.array([1.9, 1.9]))
     assert search.elites().objectives.max() == 100.0
     assert search.evaluations == 9
-    assert_same_bits(cma_es(search), adapted)
+    assert_same_bits(emitter_state(search), adapted)
     # Solutions of a closed part that were not handed out are not handed out any more.
     some = on_time.ask(8)
     tell(on_time, some)

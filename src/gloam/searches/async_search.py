@@ -40,6 +40,7 @@ _MOST_ROWS = 64
 _ask = compiled(part_step.ask_part)
 _add = compiled(part_step.add_rows, donate_state=True)
 _add_to_copy = compiled(part_step.add_rows)
+_rescaled = compiled(part_step.rescaled)
 _adapt = compiled(part_step.adapt_part, donate_state=True)
 _train = compiled(part_step.train, donate_state=True)
 
@@ -312,10 +313,11 @@ class AsyncSearch:
 
     def _with_results(self) -> SearchState:
         """Return the state with the waiting results added; the search is unchanged."""
-        if not self._told:
-            return self._search.state
-        rows = self._rows_to_add()
-        return _add_to_copy(self._static, self._arrays, self._search.state, *rows)[0]
+        state = self._search.state
+        if self._told:
+            rows = self._rows_to_add()
+            state = _add_to_copy(self._static, self._arrays, state, *rows)[0]
+        return _rescaled(self._static, self._arrays, state)
 
     def _rows_to_add(self) -> tuple[Any, ...]:
         has_objectives = self._has_objectives is not False

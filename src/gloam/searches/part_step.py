@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from gloam import step
 from gloam._tools import draws
 from gloam.algorithms import Algorithm
+from gloam.archives.store import add as add_to_store
 from gloam.archives.store import num_unique_cells
 from gloam.emitters import Divisible, Emitter
 from gloam.records import Added, Batch, Proposal, SearchState, StepInfo
@@ -67,7 +68,7 @@ def add_rows(
     assert batch.violations is not None, "results of asynchronous searches have violations"
     valid, is_infeasible = batch.valid & is_row, (batch.violations > 0) & is_row
     batch = eqx.tree_at(lambda b: b.valid, batch, valid)
-    state, added = step.add(algorithm, state, batch)
+    store, added = add_to_store(state.store, batch)
     is_earlier = jnp.tril(batch.cells[:, None] == batch.cells, -1) & valid
     best_earlier = jnp.max(jnp.where(is_earlier, batch.objectives, -jnp.inf), axis=1)
     accepted = added.accepted & (batch.objectives > best_earlier)
@@ -78,7 +79,13 @@ def add_rows(
     in_order = Added(
         accepted=accepted, filled=filled, unique_cells=added.unique_cells, before=before
     )
-    return dataclasses.replace(state, failed=failed, infeasible=infeasible), batch, in_order
+    counts = {"failed": failed, "infeasible": infeasible}
+    return dataclasses.replace(state, store=store, **counts), batch, in_order
+
+
+def rescaled(pair: WithPart, state: SearchState) -> SearchState:
+    """Return the state rescaled to its elites, see `gloam.step.rescaled`."""
+    return step.rescaled(pair[0], state)
 
 
 def adapt_part(
@@ -96,7 +103,10 @@ def adapt_part(
 
     Rows that are not valid failed, or did not arrive in time.
     """
-    algorithm, view, alone = pair[0], _view(pair, state, index, generation), _alone(pair)
+    algorithm, alone = pair[0], _alone(pair)
+    # Here and not where results are added, because how many are added at a time may not matter.
+    state = step.rescaled(algorithm, state)
+    view = _view(pair, state, index, generation)
     _, scored = step.score(alone, view, batch)
     proposal = Proposal(batch.solutions, aux[0], targets=aux[1])
     added = Added(
@@ -112,6 +122,7 @@ def adapt_part(
 def train(pair: WithPart, state: SearchState, batch: Batch) -> tuple[SearchState, StepInfo]:
     """SCORE, TRAIN: train the discount on a batch of results, which ends an iteration."""
     algorithm, _ = pair
+    state = step.rescaled(algorithm, state)
     seen, scored = step.score(algorithm, state, batch)
     learned, fit = step.train(algorithm, state, seen, scored)
     unique_cells = num_unique_cells(batch, algorithm.archive.num_cells)
