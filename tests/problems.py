@@ -33,15 +33,16 @@ def small(name: str) -> gloam.Algorithm:
 
 
 def climbing(archive: gloam.archives.Archive) -> gloam.Algorithm:
-    """18 solutions by CMA-ES, 6 by gradients and 6 by moves between elites."""
+    """Five slots of six solutions, of which the first may climb by gradients."""
     x0 = np.zeros(5)
     emitters = [
-        gloam.emitters.CmaEmitters(x0, 0.3, num_emitters=3, batch_size=6),
         gloam.emitters.GradientAscent(x0, 0.3, batch_size=GRADIENTS),
-        gloam.emitters.Recombination(x0, 0.3, batch_size=6),
+        gloam.emitters.GradientAscent(x0, 0.3, goal="target", batch_size=GRADIENTS),
+        gloam.emitters.CmaEmitters(x0, 0.3, num_emitters=5, batch_size=6),
+        gloam.emitters.Recombination(x0, 0.3, batch_size=BATCH),
     ]
     discount = gloam.discounts.DiscountModel(num_init_points=30)
-    return gloam.Algorithm(gloam.emitters.Mixture(emitters), archive, discount)
+    return gloam.Algorithm(gloam.emitters.AdaptiveMixture(emitters), archive, discount)
 
 
 ARM = gloam.domains.Arm(num_joints=5)

@@ -70,9 +70,9 @@ def test_parts_adapt_one_by_one_as_all_do_together(settings):
             rows = slice(index * size, (index + 1) * size)
             own = Proposal(proposal.solutions[rows], proposal.aux[index : index + 1])
             own_told = jax.tree.map(lambda leaf, r=rows: leaf[r] if leaf.ndim else leaf, told)
-            state = part_state(one_by_one, jnp.asarray(index))
+            state = part_state(one_by_one, jnp.asarray(index), PARTS)
             adapted = adapt_part(state, own, own_told, elites[index : index + 1])
-            one_by_one = with_part_state(one_by_one, jnp.asarray(index), adapted)
+            one_by_one = with_part_state(one_by_one, jnp.asarray(index), PARTS, adapted)
         jax.tree.map(
             lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6),
             one_by_one,

@@ -96,7 +96,7 @@ def test_a_function_is_not_asked_for_gradients_of_solutions_that_failed(algorith
     assert [len(some) for some in seen] == [GRADIENTS - 1]
     assert search.metrics()["ascent_gradients_failed"] == 0
     objectives[:] = np.nan
-    objectives[0] = 1
+    objectives[-1] = 1
     search.ask()
     search.tell(objectives, measures, vjp=recorded)
     assert len(seen) == 1

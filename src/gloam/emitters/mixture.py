@@ -285,6 +285,9 @@ class AdaptiveMixture(Mixture):
         super().__init__(emitters)
         size = self.instance_size
         for emitter in self.emitters:
+            expected, fix = "emitters that are not mixtures", "Give the emitters themselves."
+            is_mixture = isinstance(emitter, Mixture)
+            checks.expect(not is_mixture, "emitters", expected, type(emitter).__name__, fix)
             number = emitter.num_solutions
             expected = f"emitters whose number of solutions is a multiple of {size}"
             checks.expect(number % size == 0, "emitters", expected, number)
@@ -332,14 +335,23 @@ class AdaptiveMixture(Mixture):
         # An emitter that was not tried yet may be as good as the best.
         is_best = (state.tried == 0) | (largest == 0)
         worth = jnp.square(jnp.where(is_best, 1.0, gain / jnp.where(largest > 0, largest, 1.0)))
-        shares = _EVEN / len(self.emitters) + (1.0 - _EVEN) * worth / jnp.sum(worth)
-        # What a small emitter cannot take goes to the others.
-        sizes = jnp.asarray([emitter.num_solutions for emitter in self.emitters], jnp.float32)
-        most = sizes / self.num_solutions
-        is_large = most >= 1.0
-        rest = jnp.where(is_large, shares, 0.0)
-        spare = jnp.sum(jnp.maximum(shares - most, 0.0))
-        return jnp.minimum(shares, most) + spare * rest / jnp.sum(rest)
+        even = _EVEN / len(self.emitters)
+        shares = even + (1.0 - _EVEN) * worth / jnp.sum(worth)
+        # What small emitters cannot take goes to the others: those of one size and smaller ones
+        # share the same slots.
+        sizes = np.asarray([emitter.num_solutions for emitter in self.emitters])
+        taken = jnp.float32(0.0)
+        for size in np.unique(sizes)[:-1]:
+            is_same, room = sizes == size, float(size / self.num_solutions) - taken
+            least = jnp.minimum(even, room / is_same.sum())
+            above = jnp.sum(jnp.where(is_same, shares - even, 0.0))
+            factor = (room - is_same.sum() * least) / jnp.where(above > 0, above, 1.0)
+            fitting = least + jnp.minimum(factor, 1.0) * (shares - even)
+            shares = jnp.where(is_same, fitting, shares)
+            taken += jnp.sum(jnp.where(is_same, shares, 0.0))
+        is_large = sizes == self.num_solutions
+        rest = jnp.sum(jnp.where(is_large, shares, 0.0))
+        return jnp.where(is_large, shares * (1.0 - taken) / rest, shares)
 
     def _kinds(self, state: AdaptiveMixtureState, *, key: PRNGKeyArray) -> Int[Array, " slots"]:
         """Return the emitter that each slot goes to."""
@@ -464,6 +476,12 @@ class AdaptiveMixture(Mixture):
         """Return the metrics of a mixture, and the share of each emitter in the next batch."""
         shares = zip(self.labels, self.shares(state), strict=True)
         return super().metrics(state) | {f"{label}_share": share for label, share in shares}
+
+    def divides_into(self, num_parts: int) -> bool:
+        """Return true if slots are divided evenly, of emitters that can each fill the batch."""
+        sizes = {emitter.num_solutions for emitter in self.emitters}
+        is_even = len(sizes) == 1 and self.num_slots % num_parts == 0
+        return num_parts == 1 or (is_even and super().divides_into(num_parts))
 
     def part(self, num_parts: int) -> "AdaptiveMixture":
         """Return a mixture of one part of every emitter."""
