@@ -1,26 +1,31 @@
-"""Emitters made of emitters: every part does what it does alone, and its own rows count for it."""
+"""Emitters made of emitters: every part does what it does alone, and its own rows count for it.
+
+Those of an `AdaptiveMixture` share a batch, in shares that follow what they bring.
+"""
 
 import dataclasses
+import functools
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gloam
 from gloam.emitters import (
     AdaptiveMixture,
+    AimedCmaEmitters,
     CmaEmitters,
     GradientAscent,
     Mixture,
+    Recombination,
     Swaps,
     Variation,
 )
-from gloam.emitters.mixture import Gains
-from gloam.records import Feedback, Proposal
+from gloam.records import Climb, Distances, Feedback, Proposal, Targets
 from tests.helpers import assert_same_bits, refused
 
 X0 = np.zeros(4)
@@ -111,9 +116,9 @@ def test_a_mixture_is_divided_where_all_its_emitters_are():
     assert mixture.num_parts == CMA.num_emitters == 2
     assert mixture.part(2).num_solutions * 2 == mixture.num_solutions
     state = mixture.init()
-    part = mixture.part_state(state, jnp.asarray(1))
-    assert_same_bits(part.emitters[0], CMA.part_state(state.emitters[0], jnp.asarray(1)))
-    assert_same_bits(mixture.with_part_state(state, jnp.asarray(1), part), state)
+    part = mixture.part_state(state, jnp.asarray(1), 2)
+    assert_same_bits(part.emitters[0], CMA.part_state(state.emitters[0], jnp.asarray(1), 2))
+    assert_same_bits(mixture.with_part_state(state, jnp.asarray(1), 2, part), state)
     assert MIXTURE.num_parts == 1  # five line moves cannot be halved
     assert MIXTURE.part(1) is MIXTURE
 
@@ -131,174 +136,309 @@ def test_wrong_parts_are_refused():
         Mixture([CMA, Variation(np.zeros(3), 0.1)])
 
 
-def brought(tried=(100, 100), gained=(0, 0)) -> Gains:
-    """What emitters that explore brought, then refinement."""
-    return Gains(*(jnp.asarray(numbers, jnp.float32) for numbers in (tried, gained)))
+EACH, SLOTS = 4, 3
+BATCH = EACH * SLOTS
+CMA_3 = CmaEmitters(X0, 0.5, num_emitters=SLOTS, batch_size=EACH)
+AIMED = AimedCmaEmitters(X0, 0.5, num_emitters=SLOTS, batch_size=EACH)
+MOVES, SWAPS = Recombination(X0, 0.5, batch_size=BATCH), Swaps(X0, 0.5, batch_size=BATCH)
+CLIMBS = [GradientAscent(X0, 0.5, batch_size=EACH, goal=goal) for goal in ("improvement", "target")]
+EQUAL = AdaptiveMixture([CMA_3, MOVES, SWAPS], window=36.0)
+# Two small emitters, which can have the first slot.
+ALL = AdaptiveMixture([*CLIMBS, CMA_3, MOVES, SWAPS, AIMED], window=36.0)
 
 
-def test_the_share_of_refinement_worked_by_hand():
-    # 0.012 for each of 1,000 solutions that explore, 0.01 for each of 50 that refine.
-    recent = brought((1000, 50), (12, 0.5))
-    assert recent.refinement_share.item() == pytest.approx(1 / (1 + 1.2**2))
-    assert brought(gained=(1, 90)).refinement_share.item() == pytest.approx(0.95)
-    assert brought(gained=(90, 1)).refinement_share.item() == pytest.approx(0.05)
-    assert brought().refinement_share.item() == pytest.approx(0.05)
-    assert brought(tried=(0, 0)).refinement_share.item() == pytest.approx(0.05)
-    assert brought((0, 9), (0, 3)).refinement_share.item() == pytest.approx(0.95)
+FIRST = {EQUAL.num_parts: EQUAL.init(), ALL.num_parts: ALL.init()}
 
 
-numbers = st.floats(1, 1e6)
-amounts = st.floats(0, 1e9)
+def brought(mixture, tried, gained):
+    """State of a mixture after its emitters brought this."""
+    counts = [np.asarray(numbers, np.float32) for numbers in (tried, gained)]
+    return eqx.tree_at(lambda state: [state.tried, state.gained], FIRST[mixture.num_parts], counts)
 
 
-@given(
-    tried=st.tuples(numbers, numbers),
-    gained=st.tuples(amounts, amounts),
-    more=amounts,
-    unit=st.sampled_from([1e-12, 1.0, 1e18]),
-)
-def test_the_share_is_within_limits_and_follows_what_both_bring(tried, gained, more, unit):
-    explored, refined = (unit * amount for amount in gained)
-    share = brought(tried, (explored, refined)).refinement_share.item()
-    assert 0.0499 < share < 0.9501
-    assert brought(tried, (explored + unit * more, refined)).refinement_share.item() <= share
-    assert brought(tried, (explored, refined + unit * more)).refinement_share.item() >= share
+@eqx.filter_jit
+def shares_after(mixture, state):
+    return mixture.shares(state)
 
 
-CMA_3 = CmaEmitters(X0, 0.5, num_emitters=3, batch_size=4)
-LINES = Variation(X0, 0.1, line_sigma=0.5, batch_size=6)
-ADAPTIVE = AdaptiveMixture([CMA_3, LINES, Swaps(X0, 0.5, batch_size=18)], window=36.0)
-PARENTS = jax.random.normal(jax.random.key(2), (12 + 36, 4))
+def shares(mixture, tried, gained) -> np.ndarray:
+    return np.asarray(shares_after(mixture, brought(mixture, tried, gained)))
 
 
-def with_gains(recent: Gains):
-    return eqx.tree_at(lambda state: state.recent, ADAPTIVE.init(), recent)
+def test_shares_worked_by_hand():
+    # 0.02, 0.01 and nothing for each solution: squares of 4 to 1 to 0.
+    expected = 0.1 / 3 + 0.9 * np.array([0.8, 0.2, 0.0])
+    np.testing.assert_allclose(shares(EQUAL, [1000, 50, 9], [20, 0.5, 0]), expected, rtol=1e-6)
+    even = np.full(3, 1 / 3)
+    np.testing.assert_allclose(shares(EQUAL, [0, 0, 0], [0, 0, 0]), even, rtol=1e-6)
+    np.testing.assert_allclose(shares(EQUAL, [9, 9, 9], [0, 0, 0]), even, rtol=1e-6)
+    # One that was not tried yet may be as good as the best.
+    expected = 0.1 / 3 + 0.9 * np.array([0.5, 0.0, 0.5])
+    np.testing.assert_allclose(shares(EQUAL, [9, 9, 0], [5, 0, 0]), expected, rtol=1e-6)
 
 
-def test_refinement_replaces_whole_cma_es_instances_and_single_other_solutions():
-    state = with_gains(brought(gained=(50, 50)))
-    numbers = np.zeros(18)
-    for place in range(60):
-        proposal = ask(ADAPTIVE, state, PARENTS, jax.random.key(place))
-        own, is_refined = proposal.aux
-        refined = np.asarray(is_refined)
-        explored = np.concatenate([solutions for solutions, _ in own])
-        np.testing.assert_array_equal(np.any(proposal.solutions != explored, axis=1), refined)
-        assert set(refined[:12].reshape(3, 4).sum(axis=1)) <= {0, 4}
-        numbers += refined
-    # The share is 0.5. Standard errors for 180 instances and for 360 solutions: 0.04 and 0.03.
-    assert abs(numbers[:12].mean() / 60 - 0.5) < 0.15
-    assert abs(numbers[12:].mean() / 60 - 0.5) < 0.1
+def test_shares_of_small_emitters_worked_by_hand():
+    # Both small ones would have more than the one slot that they share: each keeps its even share,
+    # and the rest of the slot is divided as 4 to 1. The others divide the rest as usual.
+    even, worth = 0.1 / 6, np.array([4, 1, 1, 0, 0, 0]) / 6
+    first = even + (1 / 3 - 2 * even) * np.array([0.8, 0.2])
+    rest = even + 0.9 * worth[2:]
+    expected = [*first, *(2 / 3 * rest / rest.sum())]
+    found = shares(ALL, np.full(6, 100), [2, 1, 1, 0, 0, 0])
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    # What fits stays as it is.
+    found = shares(ALL, np.full(6, 100), [0, 0, 1, 2, 0, 0])
+    expected = even + 0.9 * np.array([0, 0, 0.2, 0.8, 0, 0])
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_while_cells_are_filled_only_a_few_solutions_that_vary_elites_refine():
-    lines = Variation(X0, 0.1, line_sigma=0.5, batch_size=42)
-    mixture = AdaptiveMixture([CMA_3, lines, Swaps(X0, 0.5, batch_size=54)])
-    state = eqx.tree_at(lambda state: state.recent, mixture.init(), brought(gained=(50, 5)))
-    number = sum(draw.number for draw in mixture.elites_to_ask)
-    parents = jax.random.normal(KEY, (number, 4))
-    proposal = ask(mixture, state, parents, KEY)
-    own, is_refined = proposal.aux
-    assert np.flatnonzero(is_refined).tolist() == [12, 32, 52]  # one in twenty
-    explored = np.concatenate([solutions for solutions, _ in own])
-    np.testing.assert_array_equal(np.any(proposal.solutions != explored, axis=1), is_refined)
+tries = st.lists(st.floats(1, 1e6), min_size=6, max_size=6)
+amounts = st.lists(st.floats(0, 1e9), min_size=6, max_size=6)
 
 
-def test_emitters_after_one_that_is_not_replaced_keep_their_solutions():
-    ascent = GradientAscent(X0, 0.5, batch_size=3)
-    mixture = AdaptiveMixture([LINES, ascent, CMA_3, Swaps(X0, 0.5, batch_size=6)])
-    state = eqx.tree_at(lambda state: state.recent, mixture.init(), brought(gained=(1, 90)))
-    number = sum(draw.number for draw in mixture.elites_to_ask)
-    _, is_refined = ask(mixture, state, jnp.ones((number, 4)), KEY).aux
-    assert is_refined[:6].any()
-    assert not is_refined[6:].any()
+@settings(max_examples=50)
+@given(tries, amounts, st.integers(0, 5), st.floats(0, 1e9), st.sampled_from([1e-12, 1.0, 1e18]))
+def test_shares_are_within_limits_and_follow_what_emitters_bring(tried, gained, which, more, unit):
+    gained = np.array(gained)
+    found = shares(ALL, tried, unit * gained)
+    assert found.sum() == pytest.approx(1, abs=1e-5)
+    # A small emitter may pass its slot on, and nobody has less than the even share.
+    assert (found >= 0.1 / 6 - 1e-6).all()
+    assert found[:2].sum() <= 1 / SLOTS + 1e-6
+    gained[which] += more
+    assert shares(ALL, tried, unit * gained)[which] >= found[which] - 1e-5
 
 
-def resting_batch():
-    """A batch in which the second instance and two of the lines refine, and its feedback."""
-    state = with_gains(brought((32, 64), (8, 32)))
-    proposal = ask(ADAPTIVE, state, PARENTS, KEY)
-    own, _ = proposal.aux
-    is_refined = jnp.zeros(18, bool).at[4:8].set(True).at[jnp.asarray([13, 15])].set(True)
-    proposal = Proposal(proposal.solutions, (own, is_refined))
-    values = jnp.sin(jnp.arange(18.0))
-    improved, filled, was_empty = values > 0, values > 0.5, values > 0.4
-    feedback = Feedback(values, improved, filled, jnp.ones(18, bool), jnp.asarray(1))
-    gains = jnp.where(improved, jnp.arange(18.0), 0.0)
-    return state, proposal, dataclasses.replace(feedback, was_empty=was_empty, gains=gains)
+@pytest.mark.parametrize("gained", [[1, 2, 3, 2, 0, 1], [5, 4, 1, 0, 0, 0], [0, 0, 0, 0, 0, 9]])
+def test_slots_follow_the_shares(gained):
+    state = brought(ALL, np.full(6, 100), gained)
+    number = 4000
+    keys = jax.random.split(jax.random.key(0), number)
+    kinds = np.asarray(jax.jit(jax.vmap(lambda key: ALL._kinds(state, key=key)))(keys))
+    counts = np.bincount(kinds.ravel(), minlength=6) / number / SLOTS
+    # Four standard errors of a slot that is drawn or not.
+    np.testing.assert_allclose(counts, ALL.shares(state), atol=4 * 0.5 / np.sqrt(number) / SLOTS)
+    # Slots are in the order of the emitters, of which small ones have the first slot only.
+    assert not np.isin(kinds[:, 1:], [0, 1]).any()
+    assert (np.diff(kinds, axis=1) >= 0).all()
 
 
-def test_an_instance_that_rests_stays_as_it_is_and_the_others_adapt():
-    state, proposal, feedback = resting_batch()
-    after = adapt(ADAPTIVE, state, proposal, feedback, PARENTS[:3])
-    before, now = state.emitters[0].gaussians, after.emitters[0].gaussians
-    assert_same_bits(jax.tree.map(lambda a: a[1], now), jax.tree.map(lambda a: a[1], before))
-    alone = jax.tree.map(lambda rows: rows[:12] if rows.ndim else rows, feedback)
-    own = Proposal(*proposal.aux[0][0])
-    expected = adapt(CMA_3, state.emitters[0], own, alone, PARENTS[:3]).gaussians
-    for place in (0, 2):
-        one, other = (jax.tree.map(lambda a, i=place: a[i], tree) for tree in (now, expected))
-        assert_same_bits(one, other)
-    assert after.emitters[0].rule.idle[1] == state.emitters[0].rule.idle[1]
+def test_elites_are_asked_for_as_one_emitter_with_all_slots():
+    # Each slot needs 4 tournaments, by moves and ascent, and up to 8 more elites, by swaps.
+    assert [tuple(draw) for draw in ALL.elites_to_ask] == [(SLOTS * 8, 1), (SLOTS * 4, 4)]
+    assert (ALL.num_solutions, ALL.num_slots, ALL.instance_size) == (BATCH, SLOTS, EACH)
+    np.testing.assert_array_equal(ALL.gradient_rows, np.arange(EACH))
+
+
+NUM_PARENTS = sum(draw.number for draw in ALL.elites_to_ask)
+PARENTS = jax.random.normal(jax.random.key(2), (NUM_PARENTS, 4))
+
+
+def aims(number, *, num_near=1, key):
+    """Draw targets that are all empty."""
+    key_cells, key_elites = jax.random.split(key)
+    solutions = jax.random.normal(key_elites, (number, num_near, 4))
+    return Targets(
+        cells=jax.random.randint(key_cells, (number,), 0, 9),
+        are_empty=jnp.ones(number, bool),
+        centers=jnp.zeros((number, 2)),
+        solutions=solutions,
+        measures=jnp.zeros((number, num_near, 2)),
+        are_elites=jnp.ones((number, num_near), bool),
+    )
+
+
+@eqx.filter_jit
+def ask_all(state, key):
+    return ALL.ask(state, PARENTS, key=key, targets=aims)
+
+
+def told_all(seed: int) -> Feedback:
+    """Feedback of a whole batch."""
+    random = np.random.default_rng(seed)
+
+    def chance(share):
+        return jnp.asarray(random.random(BATCH) < share)
+
+    values = jnp.asarray(random.normal(size=BATCH), jnp.float32)
+    accepted, was_empty = chance(0.6), chance(0.4)
+    gradients = jnp.asarray(random.normal(size=(BATCH, 4)), jnp.float32)
+    return Feedback(
+        improvements=values,
+        accepted=accepted,
+        filled=accepted & was_empty & chance(0.7),
+        valid=accepted | chance(0.8),
+        iteration=jnp.asarray(1 + seed),
+        climb=Climb(gradients, jnp.ones(BATCH, bool)),
+        was_empty=was_empty,
+        gains=jnp.where(accepted, jnp.asarray(random.random(BATCH), jnp.float32), 0.0),
+        distances=Distances(jnp.square(values), chance(0.2)),
+    )
+
+
+@functools.cache
+def batches() -> list:
+    """States, proposals, feedback and states after it, of a mixture of everything."""
+    state, found = ALL.init(), []
+    for seed in range(12):
+        proposal, told = ask_all(state, jax.random.key(seed)), told_all(seed)
+        after = adapt(ALL, state, proposal, told, PARENTS[:SLOTS])
+        found.append((state, proposal, told, after))
+        state = after
+    assert {kind for batch in found for kind in batch[1].aux[1].tolist()} == set(range(6))
+    return found
+
+
+def rows_of(emitter_state, index: int, number: int):
+    """What one of ``number`` instances or points has of a state."""
+    leaves = [leaf for leaf in jax.tree.leaves(emitter_state) if leaf.ndim and len(leaf) == number]
+    assert leaves
+    return [leaf[index] for leaf in leaves]
+
+
+def test_whoever_does_not_have_the_slot_rests():
+    for before, proposal, _, after in batches():
+        kinds = proposal.aux[1]
+        for place in (2, 5):  # instances of CMA-ES
+            for slot in range(SLOTS):
+                states = [whole.emitters[place] for whole in (before, after)]
+                old, new = (rows_of(state, slot, SLOTS) for state in states)
+                if kinds[slot] != place:
+                    assert_same_bits(new, old)
+                else:
+                    assert any((one != other).any() for one, other in zip(old, new, strict=True))
+        for place in (0, 1):  # gradients
+            old, new = (whole.emitters[place] for whole in (before, after))
+            if kinds[0] != place:
+                assert_same_bits(new.points, old.points)
+                np.testing.assert_array_equal(new.logs, old.logs)
+                assert (new.restarts, new.failed) == (old.restarts, old.failed)
+            else:
+                assert (new.points.solutions != old.points.solutions).any()
+
+
+def test_whoever_has_a_slot_adapts_as_alone():
+    for before, proposal, told, after in batches()[:6]:
+        aux, kinds = proposal.aux
+        alone = dataclasses.replace(told, distances=None, gains=None, climb=None)
+        own = Proposal(proposal.solutions, aux[2])
+        expected = adapt(CMA_3, before.emitters[2], own, alone, PARENTS[:SLOTS]).gaussians
+        for slot in np.flatnonzero(kinds == 2):
+            found, wanted = (
+                rows_of(g, slot, SLOTS) for g in (after.emitters[2].gaussians, expected)
+            )
+            for one, other in zip(found, wanted, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
 def test_solutions_count_for_whoever_proposed_them_and_are_forgotten():
-    state, proposal, feedback = resting_batch()
-    after = adapt(ADAPTIVE, state, proposal, feedback, PARENTS[:3])
-    refined, improved = np.asarray(proposal.aux[1]), np.asarray(feedback.accepted)
-    filled, was_empty = np.asarray(feedback.filled), np.asarray(feedback.was_empty)
-    for counts, flags in [(after.accepted, improved), (after.filled, filled)]:
-        own = flags & ~refined
-        assert counts.tolist() == [own[:12].sum(), own[12:].sum(), (flags & refined).sum()]
-    kept = (1 - 1 / 36) ** 18
-    np.testing.assert_allclose(after.recent.tried, kept * np.array([32, 64]) + [12, 6], rtol=1e-6)
-    # New cells count ten times for those that explore and not for refinement, and of several
-    # solutions in one empty cell only the best counts.
-    gains = np.asarray(feedback.gains)
-    better = improved & ~was_empty
-    found = [
-        gains[better & ~refined].sum() + 10 * gains[filled & ~refined].sum(),
-        gains[better & refined].sum(),
-    ]
-    np.testing.assert_allclose(after.recent.gained, kept * np.array([8, 32]) + found, rtol=1e-6)
-    assert (was_empty & ~filled & improved).any()
+    kept = (1 - 1 / 36) ** BATCH
+    for before, proposal, told, after in batches():
+        kinds = np.repeat(proposal.aux[1], EACH)
+
+        def sums(values, kinds=kinds):
+            return np.bincount(kinds, np.asarray(values), minlength=6)
+
+        np.testing.assert_array_equal(after.accepted - before.accepted, sums(told.accepted))
+        np.testing.assert_array_equal(after.filled - before.filled, sums(told.filled))
+        tried = kept * before.tried + sums(np.ones(BATCH))
+        np.testing.assert_allclose(after.tried, tried, rtol=1e-6)
+        # Of several solutions in one empty cell, only the best counts.
+        counts = np.asarray(told.filled | (told.accepted & ~told.was_empty))
+        gained = kept * before.gained + sums(counts * told.gains)
+        np.testing.assert_allclose(after.gained, gained, rtol=1e-5, atol=1e-7)
 
 
-def test_an_adaptive_mixture_is_divided_like_its_emitters():
-    assert ADAPTIVE.num_parts == 3
-    part = ADAPTIVE.part(3)
-    assert (part.num_solutions, part.window) == (6, 36.0)
-    state = ADAPTIVE.init()
-    one = ADAPTIVE.part_state(state, jnp.asarray(2))
-    assert_same_bits(ADAPTIVE.with_part_state(state, jnp.asarray(2), one), state)
+def test_solutions_of_a_slot_are_those_of_its_emitter():
+    for _, proposal, _, _ in batches():
+        aux, kinds = proposal.aux
+        assert proposal.solutions.shape == (BATCH, 4)
+        for place, parts in enumerate(aux):
+            for leaf in jax.tree.leaves(parts):
+                rows = np.asarray(leaf).reshape(SLOTS, -1)
+                assert not rows[kinds != place].any()
+        is_aimed = np.isin(np.repeat(kinds, EACH), [1, 5])
+        assert not np.asarray(proposal.targets)[~is_aimed].any()
+        pulls = np.asarray(proposal.aims.is_pulled)
+        np.testing.assert_array_equal(pulls, np.repeat(kinds[:1] == 1, EACH))
 
 
-def test_a_refinement_of_another_size_is_refused():
-    with refused("the last of emitters: expected Swaps"):
-        AdaptiveMixture([LINE, CMA])
-    with refused("emitters: expected one that varies elites before the last one"):
-        AdaptiveMixture([CMA, Swaps(X0, 0.5, batch_size=12)])
-    with refused("emitters: expected 17 solutions of the last one"):
-        AdaptiveMixture([CMA, LINE, Swaps(X0, 0.5, batch_size=12)])
+def test_the_first_solutions_of_an_instance_are_steps_from_the_start():
+    number = 0
+    for before, proposal, _, _ in batches():
+        noise, kinds = proposal.aux[0][2], proposal.aux[1]
+        by_slot = np.asarray(proposal.solutions).reshape(SLOTS, EACH, 4)
+        is_first = (kinds == 2) & (before.emitters[2].gaussians.generation == 0)
+        np.testing.assert_allclose(by_slot[is_first], 0.5 * noise[is_first], rtol=1e-6)
+        number += is_first.sum()
+    assert number > 0
+
+
+def test_gradients_that_are_not_finite_leave_a_finite_state():
+    state, failed = ALL.init(), 0
+    for seed in range(4):
+        proposal, told = ask_all(state, jax.random.key(seed)), told_all(seed)
+        # As of a step: gradients that are not finite are zero.
+        climb = Climb(jnp.zeros((BATCH, 4)), jnp.zeros(BATCH, bool))
+        state = adapt(ALL, state, proposal, dataclasses.replace(told, climb=climb), PARENTS[:SLOTS])
+        if proposal.aux[1][0] < 2:
+            failed += int(told.valid[:EACH].sum())
+    assert failed > 0
+    assert sum(int(state.emitters[place].failed) for place in (0, 1)) == failed
+    finite = jax.tree.map(lambda leaf: bool(jnp.isfinite(leaf).all()), state.emitters[:2])
+    assert all(jax.tree.leaves(finite))
+
+
+def test_all_slots_at_once_as_on_a_gpu_are_those_one_after_the_other(monkeypatch):
+    for module in ("mixture", "cma_emitters"):
+        monkeypatch.setattr(f"gloam.emitters.{module}.runs_on_cpu", lambda: False)
+
+    @jax.jit
+    def all_at_once(state, key, proposal, told):
+        asked = ALL.ask(state, PARENTS, key=key, targets=aims)
+        return asked, ALL.adapt(state, proposal, told, PARENTS[:SLOTS])
+
+    for seed, (state, *both, after) in enumerate(batches()[:6]):
+        found = all_at_once(state, jax.random.key(seed), *both)
+        for one, other in zip(*map(jax.tree.leaves, (found, (both[0], after))), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_an_adaptive_mixture_is_divided_into_slots():
+    assert EQUAL.num_parts == SLOTS
+    assert not EQUAL.divides_into(2)
+    part = EQUAL.part(SLOTS)
+    assert (part.num_solutions, part.num_slots, part.window) == (EACH, 1, 36.0)
+    assert EQUAL.part(1) is EQUAL
+    state = EQUAL.init()
+    own = EQUAL.part_state(state, jnp.asarray(2), SLOTS)
+    assert_same_bits(EQUAL.with_part_state(state, jnp.asarray(2), SLOTS, own), state)
+    # Small emitters have the first slots, so the parts would not be alike.
+    assert ALL.num_parts == 1
+
+
+def test_slots_of_parts_follow_the_shares_of_the_whole():
+    state = brought(EQUAL, np.full(3, 100), [3, 2, 1])
+    keys = jax.random.split(jax.random.key(5), (SLOTS, 1000))
+
+    def kinds(index, keys):
+        own = EQUAL.part_state(state, index, SLOTS)
+        return jax.vmap(lambda key: EQUAL.part(SLOTS)._kinds(own, key=key))(keys)
+
+    found = np.asarray(jax.vmap(kinds)(jnp.arange(SLOTS), keys))
+    counts = np.bincount(found.ravel(), minlength=3) / found.size
+    # Four standard errors.
+    np.testing.assert_allclose(counts, EQUAL.shares(state), atol=4 * 0.5 / np.sqrt(found.size))
+    # The first part is the first slot.
+    assert (found[0] == 0).all()
+
+
+def test_emitters_that_do_not_fit_into_slots_are_refused():
+    with refused("emitters: expected emitters whose number of solutions is a multiple of 6", 5):
+        AdaptiveMixture([CMA, LINE])
+    with refused("emitters: expected emitters that divide into parts of 6", "CmaEmitters"):
+        AdaptiveMixture([CMA, CMA_3])
+    with refused("emitters: expected emitters that are not mixtures", "Mixture"):
+        AdaptiveMixture([Mixture([CMA_3, SWAPS]), CMA_3])
     with refused("window: expected a finite number > 1"):
-        AdaptiveMixture([CMA, LINE, Swaps(X0, 0.5, batch_size=17)], window=1)
-
-
-def shares_of_refinement(num_cells: int) -> np.ndarray:
-    """Largest share of refinement in a search, for each of three seeds."""
-    pieces = [CMA_3, LINES, Swaps(X0, 0.5, batch_size=18)]
-    archive = gloam.GridArchive((num_cells, num_cells), -1, 1)
-    used = gloam.Algorithm(AdaptiveMixture(pieces), archive, gloam.discounts.NoDiscount())
-
-    def far(x):  # the best solutions are far from the start, so that there is much to refine
-        return -((x[:, 2:] - 5) ** 2).sum(axis=1), x[:, :2]
-
-    result = gloam.run(far, used, 300, seeds=3, log_every=30, progress=False)
-    return result.metrics.groupby("seed")["refinement_share"].max().to_numpy()
-
-
-@pytest.mark.slow
-def test_refinement_grows_when_all_cells_are_filled_and_only_then():
-    np.testing.assert_allclose(shares_of_refinement(100), 0.05, rtol=1e-6)
-    # 0.31 to 0.84 with seeds 0 to 9.
-    assert (shares_of_refinement(8) > 0.15).all()
+        AdaptiveMixture([CMA_3, SWAPS], window=1)

@@ -38,7 +38,11 @@ COLUMNS = [
     "loss",
     "epochs",
     "restarts",
-    *(f"{label}_{name}" for label in LABELS for name in ("restarts", "accepted", "filled", "share")),
+    *(
+        f"{label}_{name}"
+        for label in LABELS
+        for name in ("restarts", "accepted", "filled", "share")
+    ),
     "aimed_reached",
     "unique_cells",
     "failed",
