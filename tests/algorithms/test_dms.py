@@ -59,7 +59,6 @@ def test_a_box_gives_a_step_size(algorithm):
 
 
 def test_solutions_stay_in_the_box():
-    emitter = gloam.DMS(ARCHIVE, np.zeros(4), 1.0, bounds=(-0.5, 0.5), **FEW).emitter
     seen = []
 
     def evaluate(solutions):

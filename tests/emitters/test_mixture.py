@@ -425,7 +425,7 @@ def test_slots_of_parts_follow_the_shares_of_the_whole():
         own = EQUAL.part_state(state, index, SLOTS)
         return jax.vmap(lambda key: EQUAL.part(SLOTS)._kinds(own, key=key))(keys)
 
-    found = np.asarray(jax.vmap(kinds)(jnp.arange(SLOTS), keys))
+    found = np.asarray(jax.jit(jax.vmap(kinds))(jnp.arange(SLOTS), keys))
     counts = np.bincount(found.ravel(), minlength=3) / found.size
     # Four standard errors.
     np.testing.assert_allclose(counts, EQUAL.shares(state), atol=4 * 0.5 / np.sqrt(found.size))
