@@ -9,7 +9,7 @@ import pytest
 
 import gloam
 from gloam.discounts import DiscountModel
-from gloam.records import Feedback, MeasureSpace
+from gloam.records import DrawsTargets, Feedback, MeasureSpace, Targets
 from gloam_lab import Decoder
 
 
@@ -22,6 +22,24 @@ def refused(message: str, *values: object):
 def feedback(improvements, accepted, valid, iteration) -> Feedback:
     """Feedback for emitters that do not look at filled cells: there are none."""
     return Feedback(improvements, accepted, jnp.zeros_like(accepted), valid, iteration)
+
+
+def targets_near(elites) -> DrawsTargets:
+    """Draw empty cells among the first nine; the elites near to each are random ones of these."""
+
+    def draw(number, *, num_near=1, near_elites=False, key):
+        key_cells, key_elites = jax.random.split(key)
+        places = jax.random.randint(key_elites, (number, num_near), 0, len(elites))
+        return Targets(
+            cells=jax.random.randint(key_cells, (number,), 0, 9),
+            are_empty=jnp.ones(number, bool),
+            centers=jnp.zeros((number, 2)),
+            solutions=jnp.asarray(elites)[places],
+            measures=jnp.ones((number, num_near, 2)),
+            are_elites=jnp.ones((number, num_near), bool),
+        )
+
+    return draw
 
 
 def assert_same_bits(one, other) -> None:

@@ -13,6 +13,7 @@ from gloam.discounts import DiscountModel, NoDiscount, Thresholds
 from gloam.emitters import (
     AdaptiveMixture,
     AimedCmaEmitters,
+    AimedMoves,
     BasicRestart,
     CmaEmitters,
     Recombination,
@@ -92,8 +93,8 @@ def direct_and_preset():
     options = {"floor": -3, "ceiling": 0, "num_init_points": 4}
     yield paper_model(ARCHIVE.lower, ARCHIVE.upper, **options), emitter, paper
     cma, aimed = CmaEmitters(X0, 0.2, num_emitters=15), AimedCmaEmitters(X0, 0.2)
-    varied = [kind(X0, 0.2, batch_size=540) for kind in (Recombination, Swaps)]
-    mixture = AdaptiveMixture([cma, *varied, aimed])
+    varied = [kind(X0, 0.2, batch_size=540) for kind in (AimedMoves, Recombination, Swaps)]
+    mixture = AdaptiveMixture([cma, aimed, *varied])
     yield DiscountModel(), mixture, gloam.DMS(ARCHIVE, X0, 0.2)
     yield Thresholds(alpha=0.2), emitter, gloam.CMAMAE(ARCHIVE, X0, 0.2, alpha=0.2, **sizes)
     points = Arborescences(X0, 0.2, 2, two_stage=True, restart=RestartWithoutImprovement(), **sizes)

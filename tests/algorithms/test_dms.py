@@ -1,5 +1,6 @@
 """The default search: what it is made of, and the form of the paper."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -7,13 +8,14 @@ import gloam
 from gloam.emitters import (
     AdaptiveMixture,
     AimedCmaEmitters,
+    AimedMoves,
     CmaEmitters,
     GradientAscent,
     Recombination,
     RestartWhenIdle,
     Swaps,
 )
-from tests.helpers import refused
+from tests.helpers import refused, targets_near
 
 ARCHIVE = gloam.GridArchive((8, 8), -1, 1)
 FEW = {"num_emitters": 3, "batch_size": 6, "num_init_points": 16}
@@ -23,7 +25,7 @@ def test_the_default_mixes_emitters_that_can_each_fill_the_batch():
     emitter = gloam.DMS(ARCHIVE, np.zeros(4), 0.5).emitter
     assert isinstance(emitter, AdaptiveMixture)
     by_kind = {type(part): part for part in emitter.emitters}
-    assert by_kind.keys() >= {CmaEmitters, AimedCmaEmitters, Recombination, Swaps}
+    assert by_kind.keys() >= {CmaEmitters, AimedCmaEmitters, AimedMoves, Recombination, Swaps}
     assert {part.num_solutions for part in emitter.emitters} == {emitter.num_solutions} == {540}
     cma, moves = by_kind[CmaEmitters], by_kind[Recombination]
     assert isinstance(cma.restart, RestartWhenIdle)
@@ -59,13 +61,14 @@ def test_a_box_gives_a_step_size(algorithm):
 
 
 def test_solutions_stay_in_the_box():
-    seen = []
+    emitter = gloam.DMS(ARCHIVE, np.zeros(4), 1.0, bounds=(-0.5, 0.5), **FEW).emitter
+    number = sum(draw.number for draw in emitter.elites_to_ask)
+    elites = jax.random.uniform(jax.random.key(0), (number, 4), minval=-0.5, maxval=0.5)
 
-    def evaluate(solutions):
-        seen.append(solutions)
-        return -np.square(solutions).sum(axis=1), solutions[:, :2]
+    @jax.jit
+    def ask(key):
+        return emitter.ask(emitter.init(), elites, key=key, targets=targets_near(elites)).solutions
 
-    algorithm = gloam.DMS(ARCHIVE, np.zeros(4), 1.0, bounds=(-0.5, 0.5), **FEW)
-    gloam.optimize(evaluate, algorithm, 4, progress=False)
-    assert [solutions.shape for solutions in seen] == [(18, 4)] * 4
-    assert np.abs(np.concatenate(seen)).max() == 0.5
+    solutions = np.stack([ask(jax.random.key(seed)) for seed in range(5)])
+    assert solutions.shape == (5, 18, 4)
+    assert np.abs(solutions).max() == 0.5

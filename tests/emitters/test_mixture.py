@@ -25,8 +25,8 @@ from gloam.emitters import (
     Swaps,
     Variation,
 )
-from gloam.records import Climb, Distances, Feedback, Proposal, Targets
-from tests.helpers import assert_same_bits, refused
+from gloam.records import Climb, Distances, Feedback, Proposal
+from tests.helpers import assert_same_bits, refused, targets_near
 
 X0 = np.zeros(4)
 CMA = CmaEmitters(X0, 0.5, num_emitters=2, batch_size=6)
@@ -234,23 +234,9 @@ NUM_PARENTS = sum(draw.number for draw in ALL.elites_to_ask)
 PARENTS = jax.random.normal(jax.random.key(2), (NUM_PARENTS, 4))
 
 
-def aims(number, *, num_near=1, key):
-    """Draw targets that are all empty."""
-    key_cells, key_elites = jax.random.split(key)
-    solutions = jax.random.normal(key_elites, (number, num_near, 4))
-    return Targets(
-        cells=jax.random.randint(key_cells, (number,), 0, 9),
-        are_empty=jnp.ones(number, bool),
-        centers=jnp.zeros((number, 2)),
-        solutions=solutions,
-        measures=jnp.zeros((number, num_near, 2)),
-        are_elites=jnp.ones((number, num_near), bool),
-    )
-
-
 @eqx.filter_jit
 def ask_all(state, key):
-    return ALL.ask(state, PARENTS, key=key, targets=aims)
+    return ALL.ask(state, PARENTS, key=key, targets=targets_near(PARENTS))
 
 
 def told_all(seed: int) -> Feedback:
@@ -395,7 +381,7 @@ def test_all_slots_at_once_as_on_a_gpu_are_those_one_after_the_other(monkeypatch
 
     @jax.jit
     def all_at_once(state, key, proposal, told):
-        asked = ALL.ask(state, PARENTS, key=key, targets=aims)
+        asked = ALL.ask(state, PARENTS, key=key, targets=targets_near(PARENTS))
         return asked, ALL.adapt(state, proposal, told, PARENTS[:SLOTS])
 
     for seed, (state, *both, after) in enumerate(batches()[:6]):
