@@ -405,11 +405,11 @@ def test_an_adaptive_mixture_is_divided_into_slots():
 
 def test_slots_of_parts_follow_the_shares_of_the_whole():
     state = brought(EQUAL, np.full(3, 100), [3, 2, 1])
-    keys = jax.random.split(jax.random.key(5), (SLOTS, 1000))
+    keys, part = jax.random.split(jax.random.key(5), (SLOTS, 1000)), EQUAL.part(SLOTS)
 
     def kinds(index, keys):
         own = EQUAL.part_state(state, index, SLOTS)
-        return jax.vmap(lambda key: EQUAL.part(SLOTS)._kinds(own, key=key))(keys)
+        return jax.vmap(lambda key: part._kinds(own, key=key))(keys)
 
     found = np.asarray(jax.jit(jax.vmap(kinds))(jnp.arange(SLOTS), keys))
     counts = np.bincount(found.ravel(), minlength=3) / found.size
