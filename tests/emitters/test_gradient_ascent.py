@@ -1,5 +1,8 @@
 """Gradient ascent: its directions against `jax.grad`, laws of its steps, and whole searches."""
 
+import functools
+from typing import get_args
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,7 +16,9 @@ from gloam import step
 from gloam._tools.draws import root_key
 from gloam.discounts import DiscountModel, NoDiscount, Thresholds
 from gloam.emitters import CmaEmitters, GradientAscent, Mixture
+from gloam.emitters.gradient_ascent import Goal
 from gloam.records import Climb, Feedback
+from tests.helpers import assert_same_bits, refused
 
 SIZE, POINTS = 4, 6
 
@@ -41,20 +46,22 @@ def advanced(used, iterations, function=evaluate):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("goal", get_args(Goal))
 @pytest.mark.parametrize("discount", [None, Thresholds(), NoDiscount()])
-def test_directions_are_the_gradients_of_what_points_climb(discount):
-    used = algorithm(discount)
+def test_directions_are_the_gradients_of_what_points_climb(discount, goal):
+    used = algorithm(discount, goal=goal)
     rows, twice = used.emitter.gradient_rows, (evaluate, evaluate)
 
     @jax.jit
     def both(state):
-        """The directions, what they should be, the measures and the kinds."""
+        """The directions, what they should be, and the measures."""
         proposal = step.ask(used, state)
         found, pullback = step._evaluated_with_gradients(twice, proposal.solutions, rows)
         weights = step.gradient_weights(used, state, proposal, found)
         batch = step.masked_batch(used, proposal.solutions, found, None)
         after, _ = step.add(used, state, batch)
-        centers = used.archive.centers_of(batch.cells[rows])
+        cells = proposal.targets[rows] if goal == "target" else batch.cells[rows]
+        centers = used.archive.centers_of(cells)
 
         def climbed(solutions):
             objectives, measures = evaluate(solutions)
@@ -65,16 +72,15 @@ def test_directions_are_the_gradients_of_what_points_climb(discount):
                 return step.score(used, after, at)[1].improvements
 
             away = jnp.mean(jnp.square((measures - centers) / 4.0), axis=1)
-            refined = improvements(jax.lax.stop_gradient(measures)) - proposal.aims.pulls * away
-            return jnp.where(proposal.aims.refines, refined, improvements(measures)).sum()
+            pulled = improvements(jax.lax.stop_gradient(measures)) - proposal.aims.pulls * away
+            return (improvements(measures) if goal == "improvement" else pulled).sum()
 
         expected = jax.grad(climbed)(proposal.solutions[rows])
         measures = found[1], evaluate(proposal.solutions)[1]
-        return pullback(weights), expected, measures, proposal.aims.refines
+        return pullback(weights), expected, measures
 
-    directions, expected, measures, refines = both(advanced(used, 5))
+    directions, expected, measures = both(advanced(used, 5))
     np.testing.assert_allclose(*measures, rtol=1e-6)
-    assert 0 < int(refines.sum()) < POINTS  # both kinds are there
     np.testing.assert_allclose(directions, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -178,21 +184,142 @@ def test_points_without_a_finite_gradient_start_again_and_are_counted():
 
 
 def test_steps_move_to_those_that_bring_more():
+    state, _, logs = first_gains([0, 0, 0, 0, 0, 5.0])
+    # Only the last point brought something: the mean moves to its logarithms from those of all.
+    np.testing.assert_allclose(state.logs - START, logs[-1] - logs.mean(axis=0), atol=1e-5)
+    state, _, logs = first_gains([2.0, 0, 0, 2.0, 0, 0])
+    mean = (logs[0] + logs[3]) / 2
+    np.testing.assert_allclose(state.logs - START, mean - logs.mean(axis=0), atol=1e-5)
+    assert float(state.gain) == 4.0
+    np.testing.assert_allclose(first_gains(np.zeros(POINTS))[0].logs, START, atol=1e-6)
+    np.testing.assert_allclose(first_gains(np.ones(POINTS))[0].logs, START, atol=1e-6)
+
+
+def test_points_that_are_not_used_bring_nothing_and_stay():
+    is_used = np.array([True, True, False, True, False, False])
+    state, before, logs = first_gains([0, 0, 9.0, 5.0, 0, 0], is_used=is_used)
+    np.testing.assert_allclose(state.logs - START, logs[3] - logs[is_used].mean(axis=0), atol=1e-5)
+    assert float(state.gain) == 5.0
+    np.testing.assert_array_equal(state.points.age, np.where(is_used, 1, 0))
+    for new, old in zip(*map(jax.tree.leaves, (state.points, before.points)), strict=True):
+        np.testing.assert_array_equal(new[~is_used], old[~is_used])
+
+
+START = np.log(np.float32([0.3, 10.0]))
+
+
+def first_gains(gains, is_used=None):
+    """States after and before first steps that bring this, and the logarithms of the points."""
     state = EMITTER.init()
-    points = state.points
-    logs = jnp.stack([jnp.linspace(-1, 1, POINTS), jnp.zeros(POINTS)], axis=1)
-    refines = jnp.zeros(POINTS, bool)
-    points = type(points)(
-        *(getattr(points, n) for n in ("solutions", "momentum", "square", "age", "idle")),
-        logs,
-        refines,
-    )
-    gains = jnp.asarray([0, 0, 0, 0, 0, 5.0])
-    count = jnp.zeros((), jnp.int32)
-    learned = EMITTER._learned(state, points, gains, count, count)
-    np.testing.assert_allclose(learned.logs[0] - state.logs[0], [1.0, 0.0], atol=1e-6)
-    np.testing.assert_array_equal(learned.logs[1], state.logs[1])
-    assert float(learned.refining) == np.float32(0.05)  # those that refine brought nothing
+    proposal = EMITTER.ask(state, jnp.zeros((POINTS, SIZE)), key=jax.random.key(1))
+    mask = jnp.ones(POINTS, bool)
+    climb = Climb(jnp.ones((POINTS, SIZE)), mask)
+    told = jnp.zeros(POINTS), mask, ~mask, mask, jnp.int32(1), climb
+    is_used = None if is_used is None else jnp.asarray(is_used)
+    feedback = Feedback(*told, gains=jnp.asarray(gains, jnp.float32), is_used=is_used)
+    after = EMITTER.adapt(state, proposal, feedback, jnp.zeros((0, SIZE)))
+    return after, state, np.asarray(proposal.aux[0])
+
+
+# Goals
+
+
+def linear(solutions):
+    return jnp.zeros(len(solutions)), solutions[:, :2]
+
+
+def aimed_search(evaluate, iterations, seed=0, patience=None):
+    """The archive, and state, proposal and next state of each iteration of a search."""
+    archive = gloam.GridArchive((4, 4), -2.0, 2.0)
+    aimed = GradientAscent(np.zeros(SIZE), 0.2, goal="target", batch_size=8, patience=patience)
+    used = gloam.Algorithm(aimed, archive, NoDiscount())
+    ask = jax.jit(functools.partial(step.ask, used))
+    advance = jax.jit(lambda state: step.step(used, evaluate, state)[0])
+    state = jax.jit(functools.partial(step.init, used))(root_key(seed))
+    for _ in range(iterations):
+        proposal = ask(state)
+        new = advance(state)
+        yield archive, state, proposal, new
+        state = new
+
+
+def test_points_climb_to_empty_cells_and_begin_again_when_these_are_filled():
+    number_reached = 0
+    for archive, before, proposal, after in aimed_search(linear, 60):
+        old, new = before.emitter.points, after.emitter.points
+        targets = np.asarray(proposal.targets)
+        is_new = np.asarray(old.age == 0)
+        occupied = np.asarray(before.store.occupied)
+        if not occupied.all():
+            # A point takes an empty cell, and keeps it until it begins again.
+            assert not occupied[targets[is_new]].any()
+        np.testing.assert_array_equal(targets[~is_new], old.cells[~is_new])
+        np.testing.assert_array_equal(new.cells, targets)
+        is_filled = np.asarray(after.store.occupied)[targets]
+        assert (np.asarray(new.age)[is_filled] == 0).all()
+        number_reached += int((is_filled & ~occupied[targets]).sum())
+        # The pull is along the line to the center, as measures are two of the variables.
+        centers = np.asarray(archive.centers_of(jnp.asarray(targets)))
+        start = np.asarray(proposal.solutions)
+        moved = np.asarray(new.solutions) - start
+        goes_on = is_new & ~is_filled
+        away = (centers - start[:, :2])[goes_on]
+        lengths = np.linalg.norm(away, axis=1) * np.linalg.norm(moved[goes_on], axis=1)
+        cosines = (away * moved[goes_on, :2]).sum(axis=1) / lengths
+        np.testing.assert_allclose(cosines, 1.0, atol=1e-4)
+    # Seeds 0 to 9 fill all cells, and 33 to 39 points see theirs filled.
+    assert after.store.occupied.all()
+    assert number_reached > 25
+
+
+def test_a_point_that_aims_begins_again_after_its_patience():
+    def constant(solutions):
+        return jnp.zeros(len(solutions)), 0.0 * solutions[:, :2]
+
+    states = [after.emitter for *_, after in aimed_search(constant, 9, patience=3)]
+    # The first solutions fill a cell, and the others bring nothing.
+    ages = [1, 2, 3, 0, 1, 2, 0, 1, 2]
+    assert [state.points.age.tolist() for state in states] == [[age] * 8 for age in ages]
+    assert [int(state.restarts) for state in states] == [0, 0, 0, 8, 8, 8, 16, 16, 16]
+    assert GradientAscent(np.zeros(SIZE), 0.3, goal="objective").patience == 4
+    assert GradientAscent(np.zeros(SIZE), 0.3, goal="target").patience == 20
+
+
+def test_the_objective_is_climbed_within_the_cell():
+    archive = gloam.GridArchive((4, 4), -2.0, 2.0)
+    ascent = GradientAscent(np.full(SIZE, 0.5), 0.2, goal="objective", batch_size=8)
+    used = gloam.Algorithm(ascent, archive, NoDiscount())
+
+    def evaluate(solutions):  # the best solutions of all cells have zeros after the measures
+        return 1.0 - jnp.square(solutions[:, 2:]).sum(axis=1), solutions[:, :2]
+
+    result = gloam.run(evaluate, used, 60, seeds=[1], progress=False)
+    assert result.elites.coverage < 0.5
+    assert result.elites.objectives.max() > 0.9999
+    assert result.elites.cells[result.elites.objectives.argmax()] == 10  # that of x0
+
+
+@pytest.mark.parametrize("goal", get_args(Goal))
+def test_metrics_of_a_goal(goal):
+    ascent = GradientAscent(np.zeros(SIZE), 0.3, goal=goal, batch_size=POINTS)
+    metrics = ascent.metrics(ascent.init())
+    has_pull = {"pull"} if goal != "improvement" else set()
+    assert metrics.keys() == {"restarts", "gradients_failed", "step"} | has_pull
+    assert float(metrics["step"]) == pytest.approx(0.3)
+    labels = {"improvement": "ascent", "objective": "refinement", "target": "aimed_ascent"}
+    assert ascent.label == labels[goal]
+
+
+def test_parts_are_emitters_with_fewer_points():
+    state = first_gains(np.arange(POINTS))[0]
+    assert (EMITTER.num_parts, EMITTER.divides_into(3), EMITTER.divides_into(4)) == (1, True, False)
+    assert EMITTER.part(3).num_solutions == 2
+    whole = EMITTER.init()
+    for index in range(3):
+        own = EMITTER.part_state(state, jnp.asarray(index), 3)
+        np.testing.assert_array_equal(own.points.logs, state.points.logs[2 * index :][:2])
+        whole = EMITTER.with_part_state(whole, jnp.asarray(index), 3, own)
+    assert_same_bits(whole, state)
 
 
 def small(gradients=True):
@@ -232,13 +359,11 @@ def test_measures_alone_are_climbed_by_closeness():
     assert np.median(result.elites.objectives) > 0.99
 
 
-def test_the_parts_of_a_search_with_gradients():
+def test_settings_that_do_not_fit_are_refused():
     archive = gloam.GridArchive((8, 8), -2.0, 2.0)
-    used = gloam.DMS(archive, np.zeros(SIZE), 0.3, gradients=True)
-    sizes = [part.num_solutions for part in used.emitter.emitters]
-    assert sizes == [108, 162, 270, 270]  # the last one replaces some of the first two
-    np.testing.assert_array_equal(used.emitter.gradient_rows, np.arange(270, 540))
     with pytest.raises(TypeError, match="'gradients'"):
         gloam.DMS.paper(archive, np.zeros(SIZE), 0.3, gradients=True)
-    with pytest.raises(ValueError, match="patience: expected two numbers of steps, got 5"):
-        GradientAscent(np.zeros(SIZE), 0.3, patience=5)
+    with refused("goal: expected", "target", "nowhere"):
+        GradientAscent(np.zeros(SIZE), 0.3, goal="nowhere")
+    with refused("patience: expected", 0):
+        GradientAscent(np.zeros(SIZE), 0.3, patience=0)
