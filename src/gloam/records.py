@@ -59,8 +59,13 @@ class Proposal(eqx.Module):
 class DrawsTargets(Protocol):
     """ASK: draws cells to aim at, on the request of an emitter."""
 
-    def __call__(self, number: int, *, num_near: int = 1, key: PRNGKeyArray) -> "Targets":
-        """Draw a number of targets, with the nearest elites of each."""
+    def __call__(
+        self, number: int, *, num_near: int = 1, near_elites: bool = False, key: PRNGKeyArray
+    ) -> "Targets":
+        """Draw a number of targets, with the nearest elites of each.
+
+        Targets are random empty cells, or those nearest to random elites.
+        """
         ...
 
 

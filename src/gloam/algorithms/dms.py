@@ -12,6 +12,7 @@ from gloam.discounts import DiscountModel
 from gloam.emitters import (
     AdaptiveMixture,
     AimedCmaEmitters,
+    AimedMoves,
     BasicRestart,
     CmaEmitters,
     Emitter,
@@ -199,9 +200,14 @@ def _mixture(cma: CmaEmitters, gradients: bool) -> Emitter:
     start: Any = cma.x0, cma.sigma0
     bounds: Any = cma.bounds
     size: Any = {"batch_size": cma.num_solutions, "bounds": bounds}
-    emitters: list[Emitter] = [cma, Recombination(*start, **size), Swaps(*start, **size)]
-    sizes: Any = {"num_emitters": cma.num_emitters, "batch_size": cma.batch_size}
-    emitters.append(AimedCmaEmitters(*start, **sizes, bounds=bounds))
+    sizes: Any = {"num_emitters": cma.num_emitters, "batch_size": cma.batch_size, "bounds": bounds}
+    emitters: list[Emitter] = [
+        cma,
+        AimedCmaEmitters(*start, **sizes),
+        AimedMoves(*start, **size),
+        Recombination(*start, **size),
+        Swaps(*start, **size),
+    ]
     if gradients:
         # Gradients cost more than evaluations: at most about half of the batch.
         size["batch_size"] = -(-cma.num_emitters // 2) * cma.batch_size

@@ -1,6 +1,7 @@
 """Emitters: they propose solutions and adapt to how these rank."""
 
 from gloam.emitters.aimed_emitters import AimedCmaEmitters as AimedCmaEmitters
+from gloam.emitters.aimed_moves import AimedMoves as AimedMoves
 from gloam.emitters.cma_emitters import CmaEmitters as CmaEmitters
 from gloam.emitters.cma_es import CMAES as CMAES
 from gloam.emitters.cma_es import Strategy as Strategy

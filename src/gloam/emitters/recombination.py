@@ -73,7 +73,7 @@ class Recombination(EliteEmitter):
         outside: Outside | None = None,
     ):
         self.x0, self.bounds = checked_start(x0, bounds, outside)
-        self.sigma0, self.iso_sigma = _checked_steps(sigma0, iso_sigma, self.x0.size, self.bounds)
+        self.sigma0, self.iso_sigma = checked_steps(sigma0, iso_sigma, self.x0.size, self.bounds)
         self.line_sigma = checks.number("line_sigma", line_sigma, above=0.0, at_most=1e3)
         self.batch_size = checks.count("batch_size", batch_size)
         self.best_of = checks.count("best_of", best_of)
@@ -151,7 +151,7 @@ class Swaps(EliteEmitter):
         outside: Outside | None = None,
     ):
         self.x0, self.bounds = checked_start(x0, bounds, outside)
-        self.sigma0, self.iso_sigma = _checked_steps(sigma0, iso_sigma, self.x0.size, self.bounds)
+        self.sigma0, self.iso_sigma = checked_steps(sigma0, iso_sigma, self.x0.size, self.bounds)
         self.line_sigma = checks.number("line_sigma", line_sigma, above=0.0, at_most=1e3)
         self.batch_size = checks.count("batch_size", batch_size)
 
@@ -184,7 +184,7 @@ class Swaps(EliteEmitter):
         return Proposal(self.inside(solutions, key=key), None)
 
 
-def _checked_steps(
+def checked_steps(
     sigma0: Any, iso_sigma: Any, size: int, bounds: Bounds | None
 ) -> tuple[float | Float[Array, " sol"], float | Float[Array, " sol"]]:
     """Check the step size of the search and that of the noise, by default 4% of it."""
