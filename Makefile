@@ -54,6 +54,7 @@ pictures: .venv/.installed
 	cp runs/gallery/figures/gallery.png docs/images/
 	$(BIN)/python scripts/draw_histograms.py
 	$(BIN)/python scripts/draw_settings.py
+	$(BIN)/python scripts/draw_targets.py
 	$(BIN)/python scripts/draw_plots_page.py
 
 # The source distribution and the wheel, in dist/.

@@ -23,11 +23,11 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         "BasicRestart()": {"restart": BasicRestart()},
     },
     "floor": {"0": {"floor": 0.0}, "estimated (default)": {}},
-    "num_moves": {"0": {"num_moves": 0}, "216 (default)": {}, "432": {"num_moves": 432}},
+    "mixture": {"False": {"mixture": False}, "True (default)": {}},
     "num_emitters, batch_size": {
-        "3, 108": {"num_emitters": 3, "batch_size": 108},
-        "9, 36 (default)": {},
-        "27, 12": {"num_emitters": 27, "batch_size": 12},
+        "5, 108": {"num_emitters": 5, "batch_size": 108},
+        "15, 36 (default)": {},
+        "45, 12": {"num_emitters": 45, "batch_size": 12},
     },
     "num_empty_points": {
         "0": {"num_empty_points": 0},

@@ -22,9 +22,16 @@ import gloam
 import gloam_lab
 from gloam import cli
 from gloam._tools import compiler
-from gloam.archives import faiss_index
+from gloam.archives import faiss_index, targets
 from gloam.callbacks import stopping
-from gloam.emitters import cma_emitters, discrete, emitter, mixture
+from gloam.emitters import (
+    aimed_emitters,
+    aimed_moves,
+    cma_emitters,
+    discrete,
+    emitter,
+    mixture,
+)
 from gloam.explorer import app, archive_view, cell_view, html_report, server, summaries
 from gloam.formats import documents, ownership, tables
 from gloam.runs import failures, fused_driver
@@ -428,9 +435,14 @@ def test_the_documented_columns_are_those_of_runs(columns):
     assert named <= columns
     _, _, text = inspect.getsource(gloam.Result).partition("metrics:")
     described = set(re.findall(r"``(\w+)``", text.partition("    seeds:")[0]))
-    assert described - {"start_from"} <= columns
+    labels = {*dms().emitter.labels, *dms(gradients=True).emitter.labels}
+    endings = {name for name in described if name.startswith("_")}
+    assert labels <= described
+    assert all(any(column.endswith(ending) for column in columns) for ending in endings)
+    assert described - {"start_from"} - labels - endings <= columns
     # And every column is described, by either.
-    assert columns <= named | described
+    combined = {label + ending for label in labels for ending in endings}
+    assert columns <= named | described | combined
 
 
 # Files of a run folder
@@ -496,19 +508,15 @@ def test_the_tables_of_settings_have_the_defaults():
     }
     for name, text in stated.items():
         default = default_of(gloam.DMS, name)
-        if re.fullmatch(r"[\d.]+", text):
-            assert float(text) == default, name
+        if re.fullmatch(r"[\d.]+|True|False", text):
+            assert ast.literal_eval(text) == default, name
         else:
             assert default is None, name
     # Those that are not in the signature.
-    plain, climbing = dms(), dms(gradients=True)
-    cma, moves, *_ = plain.emitter.emitters
-    fewer = climbing.emitter.emitters[0].num_emitters
-    assert stated["num_emitters"] == f"{cma.num_emitters}; {fewer} with `gradients=True`"
-    assert stated["num_moves"] == "two thirds of the CMA-ES solutions"
-    assert 3 * moves.num_solutions == 2 * cma.num_solutions
+    plain = dms()
+    cma, *_ = plain.emitter.emitters
     assert stated["restart"] == f"`{type(cma.restart).__name__}()`"
-    assert stated["first_visit"] == f"none; {climbing.discount.first_visit} with `gradients=True`"
+    assert stated["first_visit"] == "none"
     assert plain.discount.first_visit is None
     assert stated["floor"] == stated["ceiling"] == "estimated"
     assert stated["network"] == "MLP 128-128"
@@ -537,15 +545,18 @@ def test_callbacks_have_the_arguments_of_their_table():
         assert f"`{metric}`" in table[2][1], metric
 
 
-WORDS = {2: "two", 3: "three", 10: "ten"}
+WORDS = {2: "two", 3: "three", 6: "six"}
 
 
 def numbers_of_pages() -> dict[str, list[str]]:
     """Return parts of sentences, by page, whose numbers are computed from the code."""
     algorithm = dms()
-    cma, moves, _ = algorithm.emitter.emitters
+    cma, *_ = algorithm.emitter.emitters
     total, discount = algorithm.emitter.num_solutions, algorithm.discount
-    with_gradients = total + dms(gradients=True).emitter.num_gradients
+    climbing: Any = dms(gradients=True).emitter
+    num_gradients, slots = climbing.num_gradients, total // climbing.instance_size
+    batches = f"the last {algorithm.emitter.window / total:g} batches"
+    searched = f"{targets._SEARCHED_CELLS:,}"
     paper: Any = gloam.DMS.paper(algorithm.archive, np.zeros(3), 0.2)
     emitters, model = paper.emitter, paper.discount
     thresholds: Any = gloam.CMAMAE(algorithm.archive, np.zeros(3), 0.2).emitter
@@ -559,15 +570,25 @@ def numbers_of_pages() -> dict[str, list[str]]:
     kept = int(str(default_of(gloam.run, "keep_checkpoints")))
     logged = f"{tables.MAX_FAILURES:,}", f"{failures._BYTES_KEPT >> 20} MB"
     *first, last = tables._failures_schema().names
-    share = f"{mixture._LEAST}", f"{1 - mixture._LEAST}"
     times = f"{WORDS[failures._ITERATIONS]} consecutive iterations"
     local, address, address6 = app.LOOPBACK
     port, millions = server._FIRST_PORT, faiss_index.LARGE // 10**6
     return {
         "README.md": [f"# {total} arms of 100 joints"],
+        "docs/aiming.md": [
+            f"has not fallen by {aimed_emitters._PROGRESS:.0%} for {aimed_emitters._PATIENCE} ",
+            f"{aimed_emitters._PATIENCE} iterations without progress",
+            f"{WORDS[aimed_moves._EACH]} solutions share one",
+            f"The ridge `r`, {aimed_moves._RIDGE:.1%} of",
+            f"between 2 and {aimed_moves._MOST}.",
+            f"s[i] = {mixture._EVEN} / n + {1 - mixture._EVEN} g[i]²",
+            f"decay by {-np.expm1(-total / algorithm.emitter.window):.0%} per batch",
+            f"about those of {batches}",
+            f"more than {searched} cells",
+            f"among {searched} random ones",
+        ],
         "docs/architecture.md": [
-            f"({cma.num_emitters} CMA-ES instances of {cma.batch_size} solutions, "
-            f"{moves.num_solutions} moves",
+            f"({cma.num_emitters} slots of {cma.batch_size} solutions",
             f"a `Proposal` of {total} solutions",
             f"at the centers of {discount.num_empty_points} empty cells",
         ],
@@ -581,20 +602,18 @@ def numbers_of_pages() -> dict[str, list[str]]:
         "docs/choosing.md": [
             f"has {emitters.num_emitters} CMA-ES instances",
             f"instances with `{type(emitters.restart).__name__}()`",
-            f"no moves, `alpha={model.alpha}`",
+            f"no other emitters, `alpha={model.alpha}`",
             f"`ceiling={model.ceiling:g}`, {model.num_empty_points} empty points",
             f"and a learning rate of {model.learning_rate}.",
-            f"a new cell counts {WORDS[int(mixture._CELL)]} times",
-            f"over the last {algorithm.emitter.window / total:g} batches",
+            f"{batches}, and {mixture._EVEN} of the batch is divided evenly",
             f"({in_a_box.sigma0} if it is omitted)",
-            f"the share is between {' and '.join(share)}",
             f"limit them to {arborescences.MOST_MEASURES} measures",
             f"and to 2^{int(np.log2(arborescences.MOST_NUMBERS))} numbers",
         ],
         "docs/diagnosing.md": [
             f"which is {discount.cutoff} of the range of objectives",
             f"always {discount.max_epochs} means",
-            f"{share[0]} while other solutions fill cells; up to {share[1]} when",
+            f"at least {mixture._EVEN} divided by the number of emitters",
             f"does so after {times}",
         ],
         "docs/elites.md": [f"`result.elites_by_seed` is a {by_seed.__name__} of all, by seed"],
@@ -616,7 +635,11 @@ def numbers_of_pages() -> dict[str, list[str]]:
             f"the best of {lsi.NUM_STARTS} random faces",
             f"(number of landscapes, {lsi.NUM_LANDSCAPES:,} by default",
         ],
-        "docs/gradients.md": [f"an iteration has {with_gradients} instead of {total}"],
+        "docs/gradients.md": [
+            f"an iteration has {total + num_gradients} instead of {total}",
+            f"({num_gradients // climbing.instance_size} of {slots} slots)",
+            f"all {num_gradients} are computed",
+        ],
         "docs/performance.md": [
             f"reports up to {fused_driver.MOST_ROWS} of them",
             f"of {millions} million numbers or more",

@@ -31,8 +31,7 @@ _TITLE = "A face for each of {count} {name}, by colour and light"
 _TRUNCATION = 0.7
 _PAPER_FREE_NORM = 0.35
 _PAIRS_ON_PAGE = 300
-# Number of emitters of each form of the search, so that all of them have batches of 180 faces.
-_SEARCHES = {"paper": 5, "default": 3, "gradients": 1}
+_SEARCHES = ("paper", "default", "gradients")
 
 
 def main() -> None:
@@ -63,7 +62,7 @@ def _options() -> argparse.Namespace:
         default="paper",
         help="DMS as in the paper, gloam's default, or gloam's default with gradients",
     )
-    options.add_argument("--emitters", type=int, help="5 for paper, 3 for default, else 1")
+    options.add_argument("--emitters", type=int, default=5, help="slots of 36 faces in a batch")
     options.add_argument("--sigma0", type=float, default=0.3)
     options.add_argument("--restart", type=int, default=50, help="iterations between restarts")
     options.add_argument("--free-norm", type=float, default=0.6, help="of the mean; paper: 0.35")
@@ -122,8 +121,7 @@ def fill(
     # without a prompt, most faces would look like the mean face.
     free_norm = domain.free_norm * given.free_norm / _PAPER_FREE_NORM
     domain = eqx.tree_at(lambda domain: domain.free_norm, domain, free_norm)
-    emitters = given.emitters or _SEARCHES[given.search]
-    common = {"sigma0": given.sigma0, "num_emitters": emitters, "batch_size": 36}
+    common = {"sigma0": given.sigma0, "num_emitters": given.emitters, "batch_size": 36}
     if given.search == "paper":
         restart = gloam.emitters.RestartEvery(given.restart)
         common |= {"alpha": 1.0, "restart": restart}

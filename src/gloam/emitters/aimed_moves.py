@@ -11,14 +11,21 @@ from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 from gloam._tools import checks
 from gloam._tools.draws import normals, uniforms
 from gloam._tools.registry import register
-from gloam.emitters.emitter import Bounds, EliteEmitter, ElitesWanted, Outside, checked_start
+from gloam.emitters.emitter import (
+    Bounds,
+    EliteEmitter,
+    ElitesWanted,
+    Outside,
+    TargetsWanted,
+    checked_start,
+)
 from gloam.emitters.recombination import checked_steps
 from gloam.records import DrawsTargets, Proposal
 
-# Number of solutions that share a target, each with its own number of elites.
-_EACH = 6
+# Largest number of targets of a proposal. Their solutions differ in the number of elites.
+_TARGETS_OF_ALL = int(__import__("os").environ.get("NT", "12"))
 # Largest number of elites in a combination.
-_MOST = 32
+_MOST = int(__import__("os").environ.get("MOST", "32"))
 # Ridge that keeps the weights small, as a share of the mean squared distance from the target.
 _RIDGE = 1e-3
 # Number of steps of the solver, which needs as many as there are distinct directions.
@@ -89,6 +96,11 @@ class AimedMoves(EliteEmitter):
         """Always empty: the elites are those near to the targets."""
         return ()
 
+    @property
+    def targets_to_share(self) -> TargetsWanted:
+        """Empty cells near to elites, and the elites near to them."""
+        return TargetsWanted(min(_TARGETS_OF_ALL, self.batch_size), _MOST, near_elites=True)
+
     def ask(
         self,
         state: None,
@@ -99,10 +111,10 @@ class AimedMoves(EliteEmitter):
     ) -> Proposal:
         """Combine elites that are near to empty cells."""
         assert targets is not None
-        number = -(-self.batch_size // _EACH)
         key_targets = jax.random.fold_in(key, _TARGETS)
-        drawn = targets(number, num_near=_MOST, near_elites=True, key=key_targets)
-        share = uniforms(jax.random.fold_in(key, _SIZES), number * _EACH).reshape(number, _EACH)
+        drawn = targets(**self.targets_to_share._asdict(), key=key_targets)
+        number, each = len(drawn.cells), -(-self.batch_size // len(drawn.cells))
+        share = uniforms(jax.random.fold_in(key, _SIZES), number * each).reshape(number, each)
         sizes = jnp.floor(2.0 * (_MOST / 2.0) ** share)
         # The elites are in the order of their distances.
         most = drawn.are_elites.shape[1]
@@ -110,8 +122,8 @@ class AimedMoves(EliteEmitter):
         offsets = drawn.measures - drawn.centers[:, None]
         products = offsets @ jnp.swapaxes(offsets, 1, 2)
         weights = jax.vmap(jax.vmap(_weights, (None, 0)))(products, is_near)
-        solutions = (weights @ drawn.solutions).reshape(number * _EACH, -1)[: self.batch_size]
-        near = jnp.repeat(drawn.solutions, _EACH, axis=0)[: self.batch_size]
+        solutions = (weights @ drawn.solutions).reshape(number * each, -1)[: self.batch_size]
+        near = jnp.repeat(drawn.solutions, each, axis=0)[: self.batch_size]
         solutions = self.varied(solutions, normals(key, solutions.shape), self.iso_sigma)
         first, second = near[:, 0], near[:, min(1, most - 1)]
         solutions = self.with_categories(solutions, first, second, key=key)

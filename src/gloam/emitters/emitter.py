@@ -107,6 +107,14 @@ class ElitesWanted(NamedTuple):
     """Size of a tournament: each elite has the largest improvement of this many random ones."""
 
 
+class TargetsWanted(NamedTuple):
+    """A draw of targets that the parts of an emitter share."""
+
+    number: int
+    num_near: int = 1
+    near_elites: bool = False
+
+
 class Emitter(eqx.Module):
     """Frozen settings of an emitter. Everything that it learns is in its state."""
 
@@ -155,6 +163,11 @@ class Emitter(eqx.Module):
     @abstractmethod
     def elites_to_ask(self) -> tuple[ElitesWanted, ...]:
         """Draws of elites that `ask` receives, one after the other."""
+
+    @property
+    def targets_to_share(self) -> TargetsWanted | None:
+        """Targets that all parts of a proposal share; none by default."""
+        return None
 
     @property
     @abstractmethod

@@ -9,13 +9,20 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam._tools import checks
 from gloam._tools.devices import runs_on_cpu
 from gloam._tools.draws import uniforms
 from gloam._tools.registry import register
-from gloam.emitters.emitter import Bounds, Branching, Divisible, ElitesWanted, Emitter
+from gloam.emitters.emitter import (
+    Bounds,
+    Branching,
+    Divisible,
+    ElitesWanted,
+    Emitter,
+    TargetsWanted,
+)
 from gloam.records import Aims, DrawsTargets, Feedback, Proposal
 
 # Share of the batch that is divided evenly, so that no emitter is starved.
@@ -397,6 +404,12 @@ class AdaptiveMixture(Mixture):
         key_slots, key = jax.random.split(key)
         kinds = self._kinds(state, key=key_slots)
         parts, drawn = self.parts, self._of_slots(elites)
+        draws = [
+            targets
+            if emitter.targets_to_share is None or targets is None
+            else _shared(emitter.targets_to_share, targets, jnp.any(kinds == place), key=key)
+            for place, emitter in enumerate(parts)
+        ]
 
         def ask(place: int, slot: Int[Array, ""]) -> Proposal:
             emitter = self._divisible[place]
@@ -405,7 +418,7 @@ class AdaptiveMixture(Mixture):
             mine = _of_part(parts[place], jax.tree.map(lambda rows: rows[slot], drawn))
             mine = elites[:0] if mine is None else mine
             own_key = jax.random.fold_in(key, slot)
-            return parts[place].ask(own, mine, key=own_key, targets=targets)
+            return parts[place].ask(own, mine, key=own_key, targets=draws[place])
 
         asks = [partial(ask, place) for place in range(len(parts))]
         asks = _of_one_structure(asks)
@@ -521,6 +534,16 @@ def _of_part(
         own.append(drawn[draw.best_of][start : start + draw.number])
         first[draw.best_of] += draw.number
     return jnp.concatenate(own) if own else None
+
+
+def _shared(
+    wanted: TargetsWanted, targets: DrawsTargets, is_needed: Bool[Array, ""], *, key: PRNGKeyArray
+) -> DrawsTargets:
+    """Draw targets once, if they are needed, for all slots of an emitter."""
+    draw = partial(targets, **wanted._asdict(), key=key)
+    blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(draw))
+    drawn = jax.lax.cond(is_needed, draw, lambda: blank)
+    return lambda *_, **__: drawn
 
 
 def _of_one_structure(asks: Sequence[Callable[..., Proposal]]) -> list[Callable[..., Proposal]]:

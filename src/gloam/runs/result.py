@@ -48,14 +48,15 @@ class Result:
     * ``below_f_min``, ``outside_bounds``, solutions of the last batch with an objective below the
       archive's ``f_min`` (0 if it has none) or measures outside its bounds.
 
-    A mixture of emitters, such as that of `gloam.DMS`, adds columns for each of its emitters since
-    the start: ``cma_es_restarts``, ``cma_es_accepted`` (solutions that beat the elite of their
-    cell), ``cma_es_filled`` (solutions that filled an empty cell), and likewise ``moves_accepted``,
-    ``moves_filled``, ``swaps_accepted`` and ``swaps_filled``. ``refinement_share`` is the share of
-    swaps in the next batch. With gradients, ``ascent_gradients_failed`` (``gradients_failed`` for
-    `gloam_lab.CMAMEGA` and `gloam_lab.CMAMAEGA`) counts gradients that were not
-    finite; ``ascent_step``, ``ascent_refining_step``, ``ascent_pull`` and
-    ``ascent_refining_share`` are what `gloam.emitters.GradientAscent` has learned.
+    A mixture of emitters, such as that of `gloam.DMS`, adds columns for each of its emitters. Their
+    names begin with ``cma_es``, ``aimed``, ``aimed_moves``, ``moves`` or ``swaps``, and with
+    gradients also with ``aimed_ascent``, ``ascent`` or ``refinement``. They end in ``_restarts``,
+    ``_accepted`` (solutions that beat the elite of their cell) or ``_filled`` (solutions that
+    filled an empty cell), since the start, or in ``_share`` (expected share of the next batch).
+    ``aimed_reached`` counts targets that were filled while an instance aimed at them. With
+    gradients, names that end in ``_gradients_failed`` (``gradients_failed`` for `gloam_lab.CMAMEGA`
+    and `gloam_lab.CMAMAEGA`) count gradients that were not finite, and those that end in ``_step``
+    or ``_pull`` are what `gloam.emitters.GradientAscent` has learned.
     """
     seeds: list[int]
     """The seeds, in the order in which they were given."""
