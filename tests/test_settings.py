@@ -43,6 +43,7 @@ def begin(driver, algorithm, iterations, **options):
         pytest.param("map-elites-line", "fused", marks=pytest.mark.slow),
         ("map-elites-line", "ask-tell"),
         pytest.param("dms", "fused", marks=pytest.mark.slow),
+        pytest.param("climbing", "fused", marks=pytest.mark.slow),
     ],
 )
 def test_x64_changes_no_bit_and_a_run_continues_without_it(x64, tmp_path, name, driver):

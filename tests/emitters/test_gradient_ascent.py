@@ -326,37 +326,34 @@ def small(gradients=True):
     domain = gloam.domains.LinearProjection(measure_dim=2, solution_dim=20)
     archive = gloam.GridArchive((20, 20), -51.2, 51.2, f_min=0.0)
     options = {"batch_size": 6, "num_init_points": 100}
-    if not gradients:
-        options |= {"num_emitters": 9}
     return domain, gloam.DMS(archive, domain.x0, 0.5, gradients=gradients, **options)
 
 
 @pytest.mark.slow
 def test_gradients_find_more_with_as_many_evaluations():
-    # Seeds 0 to 9: QD scores of 306.4 to 307.7 with gradients, 238 to 252 without.
+    # Seeds 0 to 9: QD scores of 281 to 305 with gradients, 161 to 213 without.
     scores = {}
     for gradients in (True, False):
         domain, used = small(gradients)
         assert used.emitter.num_solutions == 90
-        result = gloam.run(domain, used, iterations=150, seeds=3, progress=False)
+        result = gloam.run(domain, used, iterations=100, seeds=3, progress=False)
         scores[gradients] = [elites.qd_score for elites in result.elites_by_seed.values()]
-    assert min(scores[True]) > 304
-    assert max(scores[False]) < 270
+    assert min(scores[True]) > 265
+    assert max(scores[False]) < 235
 
 
 @pytest.mark.slow
 def test_measures_alone_are_climbed_by_closeness():
     items = np.random.default_rng(0).normal(size=(40, 3))
     archive = gloam.CVTArchive(items)
-    ascent = GradientAscent(np.zeros(3), 0.3, batch_size=20)
+    goals = [GradientAscent(np.zeros(3), 0.3, batch_size=8, goal=goal) for goal in get_args(Goal)]
     # Items have a variance of 1, so 0 is a floor of closeness. Estimated from the first elites,
     # which differ little, it would be too high.
-    used = gloam.Algorithm(ascent, archive, DiscountModel(num_init_points=30, floor=0.0))
+    used = gloam.Algorithm(Mixture(goals), archive, DiscountModel(num_init_points=30, floor=0.0))
     result = gloam.run(lambda x: (None, x), used, iterations=200, progress=False)
-    # Seeds 0 to 9: 0.925 to 1, and medians of 0.9989 to 1.
-    assert result.elites.coverage > 0.85
-    # Refining ends at the items themselves, where the closeness is 1.
-    assert np.median(result.elites.objectives) > 0.99
+    # With seeds 0 to 9 all items are found, and nearly reached: there the closeness is 1.
+    assert result.elites.coverage > 0.95
+    assert np.median(result.elites.objectives) > 0.999
 
 
 def test_settings_that_do_not_fit_are_refused():

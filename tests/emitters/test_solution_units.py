@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gloam
-from gloam.emitters import SepCMAES
+from gloam.discounts import NoDiscount
+from gloam.emitters import AimedCmaEmitters, AimedMoves, Mixture, SepCMAES, Swaps
 from tests.helpers import assert_same_bits, refused
 
 SOL = 4
@@ -20,7 +21,21 @@ CMA = {"num_emitters": 2, "batch_size": 6}
 # Powers of two are exact, so that every bit can be compared.
 SCALES = st.lists(st.integers(-20, 20).map(lambda power: 2.0**power), min_size=SOL, max_size=SOL)
 
+
+def aimed(archive, x0, step, **options):
+    emitter = AimedCmaEmitters(x0, step, **options, **CMA)
+    return gloam.Algorithm(emitter, archive, NoDiscount())
+
+
+def aimed_moves(archive, x0, step, **options):
+    """Moves that aim, and some variations to fill the first cells."""
+    emitters = [kind(x0, step, batch_size=8, **options) for kind in (AimedMoves, Swaps)]
+    return gloam.Algorithm(Mixture(emitters), archive, NoDiscount())
+
+
 ALGORITHMS = {
+    "aimed": aimed,
+    "aimed moves": aimed_moves,
     "DMS": functools.partial(gloam.DMS, num_init_points=5, **CMA),
     "CMA-MAE (sep)": functools.partial(gloam.CMAMAE, strategy=SepCMAES(), **CMA),
     "MAP-Elites (line)": functools.partial(gloam.MAPElitesLine, batch_size=12),
@@ -46,6 +61,10 @@ def found(build, scales, *, boxed: bool):
     [
         ("MAP-Elites (line)", True),
         ("CMA-MAE (sep)", False),
+        ("aimed", False),
+        pytest.param("aimed", True, marks=pytest.mark.slow),
+        ("aimed moves", True),
+        pytest.param("aimed moves", False, marks=pytest.mark.slow),
         pytest.param("MAP-Elites (line)", False, marks=pytest.mark.slow),
         pytest.param("CMA-MAE (sep)", True, marks=pytest.mark.slow),
         pytest.param("DMS", True, marks=pytest.mark.slow),
@@ -66,6 +85,21 @@ def test_equal_steps_are_one_number():
         for step in (0.5, np.full(4, 0.5))
     )
     np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["aimed", pytest.param("aimed moves", marks=pytest.mark.slow)])
+def test_a_search_does_not_depend_on_units_of_measures(name):
+    def elites_in(units):
+        used = ALGORITHMS[name](gloam.GridArchive((6, 8), -3 * units, 3 * units), X0, 0.5)
+        search = gloam.Search(used, seed=3)
+        for _ in range(8):
+            solutions = search.ask()
+            measures = np.float32(units) * solutions[:, :2]
+            search.tell(1 - np.square(solutions).mean(axis=1), measures)
+        elites = search.elites()
+        return elites.cells, elites.objectives, elites.solutions
+
+    assert_same_bits(elites_in(np.array([2.0**12, 2.0**-9])), elites_in(np.ones(2)))
 
 
 @pytest.mark.parametrize(

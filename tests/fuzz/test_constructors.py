@@ -143,6 +143,33 @@ OTHERS = {
             "bounds": (-1, 1),
         },
     ),
+    "AimedCmaEmitters": (
+        emitters.AimedCmaEmitters,
+        {
+            "x0": X0,
+            "sigma0": 0.5,
+            "num_emitters": 2,
+            "batch_size": 4,
+            "bounds": None,
+            "strategy": None,
+        },
+    ),
+    "AimedMoves": (
+        emitters.AimedMoves,
+        {"x0": X0, "sigma0": 0.5, "iso_sigma": 0.5, "batch_size": 4, "bounds": None},
+    ),
+    "GradientAscent": (
+        emitters.GradientAscent,
+        {
+            "x0": X0,
+            "sigma0": 0.5,
+            "goal": "target",
+            "batch_size": 4,
+            "patience": 3,
+            "best_of": 2,
+            "bounds": (-1, 1),
+        },
+    ),
     "RestartEvery": (emitters.RestartEvery, {"iterations": 5}),
     "LMMAES": (emitters.LMMAES, {"vectors": 3}),
     "DiscountModel": (
