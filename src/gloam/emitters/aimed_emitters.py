@@ -26,7 +26,7 @@ from gloam.records import DrawsTargets, Feedback, Proposal
 
 # An instance gives its target up if the squared distance has not fallen by this share ...
 _PROGRESS = 0.01
-# ... for this many iterations.
+# ... for this many iterations, at work or at rest.
 _PATIENCE = 25
 # Folded into the key for targets; nothing else of an emitter is drawn with it.
 _TARGETS = 2**32 - 3
@@ -226,9 +226,12 @@ class AimedCmaEmitters(Emitter):
         restarts, reached = (
             jnp.sum(which & ~resting, dtype=jnp.int32) for which in (stops, is_reached)
         )
+        # After a long rest an instance begins anew, because other elites have come nearer.
+        rested = state.idle + 1
+        is_stale = state.is_waiting | (rested >= _PATIENCE)
         cells, is_aimed, is_waiting, smallest, idle = where_instances(
             resting,
-            (state.cells, state.is_aimed, state.is_waiting, state.smallest, state.idle),
+            (state.cells, state.is_aimed, is_stale, state.smallest, rested),
             (begun.cells, begun.is_aimed, stops, jnp.where(has_progress, nearest, smallest), idle),
         )
         return AimedState(
