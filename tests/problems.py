@@ -28,6 +28,11 @@ def small(name: str) -> gloam.Algorithm:
         "dds": lambda: gloam_lab.DDS(cvt, x0, 0.3, bandwidth=0.5, buffer_size=100, **cma),
         "map-elites-line": lambda: gloam.MAPElitesLine(cvt, x0, 0.3, 0.2, batch_size=BATCH),
         "climbing": lambda: climbing(grid),
+        "aimed-ascent": lambda: gloam.Algorithm(
+            gloam.emitters.GradientAscent(x0, 0.3, goal="target", batch_size=BATCH),
+            grid,
+            gloam.discounts.NoDiscount(),
+        ),
     }
     return builders[name]()
 

@@ -210,6 +210,14 @@ def test_in_a_full_archive_ranks_are_those_of_the_improvements():
     assert state.idle.tolist() == [3, 0, 3]
 
 
+def rows(tree, index):
+    return [leaf[index] for leaf in jax.tree.leaves(tree) if leaf.ndim]
+
+
+def idle_once_more(state):
+    return dataclasses.replace(state, idle=state.idle + 1)
+
+
 @pytest.mark.parametrize("iterations", [0, 2])
 def test_an_instance_that_is_not_used_stays_as_it_is(iterations):
     state, proposal = (AIMED.init(), ask(AIMED, AIMED.init(), 100))
@@ -218,16 +226,31 @@ def test_an_instance_that_is_not_used_stays_as_it_is(iterations):
     news = {"filled": [True, True, False], "used": [False, True, True]}
     after = adapt(AIMED, state, proposal, told(random_squares(7), **news))
 
-    def rows(tree, index):
-        return [leaf[index] for leaf in jax.tree.leaves(tree) if leaf.ndim]
-
-    assert_same_bits(rows(after, 0), rows(state, 0))
+    assert_same_bits(rows(after, 0), rows(idle_once_more(state), 0))
     everyone = adapt(AIMED, state, proposal, told(random_squares(7), filled=[True, True, False]))
     for index in (1, 2):
         for one, other in zip(rows(after, index), rows(everyone, index), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
     # Only what was used counts.
     assert (after.reached, after.instances.restarts) == (1, 1)
+
+
+def test_after_a_long_rest_an_instance_begins_anew():
+    state, proposal = begun(2)
+    news, number = told(random_squares(7), used=[False, True, True]), 1
+    idle = int(state.idle[0])
+    while not state.is_waiting[0]:
+        # Whoever works has progress.
+        squares = dataclasses.replace(news.distances, squared=0.9**number * news.distances.squared)
+        after = adapt(AIMED, state, proposal, dataclasses.replace(news, distances=squares))
+        waits = dataclasses.replace(idle_once_more(state), is_waiting=after.is_waiting)
+        assert_same_bits(rows(after, 0), rows(waits, 0))
+        state, proposal, number = after, ask(AIMED, after, 100 + number), number + 1
+    assert number - 1 == _PATIENCE - idle
+    # It has a new target as soon as it works, and is no restart.
+    assert proposal.targets[0] == 100 + number - 1
+    assert state.instances.restarts == 0
+    assert not state.is_waiting[1:].any()
 
 
 @pytest.mark.parametrize("is_used", [None, [True, True, False]])

@@ -287,7 +287,11 @@ def test_whoever_does_not_have_the_slot_rests():
         kinds = proposal.aux[1]
         for place in (2, 5):  # instances of CMA-ES
             for slot in range(SLOTS):
-                states = [whole.emitters[place] for whole in (before, after)]
+                # Aimed instances count how long they rest.
+                states = [
+                    getattr(state, "instances", state)
+                    for state in (before.emitters[place], after.emitters[place])
+                ]
                 old, new = (rows_of(state, slot, SLOTS) for state in states)
                 if kinds[slot] != place:
                     assert_same_bits(new, old)

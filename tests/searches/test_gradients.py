@@ -25,17 +25,20 @@ def advanced(search, iterations, by=vjp):
     return search
 
 
-@pytest.mark.slow
-def test_ask_tell_agrees_with_the_fused_program_over_the_first_iterations(algorithm):
+@pytest.mark.parametrize("name", ["aimed-ascent", pytest.param("climbing", marks=pytest.mark.slow)])
+def test_ask_tell_agrees_with_the_fused_program_over_the_first_iterations(name):
+    algorithm = small(name)
     fused = gloam.run(evaluate, algorithm, FEW, seeds=[3], log_every=1, progress=False)
     search = advanced(gloam.Search(algorithm, 3), FEW)
-    for name in ("objectives", "solutions", "measures"):
-        ours, theirs = (getattr(e.store, name) for e in (fused.elites, search.elites()))
+    for rows in ("objectives", "solutions", "measures"):
+        ours, theirs = (getattr(e.store, rows) for e in (fused.elites, search.elites()))
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
-    assert fused.metrics["gradients"].tolist() == [6, 12, 18, 24]
+    each = {"aimed-ascent": BATCH, "climbing": GRADIENTS}[name]
+    assert fused.metrics["gradients"].tolist() == [each, 2 * each, 3 * each, 4 * each]
     found = search.metrics()
-    assert (found["evaluations"], found["gradients"]) == (FEW * BATCH, FEW * GRADIENTS)
-    assert found["ascent_gradients_failed"] == 0
+    assert (found["evaluations"], found["gradients"]) == (FEW * BATCH, FEW * each)
+    prefixes = {"aimed-ascent": [""], "climbing": ["ascent_", "aimed_ascent_"]}[name]
+    assert [found[f"{prefix}gradients_failed"] for prefix in prefixes] == [0] * len(prefixes)
     assert gloam.Search(algorithm).metrics()["gradients"] == 0
 
 
