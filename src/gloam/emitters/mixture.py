@@ -270,7 +270,8 @@ class AdaptiveMixture(Mixture):
 
     Args:
         emitters: The emitters, as of a `Mixture`. The largest ones can fill the batch alone. A
-            smaller one, such as `gloam.emitters.GradientAscent`, has at most its own size.
+            smaller one, such as `gloam.emitters.GradientAscent`, has at most its own size; smaller
+            ones share the first slots.
         window: Number of solutions over which gains are counted; 20 batches by default.
 
     Example:
@@ -306,9 +307,8 @@ class AdaptiveMixture(Mixture):
             checks.expect(
                 number_of_gradients in (0, number), "emitters", expected, number_of_gradients
             )
-        self.parts = tuple(
-            emitter.part(emitter.num_solutions // size) for emitter in self._divisible
-        )
+        pairs = zip(self._divisible, self.emitters, strict=True)
+        self.parts = tuple(kind.part(emitter.num_solutions // size) for kind, emitter in pairs)
         window = _WINDOW * self.num_solutions if window is None else window
         self.window = checks.number("window", window, above=1.0)
 
@@ -503,9 +503,7 @@ class AdaptiveMixture(Mixture):
         parts = [emitter.part(num_parts) for emitter in self._divisible]
         return AdaptiveMixture(parts, window=self.window)
 
-    def part_state(
-        self, state: AdaptiveMixtureState, index: Int[Array, ""], num_parts: int
-    ) -> AdaptiveMixtureState:
+    def part_state(self, state: Any, index: Int[Array, ""], num_parts: int) -> AdaptiveMixtureState:
         """Return the states of one part of every emitter, with the counts of all parts."""
         length = state.length / num_parts
         begin = state.begin + length * index.astype(jnp.float32)
@@ -514,10 +512,10 @@ class AdaptiveMixture(Mixture):
 
     def with_part_state(
         self,
-        state: AdaptiveMixtureState,
+        state: Any,
         index: Int[Array, ""],
         num_parts: int,
-        part_state: AdaptiveMixtureState,
+        part_state: Any,
     ) -> AdaptiveMixtureState:
         """Return the state with one part of every emitter replaced."""
         whole = super().with_part_state(state, index, num_parts, part_state)
