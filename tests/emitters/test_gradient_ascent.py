@@ -210,15 +210,20 @@ START = np.log(np.float32([0.3, 10.0]))
 
 def first_gains(gains, is_used=None):
     """States after and before first steps that bring this, and the logarithms of the points."""
+    is_used = jnp.ones(POINTS, bool) if is_used is None else jnp.asarray(is_used)
+    return jax.tree.map(np.asarray, _first_gains(jnp.asarray(gains, jnp.float32), is_used))
+
+
+@jax.jit
+def _first_gains(gains, is_used):
     state = EMITTER.init()
     proposal = EMITTER.ask(state, jnp.zeros((POINTS, SIZE)), key=jax.random.key(1))
     mask = jnp.ones(POINTS, bool)
     climb = Climb(jnp.ones((POINTS, SIZE)), mask)
     told = jnp.zeros(POINTS), mask, ~mask, mask, jnp.int32(1), climb
-    is_used = None if is_used is None else jnp.asarray(is_used)
-    feedback = Feedback(*told, gains=jnp.asarray(gains, jnp.float32), is_used=is_used)
+    feedback = Feedback(*told, gains=gains, is_used=is_used)
     after = EMITTER.adapt(state, proposal, feedback, jnp.zeros((0, SIZE)))
-    return after, state, np.asarray(proposal.aux[0])
+    return after, state, proposal.aux[0]
 
 
 # Goals
@@ -229,23 +234,24 @@ def linear(solutions):
 
 
 def aimed_search(evaluate, iterations, seed=0, patience=None):
-    """The archive, and state, proposal and next state of each iteration of a search."""
+    """State, proposal and next state of each iteration of a search, and the centers of cells."""
     archive = gloam.GridArchive((4, 4), -2.0, 2.0)
     aimed = GradientAscent(np.zeros(SIZE), 0.2, goal="target", batch_size=8, patience=patience)
     used = gloam.Algorithm(aimed, archive, NoDiscount())
     ask = jax.jit(functools.partial(step.ask, used))
     advance = jax.jit(lambda state: step.step(used, evaluate, state)[0])
     state = jax.jit(functools.partial(step.init, used))(root_key(seed))
+    centers = np.asarray(archive.centers_of(jnp.arange(16)))
+    state = jax.device_get(state)
     for _ in range(iterations):
-        proposal = ask(state)
-        new = advance(state)
-        yield archive, state, proposal, new
+        proposal, new = jax.device_get((ask(state), advance(state)))
+        yield state, proposal, new, centers
         state = new
 
 
 def test_points_climb_to_empty_cells_and_begin_again_when_these_are_filled():
     number_reached = 0
-    for archive, before, proposal, after in aimed_search(linear, 60):
+    for before, proposal, after, table in aimed_search(linear, 40):
         old, new = before.emitter.points, after.emitter.points
         targets = np.asarray(proposal.targets)
         is_new = np.asarray(old.age == 0)
@@ -259,7 +265,7 @@ def test_points_climb_to_empty_cells_and_begin_again_when_these_are_filled():
         assert (np.asarray(new.age)[is_filled] == 0).all()
         number_reached += int((is_filled & ~occupied[targets]).sum())
         # The pull is along the line to the center, as measures are two of the variables.
-        centers = np.asarray(archive.centers_of(jnp.asarray(targets)))
+        centers = table[targets]
         start = np.asarray(proposal.solutions)
         moved = np.asarray(new.solutions) - start
         goes_on = is_new & ~is_filled
@@ -276,7 +282,7 @@ def test_a_point_that_aims_begins_again_after_its_patience():
     def constant(solutions):
         return jnp.zeros(len(solutions)), 0.0 * solutions[:, :2]
 
-    states = [after.emitter for *_, after in aimed_search(constant, 9, patience=3)]
+    states = [after.emitter for _, _, after, _ in aimed_search(constant, 9, patience=3)]
     # The first solutions fill a cell, and the others bring nothing.
     ages = [1, 2, 3, 0, 1, 2, 0, 1, 2]
     assert [state.points.age.tolist() for state in states] == [[age] * 8 for age in ages]
