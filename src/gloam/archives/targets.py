@@ -8,9 +8,9 @@ from gloam.archives.archive import Archive
 from gloam.archives.store import random_cells
 from gloam.records import Store, Targets
 
-# Number of cells among which the nearest ones are sought. Of larger archives, it is as many random
-# ones, so that a target costs the same in an archive of a million cells.
-_SEARCHED_CELLS = 16_384
+# Largest number of cells among which the nearest ones are sought, and of distances in a draw. Of
+# larger archives, it is as many random cells: a draw costs the same in an archive of a million.
+_MOST_CELLS, _MOST_DISTANCES = 2**14, 2**16
 # Number of groups of which the nearest rows are compared.
 _GROUPS = 320
 
@@ -38,6 +38,7 @@ def draw_targets(
         key: Random key.
     """
     key_targets, key_cells, key_elites = jax.random.split(key, 3)
+    most = max(1, min(_MOST_CELLS, _MOST_DISTANCES // number))
     is_empty = ~store.occupied
     wanted = is_empty | ~jnp.any(is_empty)
 
@@ -50,12 +51,12 @@ def draw_targets(
 
     if near_elites:
         starts, _ = random_cells(store.occupied, number, key=key_targets)
-        searched, is_wanted = _searched(wanted, key=key_cells)
+        searched, is_wanted = _searched(wanted, most, key=key_cells)
         every = jnp.arange(archive.num_cells) if searched is None else searched
         cells = every[_nearest(measures_of(starts), center(every), is_wanted, 1)[0][:, 0]]
     else:
         cells, _ = random_cells(wanted, number, key=key_targets)
-    searched, are_elites = _searched(store.occupied, key=key_elites)
+    searched, are_elites = _searched(store.occupied, most, key=key_elites)
     measures, centers = measures_of(searched), center(cells)
     places, are_near = _nearest(centers, measures, are_elites, num_near)
     near = places if searched is None else searched[places]
@@ -70,12 +71,12 @@ def draw_targets(
 
 
 def _searched(
-    mask: Bool[Array, " cells"], *, key: PRNGKeyArray
+    mask: Bool[Array, " cells"], most: int, *, key: PRNGKeyArray
 ) -> tuple[Int[Array, " n"] | None, Bool[Array, " n"]]:
     """Return the cells to search, ``None`` for all, and which of them belong to the mask."""
-    if mask.shape[0] <= _SEARCHED_CELLS:
+    if mask.shape[0] <= most:
         return None, mask
-    cells, is_any = random_cells(mask, _SEARCHED_CELLS, key=key)
+    cells, is_any = random_cells(mask, most, key=key)
     return cells, jnp.broadcast_to(is_any, cells.shape)
 
 

@@ -22,10 +22,10 @@ from gloam.emitters.emitter import (
 from gloam.emitters.recombination import checked_steps
 from gloam.records import DrawsTargets, Proposal
 
-# Largest number of targets of a proposal. Their solutions differ in the number of elites.
-_TARGETS_OF_ALL = int(__import__("os").environ.get("NT", "12"))
+# Number of targets of an iteration. Their solutions differ in the number of elites.
+_NUM_TARGETS = 36
 # Largest number of elites in a combination.
-_MOST = int(__import__("os").environ.get("MOST", "32"))
+_MOST = 32
 # Ridge that keeps the weights small, as a share of the mean squared distance from the target.
 _RIDGE = 1e-3
 # Number of steps of the solver, which needs as many as there are distinct directions.
@@ -99,7 +99,7 @@ class AimedMoves(EliteEmitter):
     @property
     def targets_to_share(self) -> TargetsWanted:
         """Empty cells near to elites, and the elites near to them."""
-        return TargetsWanted(min(_TARGETS_OF_ALL, self.batch_size), _MOST, near_elites=True)
+        return TargetsWanted(min(_NUM_TARGETS, self.batch_size), _MOST, near_elites=True)
 
     def ask(
         self,
@@ -113,17 +113,21 @@ class AimedMoves(EliteEmitter):
         assert targets is not None
         key_targets = jax.random.fold_in(key, _TARGETS)
         drawn = targets(**self.targets_to_share._asdict(), key=key_targets)
-        number, each = len(drawn.cells), -(-self.batch_size // len(drawn.cells))
-        share = uniforms(jax.random.fold_in(key, _SIZES), number * each).reshape(number, each)
-        sizes = jnp.floor(2.0 * (_MOST / 2.0) ** share)
+        # All parts share the targets, and each begins at another one.
+        sizes_key = jax.random.fold_in(key, _SIZES)
+        chance = uniforms(sizes_key, 1 + self.batch_size)
+        number = len(drawn.cells)
+        begin = jnp.floor(chance[0] * number).astype(jnp.int32)
+        place = (begin + jnp.arange(self.batch_size)) % number
+        sizes = jnp.floor(2.0 * (_MOST / 2.0) ** chance[1:])
         # The elites are in the order of their distances.
         most = drawn.are_elites.shape[1]
-        is_near = drawn.are_elites[:, None] & (jnp.arange(most) < sizes[..., None])
+        is_near = drawn.are_elites[place] & (jnp.arange(most) < sizes[:, None])
         offsets = drawn.measures - drawn.centers[:, None]
         products = offsets @ jnp.swapaxes(offsets, 1, 2)
-        weights = jax.vmap(jax.vmap(_weights, (None, 0)))(products, is_near)
-        solutions = (weights @ drawn.solutions).reshape(number * each, -1)[: self.batch_size]
-        near = jnp.repeat(drawn.solutions, each, axis=0)[: self.batch_size]
+        weights = jax.vmap(_weights)(products[place], is_near)
+        near = drawn.solutions[place]
+        solutions = (weights[:, None] @ near)[:, 0]
         solutions = self.varied(solutions, normals(key, solutions.shape), self.iso_sigma)
         first, second = near[:, 0], near[:, min(1, most - 1)]
         solutions = self.with_categories(solutions, first, second, key=key)

@@ -408,7 +408,7 @@ class AdaptiveMixture(Mixture):
             targets
             if emitter.targets_to_share is None or targets is None
             else _shared(emitter.targets_to_share, targets, jnp.any(kinds == place), key=key)
-            for place, emitter in enumerate(parts)
+            for place, emitter in enumerate(self.emitters)
         ]
 
         def ask(place: int, slot: Int[Array, ""]) -> Proposal:
