@@ -24,17 +24,22 @@ from gloam.emitters import (
 )
 from gloam.emitters.emitter import Outside
 
+# Smallest share of CMA-ES by improvement, whose solutions fill few cells themselves but are those
+# from which moves fill many, and of the other emitters.
+_EXPLORING, _LEAST = 0.2, 0.02
+
 
 @register_algorithm
 class DMS(Algorithm):
     """Discount Model Search.
 
-    Four emitters share each batch by what they bring to the QD score: CMA-ES instances that rank
+    Five emitters share each batch by what they bring to the QD score: CMA-ES instances that rank
     solutions by their improvement over the discount model, CMA-ES instances that each aim at an
-    empty cell, moves between elites, and swaps of variables between elites, which refine them. It
-    is composed of `gloam.emitters.CmaEmitters`, `gloam.emitters.AimedCmaEmitters`,
-    `gloam.emitters.Recombination` and `gloam.emitters.Swaps` in a `gloam.emitters.AdaptiveMixture`,
-    the archive and ``DiscountModel()``. Compose these with `gloam.Algorithm` to change other
+    empty cell, combinations of elites that are near an empty cell, moves between elites, and swaps
+    of variables between elites, which refine them. It is composed of `gloam.emitters.CmaEmitters`,
+    `gloam.emitters.AimedCmaEmitters`, `gloam.emitters.AimedMoves`, `gloam.emitters.Recombination`
+    and `gloam.emitters.Swaps` in a `gloam.emitters.AdaptiveMixture`, the archive and
+    ``DiscountModel()``. Compose these with `gloam.Algorithm` to change other
     settings than those below. `DMS.paper` is the paper's form, with the first of them alone.
 
     Args:
@@ -198,19 +203,18 @@ class DMS(Algorithm):
 def _mixture(cma: CmaEmitters, gradients: bool) -> Emitter:
     """Return everything that proposes solutions, in shares that follow what it brings."""
     start: Any = cma.x0, cma.sigma0
-    bounds: Any = cma.bounds
-    size: Any = {"batch_size": cma.num_solutions, "bounds": bounds}
-    sizes: Any = {"num_emitters": cma.num_emitters, "batch_size": cma.batch_size, "bounds": bounds}
+    each: Any = {"num_emitters": cma.num_emitters, "batch_size": cma.batch_size}
+    whole, bounds = cma.num_solutions, cma.bounds
     emitters: list[Emitter] = [
         cma,
-        AimedCmaEmitters(*start, **sizes),
-        AimedMoves(*start, **size),
-        Recombination(*start, **size),
-        Swaps(*start, **size),
+        AimedCmaEmitters(*start, bounds=bounds, **each),
+        AimedMoves(*start, bounds=bounds, batch_size=whole),
+        Recombination(*start, bounds=bounds, batch_size=whole),
+        Swaps(*start, bounds=bounds, batch_size=whole),
     ]
     if gradients:
         # Gradients cost more than evaluations: at most about half of the batch.
-        size["batch_size"] = -(-cma.num_emitters // 2) * cma.batch_size
-        goals = ("target", "improvement", "objective")
-        emitters = [*(GradientAscent(*start, goal=goal, **size) for goal in goals), *emitters]
-    return AdaptiveMixture(emitters)
+        half = -(-cma.num_emitters // 2) * cma.batch_size
+        for goal in ("target", "improvement", "objective"):
+            emitters.append(GradientAscent(*start, goal=goal, bounds=bounds, batch_size=half))
+    return AdaptiveMixture(emitters, least=[_EXPLORING] + [_LEAST] * (len(emitters) - 1))

@@ -10,7 +10,7 @@ from gloam.records import Store, Targets
 
 # Largest number of cells among which the nearest ones are sought, and of distances in a draw. Of
 # larger archives, it is as many random cells: a draw costs the same in an archive of a million.
-_MOST_CELLS, _MOST_DISTANCES = 2**14, 2**16
+_MOST_CELLS, _MOST_DISTANCES = 2**14, 2**17
 # Number of groups of which the nearest rows are compared.
 _GROUPS = 320
 

@@ -23,7 +23,7 @@ from gloam.emitters.recombination import checked_steps
 from gloam.records import DrawsTargets, Proposal
 
 # Number of targets of an iteration. Their solutions differ in the number of elites.
-_NUM_TARGETS = 36
+_NUM_TARGETS = 108
 # Largest number of elites in a combination.
 _MOST = 32
 # Ridge that keeps the weights small, as a share of the mean squared distance from the target.
@@ -123,9 +123,8 @@ class AimedMoves(EliteEmitter):
         # The elites are in the order of their distances.
         most = drawn.are_elites.shape[1]
         is_near = drawn.are_elites[place] & (jnp.arange(most) < sizes[:, None])
-        offsets = drawn.measures - drawn.centers[:, None]
-        products = offsets @ jnp.swapaxes(offsets, 1, 2)
-        weights = jax.vmap(_weights)(products[place], is_near)
+        offsets = drawn.measures[place] - drawn.centers[place, None]
+        weights = jax.vmap(_weights)(offsets @ jnp.swapaxes(offsets, 1, 2), is_near)
         near = drawn.solutions[place]
         solutions = (weights[:, None] @ near)[:, 0]
         solutions = self.varied(solutions, normals(key, solutions.shape), self.iso_sigma)

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from gloam._tools import checks
 from gloam._tools.devices import runs_on_cpu
@@ -25,8 +25,8 @@ from gloam.emitters.emitter import (
 )
 from gloam.records import Aims, DrawsTargets, Feedback, Proposal
 
-# Share of the batch that is divided evenly, so that no emitter is starved.
-_EVEN = 0.1
+# Smallest share of an emitter by default, so that none is starved.
+_LEAST = 0.02
 # Number of batches over which gains are counted.
 _WINDOW = 20.0
 
@@ -261,17 +261,19 @@ class AdaptiveMixture(Mixture):
     """Emitters that share a batch by what they bring to the QD score.
 
     Every emitter proposes solutions for the whole batch, which is divided into slots of equal size.
-    In each iteration a slot goes to one emitter. The expected share of an emitter is proportional
-    to the square of the gain in QD score per solution over the last batches. A tenth of the batch
-    is divided evenly, so that every emitter is tried. This is probability matching (Thierens,
-    "Adaptive strategies for operator allocation", 2007). Slots go to the emitters in their order,
-    so that mostly the same CMA-ES instances work from one iteration to the next. An instance whose
-    slot goes to another emitter rests.
+    In each iteration a slot goes to one emitter. Every emitter has a smallest share. Beyond these,
+    its expected share is proportional to its gain in QD score per solution over the last batches.
+    This is probability matching (Thierens, "Adaptive strategies for operator allocation", 2007).
+    Slots go to the emitters in their order, so that mostly the same CMA-ES instances work from one
+    iteration to the next. An instance whose slot goes to another emitter rests.
 
     Args:
         emitters: The emitters, as of a `Mixture`. The largest ones can fill the batch alone. A
             smaller one, such as `gloam.emitters.GradientAscent`, has at most its own size; smaller
             ones share the first slots.
+        least: Smallest share of each emitter; 2% by default. Gains only count what an emitter's own
+            solutions bring. An emitter that finds the regions from which others start is worth
+            more, and should have more.
         window: Number of solutions over which gains are counted; 20 batches by default.
 
     Example:
@@ -285,11 +287,18 @@ class AdaptiveMixture(Mixture):
         (540, 36)
     """
 
+    least: Float[np.ndarray, " emitters"]
     window: float
     parts: tuple[Emitter, ...]
     """Each emitter as it is in one slot."""
 
-    def __init__(self, emitters: Sequence[Emitter], *, window: float | None = None):
+    def __init__(
+        self,
+        emitters: Sequence[Emitter],
+        *,
+        least: ArrayLike | None = None,
+        window: float | None = None,
+    ):
         super().__init__(emitters)
         size = self.instance_size
         for emitter in self.emitters:
@@ -309,6 +318,11 @@ class AdaptiveMixture(Mixture):
             )
         pairs = zip(self._divisible, self.emitters, strict=True)
         self.parts = tuple(kind.part(emitter.num_solutions // size) for kind, emitter in pairs)
+        given = np.full(len(self.emitters), _LEAST) if least is None else least
+        self.least = checks.finite_array("least", given, ndim=1).astype(np.float32)
+        expected = f"{len(self.emitters)} shares from 0 with a sum of less than 1"
+        fits = len(self.least) == len(self.emitters) and self.least.sum() < 1.0
+        checks.expect(fits and (self.least >= 0).all(), "least", expected, checks.short(given))
         window = _WINDOW * self.num_solutions if window is None else window
         self.window = checks.number("window", window, above=1.0)
 
@@ -341,19 +355,22 @@ class AdaptiveMixture(Mixture):
         largest = jnp.max(gain)
         # An emitter that was not tried yet may be as good as the best.
         is_best = (state.tried == 0) | (largest == 0)
-        worth = jnp.square(jnp.where(is_best, 1.0, gain / jnp.where(largest > 0, largest, 1.0)))
-        even = _EVEN / len(self.emitters)
-        shares = even + (1.0 - _EVEN) * worth / jnp.sum(worth)
+        worth = jnp.where(is_best, 1.0, gain / jnp.where(largest > 0, largest, 1.0))
+        least = jnp.asarray(self.least)
+        shares = least + (1.0 - jnp.sum(least)) * worth / jnp.sum(worth)
         # What small emitters cannot take goes to the others: those of one size and smaller ones
         # share the same slots.
         sizes = np.asarray([emitter.num_solutions for emitter in self.emitters])
         taken = jnp.float32(0.0)
         for size in np.unique(sizes)[:-1]:
             is_same, room = sizes == size, float(size / self.num_solutions) - taken
-            least = jnp.minimum(even, room / is_same.sum())
-            above = jnp.sum(jnp.where(is_same, shares - even, 0.0))
-            factor = (room - is_same.sum() * least) / jnp.where(above > 0, above, 1.0)
-            fitting = least + jnp.minimum(factor, 1.0) * (shares - even)
+            needed = jnp.sum(jnp.where(is_same, least, 0.0))
+            own = least * jnp.minimum(1.0, room / jnp.where(needed > 0, needed, 1.0))
+            above = jnp.sum(jnp.where(is_same, shares - least, 0.0))
+            factor = (room - jnp.sum(jnp.where(is_same, own, 0.0))) / jnp.where(
+                above > 0, above, 1.0
+            )
+            fitting = own + jnp.minimum(factor, 1.0) * (shares - least)
             shares = jnp.where(is_same, fitting, shares)
             taken += jnp.sum(jnp.where(is_same, shares, 0.0))
         is_large = sizes == self.num_solutions
@@ -501,7 +518,7 @@ class AdaptiveMixture(Mixture):
         if num_parts == 1:
             return self
         parts = [emitter.part(num_parts) for emitter in self._divisible]
-        return AdaptiveMixture(parts, window=self.window)
+        return AdaptiveMixture(parts, least=self.least, window=self.window)
 
     def part_state(self, state: Any, index: Int[Array, ""], num_parts: int) -> AdaptiveMixtureState:
         """Return the states of one part of every emitter, with the counts of all parts."""
