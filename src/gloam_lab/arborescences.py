@@ -23,7 +23,7 @@ from gloam.emitters.rules import (
     RestartWithoutImprovement,
     SelectionRule,
 )
-from gloam.records import Feedback, Proposal, Targets
+from gloam.records import DrawsTargets, Feedback, Proposal
 
 MOST_MEASURES = 100
 """Largest number of measures. Each point needs a gradient of every measure in every iteration."""
@@ -210,7 +210,7 @@ class Arborescences(Emitter):
         elites: Float[Array, "n sol"],
         *,
         key: PRNGKeyArray,
-        targets: Targets | None = None,
+        targets: DrawsTargets | None = None,
     ) -> Proposal:
         """Propose the points of all emitters, then their branches."""
         del elites

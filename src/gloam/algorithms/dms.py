@@ -204,7 +204,8 @@ def _mixture(cma: CmaEmitters, gradients: bool) -> Emitter:
     """Return everything that proposes solutions, in shares that follow what it brings."""
     start: Any = cma.x0, cma.sigma0
     each: Any = {"num_emitters": cma.num_emitters, "batch_size": cma.batch_size}
-    whole, bounds = cma.num_solutions, cma.bounds
+    whole = cma.num_solutions
+    bounds: Any = cma.bounds
     emitters: list[Emitter] = [
         cma,
         AimedCmaEmitters(*start, bounds=bounds, **each),

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam._tools import checks
 from gloam._tools.devices import runs_on_cpu
@@ -264,8 +264,9 @@ class AdaptiveMixture(Mixture):
     In each iteration a slot goes to one emitter. Every emitter has a smallest share. Beyond these,
     its expected share is proportional to its gain in QD score per solution over the last batches.
     This is probability matching (Thierens, "Adaptive strategies for operator allocation", 2007).
-    Slots go to the emitters in their order, so that mostly the same CMA-ES instances work from one
-    iteration to the next. An instance whose slot goes to another emitter rests.
+    Slots go to the emitters in their order. An emitter with three slots lets its first three parts
+    work, so that mostly the same CMA-ES instances work from one iteration to the next. The others
+    rest.
 
     Args:
         emitters: The emitters, as of a `Mixture`. The largest ones can fill the batch alone. A
@@ -296,7 +297,7 @@ class AdaptiveMixture(Mixture):
         self,
         emitters: Sequence[Emitter],
         *,
-        least: ArrayLike | None = None,
+        least: Sequence[float] | None = None,
         window: float | None = None,
     ):
         super().__init__(emitters)
@@ -322,7 +323,9 @@ class AdaptiveMixture(Mixture):
         self.least = checks.finite_array("least", given, ndim=1).astype(np.float32)
         expected = f"{len(self.emitters)} shares from 0 with a sum of less than 1"
         fits = len(self.least) == len(self.emitters) and self.least.sum() < 1.0
-        checks.expect(fits and (self.least >= 0).all(), "least", expected, checks.short(given))
+        checks.expect(
+            bool(fits and (self.least >= 0).all()), "least", expected, checks.short(given)
+        )
         window = _WINDOW * self.num_solutions if window is None else window
         self.window = checks.number("window", window, above=1.0)
 
@@ -431,7 +434,8 @@ class AdaptiveMixture(Mixture):
         def ask(place: int, slot: Int[Array, ""]) -> Proposal:
             emitter = self._divisible[place]
             number = self.emitters[place].num_solutions // self.instance_size
-            own = emitter.part_state(state.emitters[place], slot, number)
+            index = slot - _first_slot(kinds, place)
+            own = emitter.part_state(state.emitters[place], index, number)
             mine = _of_part(parts[place], jax.tree.map(lambda rows: rows[slot], drawn))
             mine = elites[:0] if mine is None else mine
             own_key = jax.random.fold_in(key, slot)
@@ -466,31 +470,31 @@ class AdaptiveMixture(Mixture):
         assert feedback.gains is not None
         assert feedback.was_empty is not None
         aux, kinds = proposal.aux
-        kind_of_rows, size = jnp.repeat(kinds, self.instance_size), self.num_solutions
         shares = self._split(elites, lambda emitter: emitter.num_elites_to_adapt)
         # Of several solutions in the same empty cell, one counts.
         counts = feedback.filled | (feedback.accepted & ~feedback.was_empty)
         gains = jnp.where(counts, feedback.gains, 0.0)
         adapted, accepted, filled, tried, gained = [], [], [], [], []
         for place, emitter in enumerate(self.emitters):
-            number = emitter.num_solutions
-            mine = jax.tree.map(lambda leaf, n=number: leaf[:n] if leaf.ndim else leaf, feedback)
-            is_used = kind_of_rows[:number] == place
+            # The slot of each of its parts. Those without one rest.
+            parts = np.arange(emitter.num_solutions // self.instance_size)
+            slots = jnp.minimum(_first_slot(kinds, place) + parts, self.num_slots - 1)
+            of_parts = partial(_rows_of_slots, slots=slots, num_slots=self.num_slots)
+            mine = jax.tree.map(lambda leaf, of=of_parts: of(leaf) if leaf.ndim else leaf, feedback)
+            works = parts < jnp.sum(kinds == place)
+            is_used = jnp.repeat(works, self.instance_size)
             mine = dataclasses.replace(
                 mine,
                 accepted=mine.accepted & is_used,
                 filled=mine.filled & is_used,
                 is_used=is_used if mine.is_used is None else is_used & mine.is_used,
             )
-            asked = Proposal(
-                proposal.solutions[:number],
-                jax.tree.map(lambda leaf, n=number: leaf[: len(leaf) * n // size], aux[place]),
-            )
+            asked = Proposal(of_parts(proposal.solutions), jax.tree.map(of_parts, aux[place]))
             adapted.append(emitter.adapt(state.emitters[place], asked, mine, shares[place]))
             accepted.append(jnp.sum(mine.accepted, dtype=jnp.int32))
             filled.append(jnp.sum(mine.filled, dtype=jnp.int32))
             tried.append(jnp.sum(is_used, dtype=jnp.float32))
-            gained.append(jnp.sum(jnp.where(is_used, gains[:number], 0.0)))
+            gained.append(jnp.sum(jnp.where(is_used, of_parts(gains), 0.0)))
         kept = (1.0 - 1.0 / self.window) ** self.num_solutions
         return AdaptiveMixtureState(
             tuple(adapted),
@@ -518,7 +522,7 @@ class AdaptiveMixture(Mixture):
         if num_parts == 1:
             return self
         parts = [emitter.part(num_parts) for emitter in self._divisible]
-        return AdaptiveMixture(parts, least=self.least, window=self.window)
+        return AdaptiveMixture(parts, least=self.least.tolist(), window=self.window)
 
     def part_state(self, state: Any, index: Int[Array, ""], num_parts: int) -> AdaptiveMixtureState:
         """Return the states of one part of every emitter, with the counts of all parts."""
@@ -579,6 +583,17 @@ def _of_one_structure(asks: Sequence[Callable[..., Proposal]]) -> list[Callable[
         return Proposal(asked.solutions, tuple(aux), aims, targets)
 
     return [partial(of, place) for place in range(len(asks))]
+
+
+def _first_slot(kinds: Int[Array, " slots"], place: int) -> Int[Array, ""]:
+    """Return the first slot of an emitter; its slots are one after the other."""
+    return jnp.argmax(kinds == place)
+
+
+def _rows_of_slots(rows: Array, slots: Int[Array, " parts"], num_slots: int) -> Array:
+    """Return the rows of some slots."""
+    by_slot = rows.reshape(num_slots, -1, *rows.shape[1:])
+    return by_slot[slots].reshape(-1, *rows.shape[1:])
 
 
 def _all_at_once(function: Callable[..., Any], slots: Int[Array, " slots"]) -> Any:
