@@ -27,7 +27,7 @@ from gloam.records import Aims, DrawsTargets, Feedback, Proposal
 
 # Smallest share of an emitter by default, so that none is starved.
 _LEAST = 0.02
-# Number of batches over which gains are counted.
+# Number of batches of an emitter's own solutions over which its gain is counted.
 _WINDOW = 20.0
 
 
@@ -262,7 +262,7 @@ class AdaptiveMixture(Mixture):
 
     Every emitter proposes solutions for the whole batch, which is divided into slots of equal size.
     In each iteration a slot goes to one emitter. Every emitter has a smallest share. Beyond these,
-    its expected share is proportional to its gain in QD score per solution over the last batches.
+    its expected share is proportional to its gain in QD score per solution, over its last solutions.
     This is probability matching (Thierens, "Adaptive strategies for operator allocation", 2007).
     Slots go to the emitters in their order. An emitter with three slots lets its first three parts
     work, so that mostly the same CMA-ES instances work from one iteration to the next. The others
@@ -275,7 +275,8 @@ class AdaptiveMixture(Mixture):
         least: Smallest share of each emitter; 2% by default. Gains only count what an emitter's own
             solutions bring. An emitter that finds the regions from which others start is worth
             more, and should have more.
-        window: Number of solutions over which gains are counted; 20 batches by default.
+        window: Number of its own solutions over which an emitter's gain is counted; by default the
+            solutions of 20 batches.
 
     Example:
         >>> import numpy as np
@@ -495,7 +496,9 @@ class AdaptiveMixture(Mixture):
             filled.append(jnp.sum(mine.filled, dtype=jnp.int32))
             tried.append(jnp.sum(is_used, dtype=jnp.float32))
             gained.append(jnp.sum(jnp.where(is_used, of_parts(gains), 0.0)))
-        kept = (1.0 - 1.0 / self.window) ** self.num_solutions
+        # Of each by its own solutions: targets are reached after tens of iterations of work, which
+        # are hundreds of iterations for an emitter with a small share.
+        kept = (1.0 - 1.0 / self.window) ** jnp.stack(tried)
         return AdaptiveMixtureState(
             tuple(adapted),
             state.accepted + jnp.stack(accepted),
