@@ -1,7 +1,8 @@
-"""Take each part out of `gloam.DMS`, or change a constant or a setting, and compare QD scores.
+"""Take each emitter or part out of `gloam.DMS`, or change a number, and compare QD scores.
 
     python benchmarks/ablation.py run --out runs/ablation --centroids-dir DIR
-    python benchmarks/ablation.py run --variants cell=1 cell=100 --problems 10d-lp-sphere vectors
+    python benchmarks/ablation.py run --variants step=1 step=2 --problems 10d-lp-sphere vectors
+    python benchmarks/ablation.py run --variants DMS "no aimed, no aimed_moves" "CMA-ES alone"
     python benchmarks/ablation.py run --variants DMS alpha=0.1 "num_emitters=18, batch_size=18"
     python benchmarks/ablation.py table runs/ablation
     python benchmarks/ablation.py curves runs/constants docs/images/constants.png
@@ -43,16 +44,21 @@ SUITE = (
 """Problems for looking on which scores of algorithms differ, one or two of each group."""
 
 PARTS = (
-    "refinement",
+    "aimed",
+    "aimed_moves",
+    "moves",
+    "swaps",
     "best_of",
     "differences",
     "estimated units",
     "RestartWhenIdle",
 )
-"""Parts that a variant ``no PART`` lacks."""
+"""Parts that a variant ``no PART`` lacks: emitters by their labels, and parts of the others."""
+ALONE = "CMA-ES alone"
+"""The variant whose only emitter is CMA-ES by improvement."""
 CONSTANTS: dict[str, tuple[str, str]] = {
-    "cell": ("gloam.emitters.mixture", "_CELL"),
-    "least": ("gloam.emitters.mixture", "_LEAST"),
+    "exploring": ("gloam.algorithms.dms", "_EXPLORING"),
+    "least": ("gloam.algorithms.dms", "_LEAST"),
     "shortest wait": ("gloam.emitters.rules", "_SHORTEST_WAIT"),
     "deviations": ("gloam.discounts.units", "_DEVIATIONS"),
     "step": ("gloam.discounts.units", "_STEP"),
@@ -64,7 +70,6 @@ SETTINGS: dict[str, Callable[[str], Any]] = {
     "learning_rate": float,
     "num_emitters": int,
     "num_empty_points": int,
-    "num_moves": int,
 }
 """Settings of `gloam.DMS` that a variant ``NAME=VALUE`` changes, besides ``restart factor``."""
 
@@ -73,18 +78,12 @@ def changed(variant: str, build: Callable[..., Any], ceiling: float | None) -> A
     """Build a variant of `gloam.DMS`.
 
     Args:
-        variant: ``"DMS"``, or ``"no PART"`` and ``"NAME=VALUE"`` with commas between them.
+        variant: ``"DMS"``, `ALONE`, or ``"no PART"`` and ``"NAME=VALUE"`` with commas between them.
         build: Builds `gloam.DMS` with the arguments that change.
         ceiling: Largest objective, for the variant without estimated units.
     """
     from gloam import Algorithm
-    from gloam.emitters import (
-        AdaptiveMixture,
-        BasicRestart,
-        Mixture,
-        Recombination,
-        RestartWhenIdle,
-    )
+    from gloam.emitters import AdaptiveMixture, BasicRestart, Recombination, RestartWhenIdle
 
     class Lines(Recombination):
         @property
@@ -105,16 +104,22 @@ def changed(variant: str, build: Callable[..., Any], ceiling: float | None) -> A
         options["restart"] = BasicRestart()
     if "no estimated units" in changes:
         options |= {"floor": build().archive.f_min or 0.0, "ceiling": ceiling}
+    if ALONE in changes:
+        options["mixture"] = False
     algorithm = build(**options)
-    if not any(change.startswith("no ") for change in changes):
-        return Algorithm(algorithm.emitter, algorithm.archive, algorithm.discount, variant)
-    cma, moves, swaps = algorithm.emitter.emitters
-    start: dict[str, Any] = {"x0": moves.x0, "sigma0": moves.sigma0, "bounds": moves.bounds}
-    kind = Lines if "no differences" in changes else Recombination
-    best_of = 1 if "no best_of" in changes else moves.best_of
-    moves = kind(**start, batch_size=moves.batch_size, best_of=best_of)
-    refined = AdaptiveMixture([cma, moves, swaps])
-    emitter = Mixture([cma, moves]) if "no refinement" in changes else refined
+    emitter = algorithm.emitter
+    if ALONE not in changes:
+        members = dict(zip(emitter.labels, emitter.emitters, strict=True))
+        moves = members["moves"]
+        start: dict[str, Any] = {"x0": moves.x0, "sigma0": moves.sigma0, "bounds": moves.bounds}
+        kind = Lines if "no differences" in changes else Recombination
+        best_of = 1 if "no best_of" in changes else moves.best_of
+        members["moves"] = kind(**start, batch_size=moves.batch_size, best_of=best_of)
+        least = dict(zip(emitter.labels, emitter.least.tolist(), strict=True))
+        kept = [label for label in members if f"no {label}" not in changes]
+        emitter = AdaptiveMixture(
+            [members[label] for label in kept], least=[least[label] for label in kept]
+        )
     return Algorithm(emitter, algorithm.archive, algorithm.discount, variant)
 
 
@@ -229,11 +234,13 @@ def draw_curves(rows: pd.DataFrame, image: Path) -> None:
 
     scores = scored(rows)
     problems = list(dict.fromkeys(scores["problem"]))
-    figure = style.figure(2.4 * len(CONSTANTS), 2.3 * len(problems))
-    panels = figure.subplots(len(problems), len(CONSTANTS), squeeze=False, sharey="row")
+    names = {variant.split("=")[0] for variant in scores["variant"]}
+    constants = {name: place for name, place in CONSTANTS.items() if name in names}
+    figure = style.figure(2.4 * len(constants), 2.3 * len(problems))
+    panels = figure.subplots(len(problems), len(constants), squeeze=False, sharey="row")
     for row, problem in enumerate(problems):
         line = panels[row]
-        for axes, (name, (module, constant)) in zip(line, CONSTANTS.items(), strict=True):
+        for axes, (name, (module, constant)) in zip(line, constants.items(), strict=True):
             plain = getattr(importlib.import_module(module), constant)
             found = {plain: "DMS"}
             for variant in scores["variant"].unique():
@@ -287,7 +294,9 @@ def main() -> None:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     runner = commands.add_parser("run")
-    runner.add_argument("--variants", nargs="*", default=["DMS", *(f"no {p}" for p in PARTS)])
+    runner.add_argument(
+        "--variants", nargs="*", default=["DMS", ALONE, *(f"no {p}" for p in PARTS)]
+    )
     runner.add_argument("--problems", nargs="*", default=[*DOMAINS, *SUITE])
     runner.add_argument("--seeds", type=int, default=20)
     runner.add_argument("--iterations", type=int, default=10_000, help="on the paper's domains")

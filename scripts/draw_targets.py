@@ -14,7 +14,7 @@ from gloam._tools.draws import root_key
 from gloam.records import SearchState
 
 IMAGE = Path(__file__).parents[1] / "docs" / "images" / "targets.png"
-SEED, ITERATIONS, RECENT = 1, 60, 30
+SEED, ITERATIONS, RECENT = 1, 40, 30
 # Colors that differ from those of objectives.
 PATH, TARGET = "black", "#d4002a"
 

@@ -545,7 +545,7 @@ def test_callbacks_have_the_arguments_of_their_table():
         assert f"`{metric}`" in table[2][1], metric
 
 
-WORDS = {2: "two", 3: "three", 6: "six"}
+WORDS = {2: "two", 3: "three", 8: "eight"}
 
 
 def numbers_of_pages() -> dict[str, list[str]]:
@@ -556,7 +556,9 @@ def numbers_of_pages() -> dict[str, list[str]]:
     climbing: Any = dms(gradients=True).emitter
     num_gradients, slots = climbing.num_gradients, total // climbing.instance_size
     batches = f"the last {algorithm.emitter.window / total:g} batches"
-    searched = f"{targets._SEARCHED_CELLS:,}"
+    exploring, *others = np.round(algorithm.emitter.least, 6)
+    (least,) = set(others)
+    moves_targets = aimed_moves._NUM_TARGETS
     paper: Any = gloam.DMS.paper(algorithm.archive, np.zeros(3), 0.2)
     emitters, model = paper.emitter, paper.discount
     thresholds: Any = gloam.CMAMAE(algorithm.archive, np.zeros(3), 0.2).emitter
@@ -578,14 +580,18 @@ def numbers_of_pages() -> dict[str, list[str]]:
         "docs/aiming.md": [
             f"has not fallen by {aimed_emitters._PROGRESS:.0%} for {aimed_emitters._PATIENCE} ",
             f"{aimed_emitters._PATIENCE} iterations without progress",
-            f"{WORDS[aimed_moves._EACH]} solutions share one",
+            f"its solutions share up to {moves_targets}",
+            f"{WORDS[aimed_moves._STEPS].title()} steps of conjugate gradients",
             f"The ridge `r`, {aimed_moves._RIDGE:.1%} of",
             f"between 2 and {aimed_moves._MOST}.",
-            f"s[i] = {mixture._EVEN} / n + {1 - mixture._EVEN} g[i]²",
+            f"share is {mixture._LEAST:.0%} by default",
+            f"CMA-ES by improvement has at least {exploring:.0%}",
             f"decay by {-np.expm1(-total / algorithm.emitter.window):.0%} per batch",
             f"about those of {batches}",
-            f"more than {searched} cells",
-            f"among {searched} random ones",
+            f"among at most {targets._MOST_CELLS:,} random ones",
+            f"at most {targets._MOST_DISTANCES:,} distances",
+            f"the {moves_targets} targets of aimed moves",
+            f"compared with {targets._MOST_DISTANCES // moves_targets:,} elites",
         ],
         "docs/architecture.md": [
             f"({cma.num_emitters} slots of {cma.batch_size} solutions",
@@ -605,7 +611,8 @@ def numbers_of_pages() -> dict[str, list[str]]:
             f"no other emitters, `alpha={model.alpha}`",
             f"`ceiling={model.ceiling:g}`, {model.num_empty_points} empty points",
             f"and a learning rate of {model.learning_rate}.",
-            f"{batches}, and {mixture._EVEN} of the batch is divided evenly",
+            f"{exploring:.0%} for CMA-ES by improvement and {least:.0%} for the others",
+            f"gained over {batches}",
             f"({in_a_box.sigma0} if it is omitted)",
             f"limit them to {arborescences.MOST_MEASURES} measures",
             f"and to 2^{int(np.log2(arborescences.MOST_NUMBERS))} numbers",
@@ -613,7 +620,7 @@ def numbers_of_pages() -> dict[str, list[str]]:
         "docs/diagnosing.md": [
             f"which is {discount.cutoff} of the range of objectives",
             f"always {discount.max_epochs} means",
-            f"at least {mixture._EVEN} divided by the number of emitters",
+            f"at least {exploring:.0%} for `cma_es`, and {least:.0%} for the others",
             f"does so after {times}",
         ],
         "docs/elites.md": [f"`result.elites_by_seed` is a {by_seed.__name__} of all, by seed"],

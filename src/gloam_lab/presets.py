@@ -74,14 +74,11 @@ DEFAULT_SETTINGS: dict[str, Settings] = {
     "arm": {"sigma0": 0.2},
     **{name: {"sigma0": 0.1, "batch_size": 12} for name in _TA},
     # The penalty of LSI has no lower bound, and latents with objectives below 0 are of no use.
-    "lsi": {"sigma0": 0.02, "num_emitters": 1, "batch_size": 22, "floor": 0.0},
+    # With gradients, half of the 36 latents may climb.
+    "lsi": {"sigma0": 0.02, "num_emitters": 2, "batch_size": 18, "floor": 0.0},
 }
 """Settings of ``dms`` by column: the paper's step size and number of evaluations per
 iteration, otherwise the defaults of `gloam.DMS`."""
-
-LSI_WITH_GRADIENTS: Settings = {"batch_size": 12, "num_moves": 6}
-"""Settings of ``dms`` with gradients on latent space illumination: 12 latents by CMA-ES, 6 by moves
-between elites and 18 by gradients, as many as the paper's 36 together."""
 
 ARBORESCENCE_SETTINGS: dict[str, dict[type[Domain], Settings]] = {
     "cma-mega": {LinearProjection: {"sigma0": 10.0}, Arm: {"sigma0": 0.05}},
@@ -140,9 +137,7 @@ def preset_algorithm(name: str, domain: Domain, **changes: Any) -> Algorithm:
         checks.expect(name in LATENT_DIGITS_SETTINGS, "algorithm", expected, repr(name), fix)
         settings = LATENT_DIGITS_SETTINGS[name]
     elif name == "dms":
-        problem = column(domain)
-        changed = LSI_WITH_GRADIENTS if problem == "lsi" and changes.get("gradients") else {}
-        settings = DEFAULT_SETTINGS[problem] | changed
+        settings = DEFAULT_SETTINGS[column(domain)]
     else:
         return paper_algorithm(name, domain, **changes)
     return ALGORITHMS[name](domain.archive(), domain.x0, **settings | changes)

@@ -251,7 +251,7 @@ INTEGERS = {
     "new": "size",
     "paper": "seeds iterations",
     "resume": "iterations",
-    "run": "iterations seeds seed snapshots emitters batch-size empty-points moves joints",
+    "run": "iterations seeds seed snapshots emitters batch-size empty-points joints",
     "run lp": "measures solution",
     "run digits": "items",
 }

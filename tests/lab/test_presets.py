@@ -86,6 +86,15 @@ def test_every_algorithm_has_every_column():
     assert column(LinearProjection(4)) == "2d-lp"
 
 
+@pytest.mark.parametrize("gradients", [False, True])
+def test_the_default_has_the_papers_number_of_evaluations_on_images(gradients):
+    triangles = Triangles(np.random.default_rng(0).random((30, 784), np.float32), name="ta-mnist")
+    for domain in (triangles, small_lsi("lsi")):
+        default = preset_algorithm("dms", domain, gradients=gradients).emitter
+        paper = paper_algorithm("dms-paper", domain).emitter
+        assert default.num_solutions == paper.num_solutions
+
+
 @pytest.mark.parametrize(("name", "alpha"), [("ta-mnist", 0.001), ("ta-fashion-mnist", 0.1)])
 def test_triangles(name, alpha):
     domain = Triangles(np.random.default_rng(0).random((30, 784), np.float32), name=name)

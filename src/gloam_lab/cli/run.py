@@ -131,8 +131,6 @@ class DmsPaperChoice(_CmaOptions):
 class DmsChoice(DmsPaperChoice):
     """Discount Model Search with gloam's defaults, and a step size for the domain."""
 
-    moves: int | None = None
-    """Number of solutions per iteration from moves between elites."""
     gradients: bool = False
     """Let half of each batch climb by gradients through the discount model."""
 
@@ -229,7 +227,7 @@ _STRATEGIES: dict[str, tuple[str, dict[str, Any]]] = {
     "pyribs": ("CMAES", {"pyribs_covariance": True}),
 }
 # Options whose argument in Python has another name.
-_ARGUMENTS = {"emitters": "num_emitters", "empty_points": "num_empty_points", "moves": "num_moves"}
+_ARGUMENTS = {"emitters": "num_emitters", "empty_points": "num_empty_points"}
 
 
 def build_algorithm(choice: "AlgorithmChoice", domain: "Domain") -> "gloam.Algorithm":

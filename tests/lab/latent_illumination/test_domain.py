@@ -234,7 +234,7 @@ def test_stylegan_and_clip_are_searched_fused_and_resumed(gradients, tmp_path):
     assert len(whole.elites) > 0
     if gradients:
         last = whole.metrics.iloc[-1]
-        assert (last["gradients"], last["ascent_gradients_failed"]) == (3 * 15, 0)
+        assert (last["gradients"], last["ascent_gradients_failed"]) == (3 * 6, 0)
 
 
 def test_a_run_folder_holds_a_digest_of_the_domain_only():

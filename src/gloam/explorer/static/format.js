@@ -73,16 +73,6 @@ const METRICS = {
   empty_discount: "Discount of empty cells",
   unique_cells: "Unique cells per batch",
   restarts: "Restarts",
-  cma_es_accepted: "Accepted solutions (CMA-ES)",
-  cma_es_filled: "New cells (CMA-ES)",
-  cma_es_restarts: "Restarts (CMA-ES)",
-  moves_accepted: "Accepted solutions (moves)",
-  moves_filled: "New cells (moves)",
-  moves_restarts: "Restarts (moves)",
-  swaps_accepted: "Accepted solutions (swaps)",
-  swaps_filled: "New cells (swaps)",
-  swaps_restarts: "Restarts (swaps)",
-  refinement_share: "Share of refinement",
   epochs: "Training epochs",
   failed_total: "Failed evaluations",
   failed: "Failed evaluations per iteration",
@@ -91,11 +81,34 @@ const METRICS = {
   seconds: "Seconds",
   evaluations: "Evaluations",
   gradients: "Gradients",
-  ascent_accepted: "Accepted solutions (gradient ascent)",
-  ascent_filled: "New cells (gradient ascent)",
-  ascent_restarts: "Restarts (gradient ascent)",
-  ascent_gradients_failed: "Failed gradients",
 };
+
+// Metrics of an emitter in a mixture: its label, then one of these.
+const EMITTERS = {
+  cma_es: "CMA-ES",
+  aimed: "aimed CMA-ES",
+  aimed_moves: "aimed moves",
+  moves: "moves",
+  swaps: "swaps",
+  ascent: "gradient ascent",
+  aimed_ascent: "aimed gradient ascent",
+  refinement: "refinement by gradients",
+};
+const OF_EMITTER = {
+  accepted: "Accepted solutions",
+  filled: "New cells",
+  restarts: "Restarts",
+  share: "Share of the batch",
+  reached: "Targets reached",
+  gradients_failed: "Failed gradients",
+  step: "Step length",
+  pull: "Pull to the target",
+};
+for (const [label, emitter] of Object.entries(EMITTERS)) {
+  for (const [metric, title] of Object.entries(OF_EMITTER)) {
+    METRICS[`${label}_${metric}`] = `${title} (${emitter})`;
+  }
+}
 
 /** The title of a column of metrics. */
 export function metricTitle(name) {
