@@ -555,7 +555,7 @@ def numbers_of_pages() -> dict[str, list[str]]:
     total, discount = algorithm.emitter.num_solutions, algorithm.discount
     climbing: Any = dms(gradients=True).emitter
     num_gradients, slots = climbing.num_gradients, total // climbing.instance_size
-    batches = f"the last {algorithm.emitter.window / total:g} batches"
+    batches = f"{algorithm.emitter.window / total:g} batches"
     exploring, *others = np.round(algorithm.emitter.least, 6)
     (least,) = set(others)
     moves_targets = aimed_moves._NUM_TARGETS
@@ -586,8 +586,7 @@ def numbers_of_pages() -> dict[str, list[str]]:
             f"between 2 and {aimed_moves._MOST}.",
             f"share is {mixture._LEAST:.0%} by default",
             f"CMA-ES by improvement has at least {exploring:.0%}",
-            f"decay by {-np.expm1(-total / algorithm.emitter.window):.0%} per batch",
-            f"about those of {batches}",
+            f"as many as in {batches}",
             f"among at most {targets._MOST_CELLS:,} random ones",
             f"at most {targets._MOST_DISTANCES:,} distances",
             f"the {moves_targets} targets of aimed moves",
@@ -612,7 +611,6 @@ def numbers_of_pages() -> dict[str, list[str]]:
             f"`ceiling={model.ceiling:g}`, {model.num_empty_points} empty points",
             f"and a learning rate of {model.learning_rate}.",
             f"{exploring:.0%} for CMA-ES by improvement and {least:.0%} for the others",
-            f"gained over {batches}",
             f"({in_a_box.sigma0} if it is omitted)",
             f"limit them to {arborescences.MOST_MEASURES} measures",
             f"and to 2^{int(np.log2(arborescences.MOST_NUMBERS))} numbers",

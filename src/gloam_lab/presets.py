@@ -72,7 +72,7 @@ PAPER_SETTINGS: dict[str, dict[str, Settings]] = {
 DEFAULT_SETTINGS: dict[str, Settings] = {
     **{name: {"sigma0": 0.5} for name in _LP},
     "arm": {"sigma0": 0.2},
-    **{name: {"sigma0": 0.1, "batch_size": 12} for name in _TA},
+    **{name: {"sigma0": 0.1, "num_emitters": 5} for name in _TA},
     # The penalty of LSI has no lower bound, and latents with objectives below 0 are of no use.
     # With gradients, half of the 36 latents may climb.
     "lsi": {"sigma0": 0.02, "num_emitters": 2, "batch_size": 18, "floor": 0.0},

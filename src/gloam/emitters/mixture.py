@@ -263,8 +263,9 @@ class AdaptiveMixture(Mixture):
     Every emitter proposes solutions for the whole batch, which is divided into slots of equal size.
     In each iteration a slot goes to one emitter. Every emitter has a smallest share. Beyond these,
     its expected share is proportional to the gain in QD score per solution, which is counted over
-    the last solutions of the emitter.
-    This is probability matching (Thierens, "Adaptive strategies for operator allocation", 2007).
+    the last solutions of the emitter. This is probability matching (Thierens, "Adaptive strategies
+    for operator allocation", 2007).
+
     Slots go to the emitters in their order. An emitter with three slots lets its first three parts
     work, so that mostly the same CMA-ES instances work from one iteration to the next. The others
     rest.
