@@ -28,14 +28,14 @@ def targets_near(elites) -> DrawsTargets:
     """Draw empty cells among the first nine; the elites near to each are random ones of these."""
 
     def draw(number, *, num_near=1, near_elites=False, key):
-        key_cells, key_elites = jax.random.split(key)
+        key_cells, key_elites, key_measures = jax.random.split(key, 3)
         places = jax.random.randint(key_elites, (number, num_near), 0, len(elites))
         return Targets(
             cells=jax.random.randint(key_cells, (number,), 0, 9),
             are_empty=jnp.ones(number, bool),
             centers=jnp.zeros((number, 2)),
             solutions=jnp.asarray(elites)[places],
-            measures=jnp.ones((number, num_near, 2)),
+            measures=jax.random.normal(key_measures, (number, num_near, 2)),
             are_elites=jnp.ones((number, num_near), bool),
         )
 

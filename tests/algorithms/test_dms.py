@@ -33,6 +33,16 @@ def test_the_default_mixes_emitters_that_can_each_fill_the_batch():
     assert moves.best_of == 4
 
 
+@pytest.mark.parametrize("gradients", [False, True])
+def test_the_cma_es_of_the_paper_has_a_fifth_of_each_batch_or_more(gradients):
+    emitter = gloam.DMS(ARCHIVE, np.zeros(4), 0.5, gradients=gradients).emitter
+    others = len(emitter.emitters) - 1
+    assert others == (7 if gradients else 4)
+    np.testing.assert_allclose(emitter.least, [0.2, *[0.02] * others], rtol=1e-6)
+    assert isinstance(emitter.emitters[0], CmaEmitters)
+    assert not isinstance(emitter.emitters[0], AimedCmaEmitters)
+
+
 def test_without_a_mixture_the_emitters_are_alone():
     emitter = gloam.DMS(ARCHIVE, np.zeros(4), 0.5, mixture=False).emitter
     assert isinstance(emitter, CmaEmitters)

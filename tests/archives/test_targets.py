@@ -137,10 +137,12 @@ def test_x0_stands_in_for_elites_that_are_missing():
         assert (solution == elites).all(axis=1).any()
 
 
+@pytest.mark.parametrize("limit", [{"_MOST_CELLS": 8}, {"_MOST_DISTANCES": 8 * COUNT + 1}])
 @pytest.mark.parametrize("near_elites", [False, True])
-def test_of_a_large_archive_random_cells_are_searched(monkeypatch, near_elites):
+def test_of_a_large_archive_random_cells_are_searched(monkeypatch, near_elites, limit):
     store = store_of("grid", 30)
-    monkeypatch.setattr(targets, "_SEARCHED_CELLS", 8)
+    for name, most in limit.items():
+        monkeypatch.setattr(targets, name, most)
     # Compiled anew, because the number is not an argument.
     few = jax.jit(
         lambda store, key: targets.draw_targets(
@@ -160,6 +162,26 @@ def test_of_a_large_archive_random_cells_are_searched(monkeypatch, near_elites):
     assert set(few(last, jax.random.key(2)).cells.tolist()) == {7}
     nothing = few(empty_store(GRID.num_cells, SOL, 2, {}), jax.random.key(2))
     np.testing.assert_array_equal(nothing.solutions, np.broadcast_to(X0, (COUNT, 2, SOL)))
+
+
+@pytest.mark.parametrize(
+    ("number", "searched"), [(1, 16_384), (8, 16_384), (15, 8_738), (108, 1_213), (540, 242)]
+)
+def test_a_draw_of_more_targets_searches_fewer_cells(monkeypatch, number, searched):
+    archive, sizes = gloam.GridArchive((150, 150), -1, 1), []
+
+    def nearest(points, rows, is_row, num_near):
+        sizes.append((len(points), len(rows), len(is_row)))
+        return found(points, rows, is_row, num_near)
+
+    found = targets._nearest
+    monkeypatch.setattr(targets, "_nearest", nearest)
+    options = {"number": number, "num_near": 32, "near_elites": True}
+    draw = functools.partial(targets.draw_targets, archive, x0=X0, key=jax.random.key(0), **options)
+    drawn = jax.eval_shape(lambda: draw(store=empty_store(archive.num_cells, SOL, 2, {})))
+    assert drawn.solutions.shape == (number, 32, SOL)
+    # First the cells near to elites, then the elites near to cells.
+    assert sizes == [(number, searched, searched)] * 2
 
 
 def test_of_many_elites_the_nearest_is_among_those_found():

@@ -20,7 +20,8 @@ FEW = 4
 def assert_close(one, other):
     for name in ("objectives", "solutions", "measures"):
         ours, theirs = (getattr(elites.store, name) for elites in (one, other))
-        np.testing.assert_allclose(ours, theirs, atol=1e-4)
+        # The ridge of aimed moves multiplies rounding by a thousand.
+        np.testing.assert_allclose(ours, theirs, rtol=5e-4, atol=1e-4)
 
 
 def advanced(search, iterations):

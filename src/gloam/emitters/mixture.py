@@ -380,8 +380,10 @@ class AdaptiveMixture(Mixture):
             shares = jnp.where(is_same, fitting, shares)
             taken += jnp.sum(jnp.where(is_same, shares, 0.0))
         is_large = sizes == self.num_solutions
-        rest = jnp.sum(jnp.where(is_large, shares, 0.0))
-        return jnp.where(is_large, shares * (1.0 - taken) / rest, shares)
+        rest = jnp.where(is_large, shares, 0.0)
+        # Without smallest shares, all of them may have brought nothing.
+        rest = jnp.where(jnp.sum(rest) > 0, rest, jnp.asarray(is_large, jnp.float32))
+        return jnp.where(is_large, rest * (1.0 - taken) / jnp.sum(rest), shares)
 
     def _kinds(self, state: AdaptiveMixtureState, *, key: PRNGKeyArray) -> Int[Array, " slots"]:
         """Return the emitter that each slot goes to."""
