@@ -38,9 +38,10 @@ class DMS(Algorithm):
     empty cell, combinations of elites that are near an empty cell, moves between elites, and swaps
     of variables between elites, which refine them. It is composed of `gloam.emitters.CmaEmitters`,
     `gloam.emitters.AimedCmaEmitters`, `gloam.emitters.AimedMoves`, `gloam.emitters.Recombination`
-    and `gloam.emitters.Swaps` in a `gloam.emitters.AdaptiveMixture`, the archive and
-    ``DiscountModel()``. Compose these with `gloam.Algorithm` to change other
-    settings than those below. `DMS.paper` is the paper's form, with the first of them alone.
+    and `gloam.emitters.Swaps` in a `gloam.emitters.AdaptiveMixture`, in which the first of them has
+    at least a fifth of the batch, the archive and ``DiscountModel()``. Compose these with
+    `gloam.Algorithm` to change other settings than those below. `DMS.paper` is the paper's form,
+    with the first of them alone.
 
     Args:
         archive: The cells to fill.
