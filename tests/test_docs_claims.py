@@ -25,12 +25,12 @@ from gloam._tools import compiler
 from gloam.archives import faiss_index, targets
 from gloam.callbacks import stopping
 from gloam.emitters import (
+    adaptive_mixture,
     aimed_emitters,
     aimed_moves,
     cma_emitters,
     discrete,
     emitter,
-    mixture,
 )
 from gloam.explorer import app, archive_view, cell_view, html_report, server, summaries
 from gloam.formats import documents, ownership, tables
@@ -584,7 +584,7 @@ def numbers_of_pages() -> dict[str, list[str]]:
             f"{WORDS[aimed_moves._STEPS].title()} steps of conjugate gradients",
             f"The ridge `r`, {aimed_moves._RIDGE:.1%} of",
             f"between 2 and {aimed_moves._MOST}.",
-            f"share is {mixture._LEAST:.0%} by default",
+            f"share is {adaptive_mixture._LEAST:.0%} by default",
             f"CMA-ES by improvement has at least {exploring:.0%}",
             f"as many as in {batches}",
             f"among at most {targets._MOST_CELLS:,} random ones",

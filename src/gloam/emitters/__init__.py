@@ -1,5 +1,6 @@
 """Emitters: they propose solutions and adapt to how these rank."""
 
+from gloam.emitters.adaptive_mixture import AdaptiveMixture as AdaptiveMixture
 from gloam.emitters.aimed_emitters import AimedCmaEmitters as AimedCmaEmitters
 from gloam.emitters.aimed_moves import AimedMoves as AimedMoves
 from gloam.emitters.cma_emitters import CmaEmitters as CmaEmitters
@@ -11,7 +12,6 @@ from gloam.emitters.emitter import ElitesWanted as ElitesWanted
 from gloam.emitters.emitter import Emitter as Emitter
 from gloam.emitters.gradient_ascent import GradientAscent as GradientAscent
 from gloam.emitters.lm_ma_es import LMMAES as LMMAES
-from gloam.emitters.mixture import AdaptiveMixture as AdaptiveMixture
 from gloam.emitters.mixture import Mixture as Mixture
 from gloam.emitters.recombination import Recombination as Recombination
 from gloam.emitters.recombination import Swaps as Swaps
