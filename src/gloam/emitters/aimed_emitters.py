@@ -28,6 +28,8 @@ from gloam.records import DrawsTargets, Feedback, Proposal
 _PROGRESS = 0.01
 # ... for this many iterations, at work or at rest.
 _PATIENCE = 25
+# Squared distance before the first one: finite, as all numbers of a state are.
+_FAR = float(jnp.finfo(jnp.float32).max)
 # Folded into the key for targets; nothing else of an emitter is drawn with it.
 _TARGETS = 2**32 - 3
 
@@ -157,7 +159,7 @@ class AimedCmaEmitters(Emitter):
             cells=jnp.zeros(number, jnp.int32),
             is_aimed=jnp.zeros(number, bool),
             is_waiting=jnp.ones(number, bool),
-            smallest=jnp.full(number, jnp.inf, jnp.float32),
+            smallest=jnp.full(number, _FAR, jnp.float32),
             idle=jnp.zeros(number, jnp.int32),
             reached=jnp.zeros((), jnp.int32),
         )
@@ -209,7 +211,7 @@ class AimedCmaEmitters(Emitter):
 
         nearest = jnp.where(feedback.valid & aims, distances.squared, jnp.inf)
         nearest = jnp.min(cma.by_instance(nearest), axis=1)
-        smallest = jnp.where(begun.begins, jnp.inf, state.smallest)
+        smallest = jnp.where(begun.begins, _FAR, state.smallest)
         has_progress = nearest < (1.0 - _PROGRESS) * smallest
         has_progress |= ~begun.is_aimed & (ranking.num_accepted > 0)
         idle = jnp.where(has_progress | begun.begins, 0, state.idle + 1)

@@ -9,7 +9,7 @@ from tests.cli.conftest import made
 
 @pytest.fixture(scope="session")
 def digits_once(tmp_path_factory):
-    small = ["--items", "30", "--emitters", "2", "--batch-size", "4", "--moves", "4", "--quiet"]
+    small = ["--items", "30", "--emitters", "2", "--batch-size", "4", "--quiet"]
     command = ["run", "dms", "latent-digits", *small, "--iterations", "3", "--out"]
     return made(tmp_path_factory, "digits", [*command, "runs/x"])
 
