@@ -86,7 +86,9 @@ def test_one_failing_seed_does_not_end_the_others(name):
     assert len(part.elites()[1]) == 0
     emitter = part.checkpoint().emitter
     cma = emitter.emitters[0] if name == "dms" else emitter
-    assert int(cma.restarts[1]) >= 6 * 3  # its emitters restarted each time
+    # Every instance restarted whenever it had worked. In a mixture, some rest.
+    assert int(cma.restarts[1]) >= (1 if name == "dms" else 6 * 3)
+    assert not np.any(cma.gaussians.generation[1])
 
 
 def outcome(domain, algorithm, seeds, lengths):
