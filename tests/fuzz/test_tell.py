@@ -22,8 +22,7 @@ def search_of(kind):
     x0, cma = np.zeros(4), {"num_emitters": 2, "batch_size": 5}
     few = {"num_init_points": 4, "num_empty_points": 3}
     builders = {
-        # 6 solutions by CMA-ES and 4 by moves between elites.
-        "dms": lambda: gloam.DMS(archive, x0, 0.3, num_emitters=2, batch_size=3, **few),
+        "dms": lambda: gloam.DMS(archive, x0, 0.3, **cma, **few),
         "dms-paper": lambda: gloam.DMS.paper(archive, x0, 0.3, **few, **cma),
         "cma-mae": lambda: gloam.CMAMAE(archive, x0, 0.3, **cma),
         "dds": lambda: gloam_lab.DDS(archive, x0, 0.3, bandwidth=0.5, buffer_size=8, **cma),
