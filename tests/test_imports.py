@@ -18,7 +18,7 @@ LABORATORY = Path(gloam_lab.__file__).parent
 
 _BASE = {"records", "spaces", "evaluation", "errors", "_tools"}
 _PIECES = {"emitters", "archives", "discounts"}
-_CORE = _BASE | _PIECES | {"algorithms", "step", "_version"}
+_CORE = _BASE | _PIECES | {"algorithms", "diagnostics", "step", "_version"}
 
 # What each room (a folder or a file directly in `gloam`) may import of gloam besides itself. A
 # name with a dot allows that module alone. The pieces do not know one another: what one needs of
@@ -34,7 +34,8 @@ ALLOWED = {
     "archives": _BASE,
     "discounts": _BASE,
     "algorithms": _BASE | _PIECES,
-    "step": {"_tools", "evaluation", "spaces", "records"} | _PIECES | {"algorithms"},
+    "diagnostics": _BASE | _PIECES | {"algorithms"},
+    "step": _BASE | _PIECES | {"algorithms", "diagnostics"},
     "datasets": _BASE | {"archives"},
     "domains": _BASE | {"archives", "datasets"},
     # Files are below the searches: whatever a file holds, it cannot make a search run.

@@ -18,8 +18,7 @@ evaluation in Python.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -30,10 +29,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam._tools import draws
-from gloam._tools.draws import uniforms
+from gloam._tools.compiler import float32
 from gloam.algorithms import Algorithm
-from gloam.archives import Archive
-from gloam.archives.qd_score import ArchiveMetrics, archive_metrics, lowered
+from gloam.archives.qd_score import lowered
 from gloam.archives.store import add as add_to_store
 from gloam.archives.store import (
     empty_store,
@@ -42,7 +40,7 @@ from gloam.archives.store import (
     random_empty_cells,
 )
 from gloam.archives.targets import draw_targets
-from gloam.discounts.discount import DiscountMetrics, discount_metrics
+from gloam.diagnostics import below_f_min, diagnostics
 from gloam.emitters import Branching
 from gloam.evaluation import VIOLATION, asks_for, evaluation_parts, of_vectors, valid_rows
 from gloam.records import (
@@ -65,24 +63,12 @@ Evaluation = tuple[Float[Array, " batch"] | None, Float[Array, "batch meas"], di
 """Objectives, measures and fields. ``None`` maximizes the closeness to the center of the cell."""
 
 
-@contextmanager
-def _float32() -> Iterator[None]:
-    """Compute in float32, whatever the settings of JAX are. An evaluation may need others."""
-    # TensorFloat-32 would halve the digits of distances and covariances on a GPU. With
-    # jax_enable_x64, powers of whole numbers would be rounded to float32 once less.
-    with jax.default_matmul_precision("float32"), jax.enable_x64(False):
-        yield
-
-
-# Number of cells that metrics of the discount are computed from in large archives. The standard
-# error of a rank correlation of so many is 0.02.
-_MEASURED_CELLS = 2000
 # Number of elites whose improvements are compared in tournaments: their scores cost more than the
 # rest of a proposal.
 _SCORED_ELITES = 864
 
 
-@_float32()
+@float32()
 def init(
     algorithm: Algorithm, key: PRNGKeyArray, x0: Float[Array, " sol"] | None = None
 ) -> SearchState:
@@ -146,7 +132,7 @@ def evaluate_vectors(
     return evaluation(of_vectors(with_key(evaluate, key), form)(solutions))
 
 
-@_float32()
+@float32()
 def evaluation_key(state: SearchState) -> PRNGKeyArray:
     """Return the random key for the evaluation of the next batch of a state."""
     return draws.evaluation_key(state.key, state.iteration)
@@ -163,7 +149,7 @@ def _with_keys(evaluate: Callable[..., Any], state: SearchState) -> tuple[_Evalu
     return with_key(evaluate, key), with_key(evaluate, jax.random.fold_in(key, 1))
 
 
-@_float32()
+@float32()
 def ask(algorithm: Algorithm, state: SearchState) -> Proposal:
     """ASK: propose solutions to evaluate. Asking twice gives the same proposal."""
     keys, emitter = _keys(state), algorithm.emitter
@@ -233,7 +219,7 @@ def _evaluated_with_jacobians(
         objectives, measures, fields = evaluation(evaluate(points))
         maximized = objectives
         if maximized is None:
-            with _float32():
+            with float32():
                 cells = algorithm.archive.index_of(jax.lax.stop_gradient(measures))
                 maximized = algorithm.archive.closeness(measures, cells)
         outputs = jnp.concatenate([maximized[:, None], measures], axis=1)
@@ -246,7 +232,7 @@ def _evaluated_with_jacobians(
     return results, jnp.moveaxis(gradients, 0, 1)
 
 
-@_float32()
+@float32()
 def gradient_weights(
     algorithm: Algorithm,
     state: SearchState,
@@ -301,7 +287,7 @@ def _climb(algorithm: Algorithm, gradients: Float[Array, "rows sol"], batch: Bat
     )
 
 
-@_float32()
+@float32()
 def tell(
     algorithm: Algorithm,
     state: SearchState,
@@ -338,7 +324,7 @@ def tell(
     return new, info
 
 
-@_float32()
+@float32()
 def start_with(
     algorithm: Algorithm,
     state: SearchState,
@@ -368,13 +354,13 @@ def start_with(
     learned, _ = train(
         algorithm, dataclasses.replace(state, key=key, iteration=number), seen, scored
     )
-    _, low = _below_f_min(state.low, batch, algorithm.archive.f_min_from(0.0))
+    _, low = below_f_min(state.low, batch, algorithm.archive.f_min_from(0.0))
     low = dataclasses.replace(low, batches=state.low.batches)
     started = state.started + jnp.sum(batch.valid, dtype=jnp.int32)
     return dataclasses.replace(state, discount=learned, low=low, started=started)
 
 
-@_float32()
+@float32()
 def start_emitters(algorithm: Algorithm, state: SearchState) -> SearchState:
     """Let the emitters begin at random elites, after `start_with`."""
     emitter, key = algorithm.emitter, jax.random.fold_in(state.key, draws.STARTS)
@@ -382,7 +368,7 @@ def start_emitters(algorithm: Algorithm, state: SearchState) -> SearchState:
     return dataclasses.replace(state, emitter=emitter.started_at(state.emitter, elites))
 
 
-@_float32()
+@float32()
 def masked_batch(
     algorithm: Algorithm,
     solutions: Float[Array, "batch sol"],
@@ -417,14 +403,14 @@ def masked_batch(
     )
 
 
-@_float32()
+@float32()
 def add(algorithm: Algorithm, state: SearchState, batch: Batch) -> tuple[SearchState, Added]:
     """ADD: put the batch into the store, and rescale the discount to its objectives."""
     store, added = add_to_store(state.store, batch)
     return rescaled(algorithm, dataclasses.replace(state, store=store)), added
 
 
-@_float32()
+@float32()
 def rescaled(algorithm: Algorithm, state: SearchState) -> SearchState:
     """Return the state with discount and reference of the QD score rescaled to the elites.
 
@@ -436,7 +422,7 @@ def rescaled(algorithm: Algorithm, state: SearchState) -> SearchState:
     return dataclasses.replace(state, discount=discount, reference=reference)
 
 
-@_float32()
+@float32()
 def score(algorithm: Algorithm, state: SearchState, batch: Batch) -> tuple[Batch, Scored]:
     """SCORE: return the batch as the discount sees it, and the improvement of each solution."""
     # The archive keeps measures as evaluated. The discount sees them in the space of the centers.
@@ -445,7 +431,7 @@ def score(algorithm: Algorithm, state: SearchState, batch: Batch) -> tuple[Batch
     return seen, algorithm.discount.score(state.discount, seen)
 
 
-@_float32()
+@float32()
 def adapt(
     algorithm: Algorithm,
     state: SearchState,
@@ -484,7 +470,7 @@ def adapt(
     return emitter.adapt(state.emitter, proposal, feedback, elites)
 
 
-@_float32()
+@float32()
 def train(algorithm: Algorithm, state: SearchState, seen: Batch, scored: Scored) -> tuple[Any, Fit]:
     """TRAIN: return the discount's state after a scored batch, and a report of the training."""
     keys, discount = _keys(state), algorithm.discount
@@ -493,85 +479,6 @@ def train(algorithm: Algorithm, state: SearchState, seen: Batch, scored: Scored)
     )
     centers = algorithm.archive.centers_of(empty_cells)
     return discount.train(state.discount, seen, scored, centers, is_real, key=keys.train)
-
-
-class SearchMetrics(eqx.Module):
-    """Metrics of a state."""
-
-    archive: ArchiveMetrics
-    discount: DiscountMetrics
-    failed: Int[Array, ""]
-    """Number of failed evaluations since the start of the run."""
-    infeasible: Int[Array, ""]
-    """Number of infeasible solutions since the start of the run."""
-    started: Int[Array, ""]
-    """Number of solutions that the search was given before its first iteration."""
-
-
-@_float32()
-def metrics(algorithm: Algorithm, state: SearchState) -> SearchMetrics:
-    """Return QD score, coverage and best objective, and metrics of the discount."""
-    archive, store = algorithm.archive, state.store
-    cells = jnp.arange(
-        0, archive.num_cells, -(-archive.num_cells // _MEASURED_CELLS), dtype=jnp.int32
-    )
-    discounts = algorithm.discount.at_cells(state.discount, cells, archive.centers_of(cells))
-    objectives, occupied = store.objectives[cells], store.occupied[cells]
-    empty_value = algorithm.discount.empty_value(state.discount, archive.f_min_from(0.0))
-    reference, is_given = archive.f_min_from(state.reference), archive.f_min is not None
-    return SearchMetrics(
-        archive=archive_metrics(store, reference, is_given=is_given),
-        discount=discount_metrics(discounts, objectives, occupied, empty_value),
-        failed=state.failed,
-        infeasible=state.infeasible,
-        started=state.started,
-    )
-
-
-def diagnostics(
-    algorithm: Algorithm,
-    state: SearchState,
-    adapted: Any,
-    batch: Batch,
-    seen: Batch,
-    fit: Fit,
-    unique_cells: Int[Array, ""],
-) -> tuple[StepInfo, LowObjectives]:
-    """Return the diagnostics of an iteration, and the updated record of low objectives."""
-    archive = algorithm.archive
-    infeasible = jnp.zeros((), jnp.int32)
-    if batch.violations is not None:
-        infeasible = jnp.sum(batch.violations > 0, dtype=jnp.int32)
-    failed = jnp.sum(~batch.valid, dtype=jnp.int32) - infeasible
-    below, low = _below_f_min(state.low, batch, archive.f_min_from(0.0))
-    outside = _outside_bounds(archive, seen)
-    info = StepInfo(
-        fit=fit,
-        emitter=algorithm.emitter.metrics(adapted),
-        unique_cells=unique_cells,
-        failed=failed,
-        infeasible=infeasible,
-        below_f_min=below,
-        outside_bounds=outside,
-    )
-    return info, low
-
-
-def _outside_bounds(archive: Archive, seen: Batch) -> Int[Array, ""]:
-    is_outside = (seen.measures < archive.lower) | (seen.measures > archive.upper)
-    return jnp.sum(seen.valid & jnp.any(is_outside, axis=1), dtype=jnp.int32)
-
-
-def _below_f_min(
-    low: LowObjectives, batch: Batch, f_min: float | Float[Array, ""]
-) -> tuple[Int[Array, ""], LowObjectives]:
-    number_valid = jnp.sum(batch.valid, dtype=jnp.int32)
-    below = jnp.sum(batch.valid & (batch.objectives < f_min), dtype=jnp.int32)
-    lowest = jnp.min(jnp.where(batch.valid, batch.objectives, jnp.inf))
-    # A few low objectives are normal if solutions leave the domain; half of a batch is not.
-    is_low = (2 * below >= number_valid) & (below > 0)
-    batches = low.batches + is_low.astype(jnp.int32)
-    return below, LowObjectives(lowest=jnp.minimum(low.lowest, lowest), batches=batches)
 
 
 class _Keys(NamedTuple):
@@ -595,22 +502,22 @@ def _elites_to_ask(
     draws_wanted = algorithm.emitter.elites_to_ask
     if not draws_wanted:
         return jnp.zeros((0, *state.x0.shape), state.x0.dtype)
-    # One for each solution of a batch, and for all tournaments together a pool of scored elites.
-    key_pool, key_members = jax.random.split(key)
     ends = np.cumsum([draw.number for draw in draws_wanted])
     cells, is_elite = random_elite_cells(state.store, int(ends[-1]), key=key)
     chosen = jnp.split(cells, ends[:-1])
     sizes = [draw.number * draw.best_of if draw.best_of > 1 else 0 for draw in draws_wanted]
     if any(sizes):
+        # For all tournaments together, a pool of scored elites.
+        key_pool, key_members = jax.random.split(jax.random.fold_in(key, draws.TOURNAMENTS))
         pool, _ = random_elite_cells(state.store, min(_SCORED_ELITES, sum(sizes)), key=key_pool)
         improvements = _improvements(algorithm, state, pool)
-        drawn = uniforms(key_members, sum(sizes)) * len(pool)
+        drawn = draws.uniforms(key_members, sum(sizes)) * len(pool)
         members = jnp.split(jnp.floor(drawn).astype(jnp.int32), np.cumsum(sizes)[:-1])
-        for place, draw in enumerate(draws_wanted):
+        for index, draw in enumerate(draws_wanted):
             if draw.best_of > 1:
-                rivals = members[place].reshape(-1, draw.best_of)
+                rivals = members[index].reshape(-1, draw.best_of)
                 best = jnp.argmax(improvements[rivals], axis=1, keepdims=True)
-                chosen[place] = pool[jnp.take_along_axis(rivals, best, axis=1)[:, 0]]
+                chosen[index] = pool[jnp.take_along_axis(rivals, best, axis=1)[:, 0]]
     return jnp.where(is_elite, state.store.solutions[jnp.concatenate(chosen)], state.x0)
 
 

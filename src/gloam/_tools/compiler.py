@@ -1,8 +1,9 @@
-"""XLA's compiler: the cache of compiled programs on disk, and options for NVIDIA GPUs."""
+"""XLA's compiler: its precision, the cache of compiled programs, and options for NVIDIA GPUs."""
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,15 @@ _CUDA_OPTIONS = {
 # measures, a product on TF32 units, 0.12 ms more (research/performance.md).
 _NO_MEASUREMENTS = {"xla_gpu_autotune_level": 0}
 _MEASURED = ("stablehlo.convolution", "lhs_precision_type = tf32")
+
+
+@contextmanager
+def float32() -> Iterator[None]:
+    """Compute in float32, whatever the settings of JAX are. An evaluation may need others."""
+    # TensorFloat-32 would halve the digits of distances and covariances on a GPU. With
+    # jax_enable_x64, powers of whole numbers would be rounded to float32 once less.
+    with jax.default_matmul_precision("float32"), jax.enable_x64(False):
+        yield
 
 
 def keep_compiled_programs() -> None:

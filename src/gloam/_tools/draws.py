@@ -19,6 +19,8 @@ GENERATOR = "threefry2x32"
 """Generator of every key that gloam makes; JAX's default may be another one."""
 # Numbers folded into the root key instead of an iteration's, for draws outside of iterations.
 FIRST, PARTS, STARTS, REEVALUATION = (2**32 - number for number in (1, 2, 3, 4))
+# Folded into the key that draws elites, for the tournaments among them.
+TOURNAMENTS = 2**32 - 1
 # Constants of Threefry-2x32 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA

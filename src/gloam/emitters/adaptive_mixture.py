@@ -152,13 +152,11 @@ class AdaptiveMixture(Mixture):
         for size in np.unique(sizes)[:-1]:
             is_same, room = sizes == size, float(size / self.num_solutions) - taken
             needed = jnp.sum(jnp.where(is_same, least, 0.0))
-            own = least * jnp.minimum(1.0, room / jnp.where(needed > 0, needed, 1.0))
+            fitting = least * jnp.minimum(1.0, room / jnp.where(needed > 0, needed, 1.0))
             above = jnp.sum(jnp.where(is_same, shares - least, 0.0))
-            factor = (room - jnp.sum(jnp.where(is_same, own, 0.0))) / jnp.where(
-                above > 0, above, 1.0
-            )
-            fitting = own + jnp.minimum(factor, 1.0) * (shares - least)
-            shares = jnp.where(is_same, fitting, shares)
+            left = room - jnp.sum(jnp.where(is_same, fitting, 0.0))
+            factor = jnp.minimum(left / jnp.where(above > 0, above, 1.0), 1.0)
+            shares = jnp.where(is_same, fitting + factor * (shares - least), shares)
             taken += jnp.sum(jnp.where(is_same, shares, 0.0))
         is_large = sizes == self.num_solutions
         rest = jnp.where(is_large, shares, 0.0)
@@ -172,8 +170,8 @@ class AdaptiveMixture(Mixture):
         order = np.argsort(sizes, kind="stable")  # small emitters have the first slots
         ends = jnp.cumsum(self.shares(state)[order]).at[-1].set(jnp.inf)
         slots = np.arange(self.num_solutions // self.instance_size)
-        places = state.begin + state.length * (slots + uniforms(key, 1)) / len(slots)
-        is_before = places[:, None] < ends
+        points = state.begin + state.length * (slots + uniforms(key, 1)) / len(slots)
+        is_before = points[:, None] < ends
         has_slot = slots[:, None] < sizes[order] // self.instance_size
         return jnp.asarray(order)[jnp.argmax(is_before & has_slot, axis=1)]
 
@@ -192,10 +190,10 @@ class AdaptiveMixture(Mixture):
         """Sizes of tournaments, and the largest number of such elites that a slot needs."""
         most: dict[int, int] = {}
         for part in self.parts:
-            own: dict[int, int] = {}
+            numbers: dict[int, int] = {}
             for draw in part.elites_to_ask:
-                own[draw.best_of] = own.get(draw.best_of, 0) + draw.number
-            most |= {best_of: max(number, most.get(best_of, 0)) for best_of, number in own.items()}
+                numbers[draw.best_of] = numbers.get(draw.best_of, 0) + draw.number
+            most |= {best_of: max(n, most.get(best_of, 0)) for best_of, n in numbers.items()}
         return sorted(most.items())
 
     def ask(
@@ -207,27 +205,32 @@ class AdaptiveMixture(Mixture):
         targets: DrawsTargets | None = None,
     ) -> Proposal:
         """Give every slot to an emitter, a part of which proposes the solutions."""
-        key_slots, key = jax.random.split(key)
-        kinds = self._kinds(state, key=key_slots)
+        key_kinds, key_targets, key_slots = jax.random.split(key, 3)
+        kinds = self._kinds(state, key=key_kinds)
         parts, drawn = self.parts, self._of_slots(elites)
         draws = [
             targets
             if emitter.targets_to_share is None or targets is None
-            else _shared(emitter.targets_to_share, targets, jnp.any(kinds == place), key=key)
-            for place, emitter in enumerate(self.emitters)
+            else _shared(
+                emitter.targets_to_share,
+                targets,
+                jnp.any(kinds == kind),
+                key=jax.random.fold_in(key_targets, kind),
+            )
+            for kind, emitter in enumerate(self.emitters)
         ]
 
-        def ask(place: int, slot: Int[Array, ""]) -> Proposal:
-            emitter = self._divisible[place]
-            number = self.emitters[place].num_solutions // self.instance_size
-            index = slot - _first_slot(kinds, place)
-            own = emitter.part_state(state.emitters[place], index, number)
-            mine = _of_part(parts[place], jax.tree.map(lambda rows: rows[slot], drawn))
-            mine = elites[:0] if mine is None else mine
-            own_key = jax.random.fold_in(key, slot)
-            return parts[place].ask(own, mine, key=own_key, targets=draws[place])
+        def ask(kind: int, slot: Int[Array, ""]) -> Proposal:
+            emitter = self._divisible[kind]
+            number = self.emitters[kind].num_solutions // self.instance_size
+            index = slot - _first_slot(kinds, kind)
+            part_state = emitter.part_state(state.emitters[kind], index, number)
+            chosen = _of_part(parts[kind], jax.tree.map(lambda rows: rows[slot], drawn))
+            chosen = elites[:0] if chosen is None else chosen
+            key = jax.random.fold_in(key_slots, slot)
+            return parts[kind].ask(part_state, chosen, key=key, targets=draws[kind])
 
-        asks = [partial(ask, place) for place in range(len(parts))]
+        asks = [partial(ask, kind) for kind in range(len(parts))]
         asks = _of_one_structure(asks)
         # A CPU takes one slot after the other, and spends no time on emitters that do not have it.
         slots = jnp.arange(self.num_slots)
@@ -261,13 +264,13 @@ class AdaptiveMixture(Mixture):
         counts = feedback.filled | (feedback.accepted & ~feedback.was_empty)
         gains = jnp.where(counts, feedback.gains, 0.0)
         adapted, accepted, filled, tried, gained = [], [], [], [], []
-        for place, emitter in enumerate(self.emitters):
+        for kind, emitter in enumerate(self.emitters):
             # The slot of each of its parts. Those without one rest.
             parts = np.arange(emitter.num_solutions // self.instance_size)
-            slots = jnp.minimum(_first_slot(kinds, place) + parts, self.num_slots - 1)
+            slots = jnp.minimum(_first_slot(kinds, kind) + parts, self.num_slots - 1)
             of_parts = partial(_rows_of_slots, slots=slots, num_slots=self.num_slots)
             mine = jax.tree.map(lambda leaf, of=of_parts: of(leaf) if leaf.ndim else leaf, feedback)
-            works = parts < jnp.sum(kinds == place)
+            works = parts < jnp.sum(kinds == kind)
             is_used = jnp.repeat(works, self.instance_size)
             mine = dataclasses.replace(
                 mine,
@@ -275,8 +278,8 @@ class AdaptiveMixture(Mixture):
                 filled=mine.filled & is_used,
                 is_used=is_used if mine.is_used is None else is_used & mine.is_used,
             )
-            asked = Proposal(of_parts(proposal.solutions), jax.tree.map(of_parts, aux[place]))
-            adapted.append(emitter.adapt(state.emitters[place], asked, mine, shares[place]))
+            asked = Proposal(of_parts(proposal.solutions), jax.tree.map(of_parts, aux[kind]))
+            adapted.append(emitter.adapt(state.emitters[kind], asked, mine, shares[kind]))
             accepted.append(jnp.sum(mine.accepted, dtype=jnp.int32))
             filled.append(jnp.sum(mine.filled, dtype=jnp.int32))
             tried.append(jnp.sum(is_used, dtype=jnp.float32))
@@ -335,12 +338,12 @@ def _of_part(
     part: Emitter, drawn: dict[int, Float[Array, "n sol"]]
 ) -> Float[Array, "m sol"] | None:
     """Return the elites that a part asks for, or ``None``."""
-    first, own = dict.fromkeys(drawn, 0), []
+    starts, chosen = dict.fromkeys(drawn, 0), []
     for draw in part.elites_to_ask:
-        start = first[draw.best_of]
-        own.append(drawn[draw.best_of][start : start + draw.number])
-        first[draw.best_of] += draw.number
-    return jnp.concatenate(own) if own else None
+        start = starts[draw.best_of]
+        chosen.append(drawn[draw.best_of][start : start + draw.number])
+        starts[draw.best_of] += draw.number
+    return jnp.concatenate(chosen) if chosen else None
 
 
 def _shared(
@@ -362,20 +365,20 @@ def _of_one_structure(asks: Sequence[Callable[..., Proposal]]) -> list[Callable[
     none = jnp.full(rows, -1)
     no_aims = Aims(jnp.zeros(rows, bool), jnp.zeros(rows, jnp.float32), none)
 
-    def of(place: int, slot: Int[Array, ""]) -> Proposal:
-        asked = asks[place](slot)
+    def of(kind: int, slot: Int[Array, ""]) -> Proposal:
+        asked = asks[kind](slot)
         aux = [jax.tree.map(jnp.zeros_like, shape.aux) for shape in shapes]
-        aux[place] = asked.aux
+        aux[kind] = asked.aux
         aims = no_aims if has_aims and asked.aims is None else asked.aims
         targets = none + 1 if has_targets and asked.targets is None else asked.targets
         return Proposal(asked.solutions, tuple(aux), aims, targets)
 
-    return [partial(of, place) for place in range(len(asks))]
+    return [partial(of, kind) for kind in range(len(asks))]
 
 
-def _first_slot(kinds: Int[Array, " slots"], place: int) -> Int[Array, ""]:
+def _first_slot(kinds: Int[Array, " slots"], kind: int) -> Int[Array, ""]:
     """Return the first slot of an emitter; its slots are one after the other."""
-    return jnp.argmax(kinds == place)
+    return jnp.argmax(kinds == kind)
 
 
 def _rows_of_slots(rows: Array, slots: Int[Array, " parts"], num_slots: int) -> Array:

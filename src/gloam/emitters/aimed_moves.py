@@ -117,14 +117,14 @@ class AimedMoves(EliteEmitter):
         chance = uniforms(sizes_key, 1 + self.batch_size)
         number = len(drawn.cells)
         begin = jnp.floor(chance[0] * number).astype(jnp.int32)
-        place = (begin + jnp.arange(self.batch_size)) % number
+        target = (begin + jnp.arange(self.batch_size)) % number
         sizes = jnp.floor(2.0 * (_MOST / 2.0) ** chance[1:])
         # The elites are in the order of their distances.
         most = drawn.are_elites.shape[1]
-        is_near = drawn.are_elites[place] & (jnp.arange(most) < sizes[:, None])
-        offsets = drawn.measures[place] - drawn.centers[place, None]
+        is_near = drawn.are_elites[target] & (jnp.arange(most) < sizes[:, None])
+        offsets = drawn.measures[target] - drawn.centers[target, None]
         weights = jax.vmap(_weights)(offsets @ jnp.swapaxes(offsets, 1, 2), is_near)
-        near = drawn.solutions[place]
+        near = drawn.solutions[target]
         solutions = (weights[:, None] @ near)[:, 0]
         solutions = self.varied(solutions, normals(key, solutions.shape), self.iso_sigma)
         first, second = near[:, 0], near[:, min(1, most - 1)]

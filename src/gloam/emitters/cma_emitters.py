@@ -449,7 +449,7 @@ def _of_working(
 
     def update_one(number: Int[Array, ""], states: Any) -> Any:
         index = order[number]
-        own, *ranked = jax.tree.map(lambda leaf: leaf[index], (states, *rows))
-        return jax.tree.map(lambda leaf, new: leaf.at[index].set(new), states, update(own, *ranked))
+        updated = update(*jax.tree.map(lambda leaf: leaf[index], (states, *rows)))
+        return jax.tree.map(lambda leaf, new: leaf.at[index].set(new), states, updated)
 
     return jax.lax.fori_loop(0, jnp.sum(~resting), update_one, states)

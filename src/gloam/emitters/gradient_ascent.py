@@ -204,23 +204,24 @@ class GradientAscent(Emitter):
     ) -> Proposal:
         """Propose the points. Those that start again take an elite, a step length and a pull."""
         points, number = state.points, self.batch_size
-        key_noise, key_step = jax.random.split(key)
+        key_noise, key_step, key_targets = jax.random.split(key, 3)
         is_new, cells = points.age == 0, points.cells
         if self.goal == "target":
             assert targets is not None
-            new = targets(min(_MOST_TARGETS, number), key=key)
-            place = jnp.arange(number) % len(new.cells)
-            elites = new.solutions[place, 0]
-            cells = jnp.where(is_new, new.cells[place], cells)
+            new = targets(min(_MOST_TARGETS, number), key=key_targets)
+            target = jnp.arange(number) % len(new.cells)
+            elites = new.solutions[target, 0]
+            cells = jnp.where(is_new, new.cells[target], cells)
         logs = state.logs + jnp.asarray(_SPREADS, jnp.float32) * normals(key_step, (number, 2))
         logs = jnp.where(is_new[:, None], logs, points.logs)
         noise = _NOISE * self._scale * self._sigma * normals(key_noise, points.solutions.shape)
         solutions = jnp.where(is_new[:, None], elites + noise, points.solutions)
         solutions = solutions if self.bounds is None else self.bounds.keep(solutions)
         is_pulled = jnp.full(number, self.goal != "improvement")
-        own = self.goal != "target"
-        aims = Aims(is_pulled, jnp.exp(logs[:, 1]), jnp.full(number, -1) if own else cells)
-        return Proposal(solutions, (logs, cells), aims, None if own else cells)
+        has_targets = self.goal == "target"
+        pulled_to = cells if has_targets else jnp.full(number, -1)  # -1: their own cells
+        aims = Aims(is_pulled, jnp.exp(logs[:, 1]), pulled_to)
+        return Proposal(solutions, (logs, cells), aims, cells if has_targets else None)
 
     def adapt(
         self,

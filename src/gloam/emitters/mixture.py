@@ -68,7 +68,7 @@ class Mixture(Emitter):
         checks.expect(len(set(sizes)) == 1, "emitters", expected, f"sizes {sizes}")
         forms = [emitter.form for emitter in emitters]
         expected = "emitters for one space"
-        checks.expect(all(one == forms[0] for one in forms), "emitters", expected, "several")
+        checks.expect(all(form == forms[0] for form in forms), "emitters", expected, "several")
         self.emitters = tuple(emitters)
 
     @property
@@ -122,8 +122,8 @@ class Mixture(Emitter):
         keys = jax.random.split(key, len(self.emitters))
         members = zip(self.emitters, state.emitters, shares, keys, strict=True)
         proposals = [
-            emitter.ask(own, share, key=key, targets=targets)
-            for emitter, own, share, key in members
+            emitter.ask(member, share, key=key, targets=targets)
+            for emitter, member, share, key in members
         ]
         solutions = jnp.concatenate([proposal.solutions for proposal in proposals])
         aux, aims = tuple(proposal.aux for proposal in proposals), _all_aims(proposals)
@@ -139,12 +139,12 @@ class Mixture(Emitter):
         """Let every emitter adapt to its own solutions."""
         shares = self._split(elites, lambda emitter: emitter.num_elites_to_adapt)
         adapted, accepted, filled, start = [], [], [], 0
-        for place, (emitter, own) in enumerate(zip(self.emitters, state.emitters, strict=True)):
+        for index, emitter in enumerate(self.emitters):
             rows = slice(start, start + emitter.num_solutions)
             start = rows.stop
             mine = jax.tree.map(lambda leaf, rows=rows: leaf[rows] if leaf.ndim else leaf, feedback)
-            asked = Proposal(proposal.solutions[rows], proposal.aux[place])
-            adapted.append(emitter.adapt(own, asked, mine, shares[place]))
+            asked = Proposal(proposal.solutions[rows], proposal.aux[index])
+            adapted.append(emitter.adapt(state.emitters[index], asked, mine, shares[index]))
             accepted.append(jnp.sum(mine.accepted, dtype=jnp.int32))
             filled.append(jnp.sum(mine.filled, dtype=jnp.int32))
         accepted, filled = state.accepted + jnp.stack(accepted), state.filled + jnp.stack(filled)
@@ -154,27 +154,27 @@ class Mixture(Emitter):
         """Let every emitter begin at its own elites."""
         shares = self._split(elites, lambda emitter: emitter.num_elites_to_adapt)
         triples = zip(self.emitters, state.emitters, shares, strict=True)
-        started = tuple(emitter.started_at(own, share) for emitter, own, share in triples)
+        started = tuple(emitter.started_at(member, share) for emitter, member, share in triples)
         return dataclasses.replace(state, emitters=started)
 
     def metrics(self, state: MixtureState) -> dict[str, Array]:
         """Return the restarts of all emitters, and the metrics of each under its label."""
-        found: dict[str, Array] = {}
+        by_label: dict[str, Array] = {}
         restarts = []
-        for place, (name, emitter) in enumerate(zip(self.labels, self.emitters, strict=True)):
-            own = emitter.metrics(state.emitters[place])
-            restarts.append(own["restarts"])
-            own |= {"accepted": state.accepted[place], "filled": state.filled[place]}
-            found |= {f"{name}_{metric}": value for metric, value in own.items()}
-        return {"restarts": jnp.sum(jnp.stack(restarts), dtype=jnp.int32)} | found
+        for index, (label, emitter) in enumerate(zip(self.labels, self.emitters, strict=True)):
+            metrics = emitter.metrics(state.emitters[index])
+            restarts.append(metrics["restarts"])
+            metrics |= {"accepted": state.accepted[index], "filled": state.filled[index]}
+            by_label |= {f"{label}_{metric}": value for metric, value in metrics.items()}
+        return {"restarts": jnp.sum(jnp.stack(restarts), dtype=jnp.int32)} | by_label
 
     @property
     def labels(self) -> list[str]:
         """Labels of the emitters, numbered if several have the same."""
         labels = [emitter.label for emitter in self.emitters]
         return [
-            f"{label}_{labels[:place].count(label) + 1}" if labels.count(label) > 1 else label
-            for place, label in enumerate(labels)
+            f"{label}_{labels[:index].count(label) + 1}" if labels.count(label) > 1 else label
+            for index, label in enumerate(labels)
         ]
 
     @property
@@ -202,8 +202,8 @@ class Mixture(Emitter):
         if num_parts == 1:
             return state
         pairs = zip(self._divisible, state.emitters, strict=True)
-        own = tuple(emitter.part_state(all_, index, num_parts) for emitter, all_ in pairs)
-        return dataclasses.replace(state, emitters=own)
+        parts = tuple(emitter.part_state(whole, index, num_parts) for emitter, whole in pairs)
+        return dataclasses.replace(state, emitters=parts)
 
     def with_part_state(
         self,
@@ -216,10 +216,11 @@ class Mixture(Emitter):
         if num_parts == 1:
             return part_state
         triples = zip(self._divisible, state.emitters, part_state.emitters, strict=True)
-        whole = tuple(
-            emitter.with_part_state(all_, index, num_parts, own) for emitter, all_, own in triples
+        replaced = tuple(
+            emitter.with_part_state(whole, index, num_parts, part)
+            for emitter, whole, part in triples
         )
-        return dataclasses.replace(part_state, emitters=whole)
+        return dataclasses.replace(part_state, emitters=replaced)
 
     @property
     def _divisible(self) -> list[Divisible]:

@@ -18,7 +18,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from gloam import step
+from gloam import diagnostics, step
 from gloam._tools import checks
 from gloam._tools.compiler import compile_lowered, compiler_options, keep_compiled_programs
 from gloam._tools.devices import runs_on_cpu, usable_devices
@@ -274,7 +274,7 @@ class Advanced(NamedTuple):
     infos: StepInfo
     """Diagnostics of reported iterations, in arrays of ``(rows, seeds, ...)``, without training
     sets."""
-    metrics: step.SearchMetrics
+    metrics: diagnostics.SearchMetrics
     """Metrics of reported iterations, in such arrays."""
 
 
@@ -407,7 +407,7 @@ class FusedPrograms:
         domain, algorithm = self._static.with_arrays(arrays)
         last, log_every = stops
         advance = partial(step.step, algorithm, domain)
-        metrics = partial(step.metrics, algorithm)
+        metrics = partial(diagnostics.metrics, algorithm)
         if self._one_seed:  # faster than a batch of one
             state = _map_seeds(lambda leaf: leaf[0], state)
         else:

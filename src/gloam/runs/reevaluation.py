@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam import step
 from gloam._tools import checks
+from gloam._tools.compiler import float32
 from gloam._tools.draws import REEVALUATION, evaluation_seeds, root_key
 from gloam._tools.programs import compiled, partition
 from gloam.archives import Archive, Elites
@@ -151,7 +152,7 @@ def _evaluate(
 
 
 def _index_of(archive: Archive, measures: Float[Array, "rows meas"]) -> Int[Array, " rows"]:
-    with jax.default_matmul_precision("float32"):  # as in a search
+    with float32():  # as in a search
         return archive.index_of(measures)
 
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from gloam._tools.warn import warn
 from gloam.algorithms import Algorithm
+from gloam.diagnostics import SearchMetrics
 from gloam.formats.checkpoints import state_arrays
 from gloam.records import Fit, LowObjectives, StepInfo
-from gloam.step import SearchMetrics
 
 
 def metric_columns(info: StepInfo, metrics: SearchMetrics) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from gloam._tools import draws
 from gloam.algorithms import Algorithm
 from gloam.archives.store import add as add_to_store
 from gloam.archives.store import num_unique_cells
+from gloam.diagnostics import diagnostics
 from gloam.emitters import Divisible, Emitter
 from gloam.records import Added, Batch, Proposal, SearchState, StepInfo
 
@@ -126,7 +127,7 @@ def train(pair: WithPart, state: SearchState, batch: Batch) -> tuple[SearchState
     seen, scored = step.score(algorithm, state, batch)
     learned, fit = step.train(algorithm, state, seen, scored)
     unique_cells = num_unique_cells(batch, algorithm.archive.num_cells)
-    info, low = step.diagnostics(algorithm, state, state.emitter, batch, seen, fit, unique_cells)
+    info, low = diagnostics(algorithm, state, state.emitter, batch, seen, fit, unique_cells)
     finished = state.iteration + 1
     return dataclasses.replace(state, iteration=finished, discount=learned, low=low), info
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike
 
-from gloam import step
+from gloam import diagnostics, step
 from gloam._tools import checks, drawing
 from gloam._tools.compiler import keep_compiled_programs
 from gloam._tools.draws import evaluation_seeds, root_key
@@ -40,7 +40,7 @@ from gloam.searches.starts import Start, read_start, started
 _init = compiled(step.init)
 _ask = compiled(step.ask)
 _weights = compiled(step.gradient_weights)
-_metrics = compiled(step.metrics)
+_metrics = compiled(diagnostics.metrics)
 
 
 def _tell_with(
