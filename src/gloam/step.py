@@ -35,9 +35,10 @@ from gloam.archives.qd_score import lowered
 from gloam.archives.store import add as add_to_store
 from gloam.archives.store import (
     empty_store,
-    random_elite_cells,
+    random_cells,
     random_elites,
     random_empty_cells,
+    running_counts,
 )
 from gloam.archives.targets import draw_targets
 from gloam.diagnostics import below_f_min, diagnostics
@@ -153,8 +154,9 @@ def _with_keys(evaluate: Callable[..., Any], state: SearchState) -> tuple[_Evalu
 def ask(algorithm: Algorithm, state: SearchState) -> Proposal:
     """ASK: propose solutions to evaluate. Asking twice gives the same proposal."""
     keys, emitter = _keys(state), algorithm.emitter
-    elites = _elites_to_ask(algorithm, state, key=keys.parents)
-    targets = partial(draw_targets, algorithm.archive, state.store, state.x0)
+    counts = running_counts(state.store.occupied)
+    elites = _elites_to_ask(algorithm, state, counts, key=keys.parents)
+    targets = partial(draw_targets, algorithm.archive, state.store, counts, state.x0)
     return emitter.ask(state.emitter, elites, key=keys.ask, targets=targets)
 
 
@@ -496,21 +498,21 @@ def _keys(state: SearchState) -> _Keys:
 
 
 def _elites_to_ask(
-    algorithm: Algorithm, state: SearchState, *, key: PRNGKeyArray
+    algorithm: Algorithm, state: SearchState, counts: Int[Array, " cells"], *, key: PRNGKeyArray
 ) -> Float[Array, "n sol"]:
     """Return the elites that the emitter asks for."""
     draws_wanted = algorithm.emitter.elites_to_ask
     if not draws_wanted:
         return jnp.zeros((0, *state.x0.shape), state.x0.dtype)
-    ends = np.cumsum([draw.number for draw in draws_wanted])
-    cells, is_elite = random_elite_cells(state.store, int(ends[-1]), key=key)
-    chosen = jnp.split(cells, ends[:-1])
+    numbers = [draw.number for draw in draws_wanted]
     sizes = [draw.number * draw.best_of if draw.best_of > 1 else 0 for draw in draws_wanted]
+    # For all tournaments together, a pool of scored elites.
+    numbers.append(min(_SCORED_ELITES, sum(sizes)))
+    cells, is_elite = random_cells(counts, sum(numbers), key=key)
+    *chosen, pool = jnp.split(cells, np.cumsum(numbers)[:-1])
     if any(sizes):
-        # For all tournaments together, a pool of scored elites.
-        key_pool, key_members = jax.random.split(jax.random.fold_in(key, draws.TOURNAMENTS))
-        pool, _ = random_elite_cells(state.store, min(_SCORED_ELITES, sum(sizes)), key=key_pool)
         improvements = _improvements(algorithm, state, pool)
+        key_members = jax.random.fold_in(key, draws.TOURNAMENTS)
         drawn = draws.uniforms(key_members, sum(sizes)) * len(pool)
         members = jnp.split(jnp.floor(drawn).astype(jnp.int32), np.cumsum(sizes)[:-1])
         for index, draw in enumerate(draws_wanted):

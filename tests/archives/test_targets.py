@@ -10,7 +10,7 @@ import pytest
 
 import gloam
 from gloam.archives import targets
-from gloam.archives.store import empty_store, filled_store
+from gloam.archives.store import empty_store, filled_store, running_counts
 
 SOL = 3
 X0 = jnp.asarray([7.0, 8.0, 9.0])
@@ -28,10 +28,15 @@ SMALL = ["grid", "cvt", "cosine"]
 COUNT, NEAR = 60, 4
 
 
+def draw(archive, store, number, *, key, **options):
+    counts = running_counts(store.occupied)
+    return targets.draw_targets(archive, store, counts, X0, number, key=key, **options)
+
+
 @eqx.filter_jit
 def drawn(archive, store, key, number=COUNT, num_near=NEAR, near_elites=False):
     options = {"num_near": num_near, "near_elites": near_elites}
-    return targets.draw_targets(archive, store, X0, number, key=key, **options)
+    return draw(archive, store, number, key=key, **options)
 
 
 @functools.cache
@@ -145,9 +150,7 @@ def test_of_a_large_archive_random_cells_are_searched(monkeypatch, near_elites, 
         monkeypatch.setattr(targets, name, most)
     # Compiled anew, because the number is not an argument.
     few = jax.jit(
-        lambda store, key: targets.draw_targets(
-            GRID, store, X0, COUNT, num_near=2, near_elites=near_elites, key=key
-        )
+        lambda store, key: draw(GRID, store, COUNT, num_near=2, near_elites=near_elites, key=key)
     )
     found = few(store, jax.random.key(2))
     assert found.are_elites.all()
@@ -176,9 +179,9 @@ def test_a_draw_of_more_targets_searches_fewer_cells(monkeypatch, number, search
 
     found = targets._nearest
     monkeypatch.setattr(targets, "_nearest", nearest)
-    options = {"number": number, "num_near": 32, "near_elites": True}
-    draw = functools.partial(targets.draw_targets, archive, x0=X0, key=jax.random.key(0), **options)
-    drawn = jax.eval_shape(lambda: draw(store=empty_store(archive.num_cells, SOL, 2, {})))
+    store = empty_store(archive.num_cells, SOL, 2, {})
+    options = {"key": jax.random.key(0), "num_near": 32, "near_elites": True}
+    drawn = jax.eval_shape(lambda: draw(archive, store, number, **options))
     assert drawn.solutions.shape == (number, 32, SOL)
     # First the cells near to elites, then the elites near to cells.
     assert sizes == [(number, searched, searched)] * 2

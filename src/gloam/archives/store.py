@@ -92,26 +92,21 @@ def num_unique_cells(batch: Batch, num_cells: int) -> Int[Array, ""]:
     return jnp.sum(is_new, dtype=jnp.int32)
 
 
-def random_elite_cells(
-    store: Store, count: int, *, key: PRNGKeyArray
-) -> tuple[Int[Array, " count"], Bool[Array, ""]]:
-    """Draw ``count`` cells that hold an elite, uniformly with replacement.
-
-    Returns:
-        Indices of cells, and whether there is any elite.
-    """
-    return random_cells(store.occupied, count, key=key)
+def running_counts(mask: Bool[Array, " cells"]) -> Int[Array, " cells"]:
+    """Return for each cell how many cells of a mask there are up to it, for `random_cells`."""
+    return jnp.cumsum(mask, dtype=jnp.int32)
 
 
 def random_cells(
-    mask: Bool[Array, " cells"], count: int, *, key: PRNGKeyArray
+    counts: Int[Array, " cells"], count: int, *, key: PRNGKeyArray
 ) -> tuple[Int[Array, " count"], Bool[Array, ""]]:
-    """Draw ``count`` cells of a mask, uniformly with replacement.
+    """Draw ``count`` cells of a mask with the running counts, uniformly with replacement.
+
+    Of a larger draw with the same key, the first cells are the same.
 
     Returns:
         Indices of cells, and whether there is any such cell.
     """
-    counts = jnp.cumsum(mask, dtype=jnp.int32)
     number = counts[-1]
     # Uniform numbers in float32 have 24 bits: enough for a fair draw from millions of elites.
     rank = jnp.floor(uniforms(key, count) * number.astype(jnp.float32)).astype(jnp.int32)
@@ -126,7 +121,7 @@ def random_elites(
     """Draw ``count`` elites uniformly with replacement; ``fallback`` if there are none."""
     if count == 0:
         return jnp.zeros((0, fallback.shape[0]), fallback.dtype)
-    cells, is_elite = random_elite_cells(store, count, key=key)
+    cells, is_elite = random_cells(running_counts(store.occupied), count, key=key)
     return jnp.where(is_elite, store.solutions[cells], fallback)
 
 

@@ -18,6 +18,7 @@ _GROUPS = 320
 def draw_targets(
     archive: Archive,
     store: Store,
+    counts: Int[Array, " cells"],
     x0: Float[Array, " sol"],
     number: int,
     *,
@@ -30,6 +31,7 @@ def draw_targets(
     Args:
         archive: The archive.
         store: Its elites.
+        counts: Running counts of the occupied cells.
         x0: Solution that stands in for missing elites.
         number: Number of targets.
         num_near: Number of elites for each target, the nearest first.
@@ -37,10 +39,11 @@ def draw_targets(
             random empty cells.
         key: Random key.
     """
-    key_targets, key_cells, key_elites = jax.random.split(key, 3)
-    most = max(1, min(_MOST_CELLS, _MOST_DISTANCES // number))
-    is_empty = ~store.occupied
-    wanted = is_empty | ~jnp.any(is_empty)
+    key_cells, key_elites = jax.random.split(key)
+    num_cells, most = archive.num_cells, max(1, min(_MOST_CELLS, _MOST_DISTANCES // number))
+    # Wanted are the empty cells, or all while none is empty.
+    has_empty, all_counts = counts[-1] < num_cells, jnp.arange(1, num_cells + 1)
+    wanted_counts = jnp.where(has_empty, all_counts - counts, all_counts)
 
     def center(cells: Int[Array, " n"]) -> Float[Array, "n meas"]:
         return archive.centers_of(cells) / archive.units
@@ -49,35 +52,33 @@ def draw_targets(
         rows = store.measures if elites is None else store.measures[elites]
         return archive.discount_space(rows) / archive.units
 
+    # Searched are all cells, or a sample of the elites and one of the wanted cells.
+    is_sampled = num_cells > most
+    elites, is_any = random_cells(counts, number + is_sampled * most, key=key_elites)
+    searched, are_elites = None, store.occupied
+    if is_sampled:
+        searched, are_elites = elites[number:], jnp.broadcast_to(is_any, most)
     if near_elites:
-        starts, _ = random_cells(store.occupied, number, key=key_targets)
-        searched, is_wanted = _searched(wanted, most, key=key_cells)
-        every = jnp.arange(archive.num_cells) if searched is None else searched
-        cells = every[_nearest(measures_of(starts), center(every), is_wanted, 1)[0][:, 0]]
+        candidates, are_wanted = jnp.arange(num_cells), ~(store.occupied & has_empty)
+        if is_sampled:
+            candidates, _ = random_cells(wanted_counts, most, key=key_cells)
+            are_wanted = jnp.ones(most, bool)
+        starts = measures_of(elites[:number])
+        nearest, _ = _nearest(starts, center(candidates), are_wanted, 1)
+        cells = candidates[nearest[:, 0]]
     else:
-        cells, _ = random_cells(wanted, number, key=key_targets)
-    searched, are_elites = _searched(store.occupied, most, key=key_elites)
+        cells, _ = random_cells(wanted_counts, number, key=key_cells)
     measures, centers = measures_of(searched), center(cells)
     places, are_near = _nearest(centers, measures, are_elites, num_near)
     near = places if searched is None else searched[places]
     return Targets(
         cells=cells,
-        are_empty=is_empty[cells],
+        are_empty=~store.occupied[cells],
         centers=centers,
         solutions=jnp.where(are_near[..., None], store.solutions[near], x0),
         measures=measures[places],
         are_elites=are_near,
     )
-
-
-def _searched(
-    mask: Bool[Array, " cells"], most: int, *, key: PRNGKeyArray
-) -> tuple[Int[Array, " n"] | None, Bool[Array, " n"]]:
-    """Return the cells to search, ``None`` for all, and which of them belong to the mask."""
-    if mask.shape[0] <= most:
-        return None, mask
-    cells, is_any = random_cells(mask, most, key=key)
-    return cells, jnp.broadcast_to(is_any, cells.shape)
 
 
 def _nearest(

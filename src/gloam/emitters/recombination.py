@@ -20,9 +20,8 @@ from gloam.emitters.emitter import (
 )
 from gloam.records import DrawsTargets, Proposal
 
-# Folded into the key for lengths of steps and for the variables of swaps. The noise has the key
-# itself and the shape of the batch, so that emitters of a mixture can share it.
-_STEPS, _CHOSEN = 2**32 - 4, 2**32 - 5
+# Folded into the key for the variables of swaps.
+_CHOSEN = 2**32 - 5
 
 
 @register
@@ -106,9 +105,9 @@ class Recombination(EliteEmitter):
         number = self.batch_size
         first, second, third = jnp.split(elites, [number, 2 * number])
         start = jnp.concatenate([first[: number - self.num_differences], third])
-        solutions = self.varied(first, normals(key, first.shape), self.iso_sigma)
-        steps = normals(jax.random.fold_in(key, _STEPS), (number, 1))
-        solutions += self.line_sigma * steps * (second - start)
+        noise = normals(key, (number, first.shape[1] + 1))  # the last column is for the steps
+        solutions = self.varied(first, noise[:, :-1], self.iso_sigma)
+        solutions += self.line_sigma * noise[:, -1:] * (second - start)
         solutions = self.with_categories(solutions, first, second, key=key)
         return Proposal(self.inside(solutions, key=key), None)
 
@@ -177,9 +176,9 @@ class Swaps(EliteEmitter):
         first, second = jnp.split(elites, 2)
         number, size = first.shape
         moves = _chosen(jax.random.fold_in(key, _CHOSEN), number, size)
-        solutions = self.varied(first, normals(key, first.shape), self.iso_sigma)
-        steps = normals(jax.random.fold_in(key, _STEPS), (number, 1))
-        solutions += jnp.where(moves, self.line_sigma * steps * (second - first), 0.0)
+        noise = normals(key, (number, size + 1))  # the last column is for the steps
+        solutions = self.varied(first, noise[:, :-1], self.iso_sigma)
+        solutions += jnp.where(moves, self.line_sigma * noise[:, -1:] * (second - first), 0.0)
         solutions = self.with_categories(solutions, first, second, moves, key=key)
         return Proposal(self.inside(solutions, key=key), None)
 
