@@ -37,6 +37,7 @@ SIZES = {
 SIZES |= {"iterations=200": "iterations=3", "iterations=400": "iterations=5", " 50,": " 4,"}
 SIZES |= {"iterations=10,": "iterations=2,", "algorithm, 100,": "algorithm, 2,"}
 SIZES |= {"(100, 300)": "(2, 3)", "iterations=50,": "iterations=3,"}
+SIZES |= {"iterations=500": "iterations=5"}
 # The search of the README as that of the tutorial, so that they share programs.
 SIZES |= {"shape=(100, 100)": "shape=(50, 50)", "np.zeros(100)": "np.zeros(12)"}
 

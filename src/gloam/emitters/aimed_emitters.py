@@ -67,8 +67,9 @@ class AimedCmaEmitters(Emitter):
 
     An instance starts at the elite whose measures are nearest to the center of a random empty cell,
     and ranks its solutions by their distance to it. It takes another target when its own is filled,
-    by whichever solution, or when the distance no longer falls. While no cell is empty, instances
-    start at random elites and rank by the improvement.
+    by whichever solution, or when the squared distance has not fallen by 1% for 25 iterations.
+    Iterations at rest count, too: meanwhile, other elites may have come nearer. While no cell is
+    empty, instances start at random elites and rank by the improvement.
 
     Args:
         x0: ``(sol,)`` solution from which instances start while the archive is empty.
