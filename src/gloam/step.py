@@ -41,7 +41,10 @@ from gloam.archives.store import (
     running_counts,
 )
 from gloam.archives.targets import draw_targets
-from gloam.diagnostics import below_f_min, diagnostics
+from gloam.diagnostics import SearchMetrics as SearchMetrics
+from gloam.diagnostics import below_f_min
+from gloam.diagnostics import diagnostics as diagnostics
+from gloam.diagnostics import metrics as metrics
 from gloam.emitters import Branching
 from gloam.evaluation import VIOLATION, asks_for, evaluation_parts, of_vectors, valid_rows
 from gloam.records import (

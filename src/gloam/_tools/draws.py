@@ -8,6 +8,7 @@ numbers the loop is faster, because unrolling would compute both words twice.)
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -63,6 +64,8 @@ def _words(seed: int) -> UInt32[np.ndarray, "2"]:
     return np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32)
 
 
+# Both are traced once for each size, because an iteration draws many times.
+@partial(jax.jit, static_argnums=1)
 def uniforms(key: PRNGKeyArray, size: int) -> Float[Array, " size"]:
     """Draw from the uniform distribution on [0, 1), with the bits of `jax.random.uniform`.
 
@@ -76,6 +79,7 @@ def uniforms(key: PRNGKeyArray, size: int) -> Float[Array, " size"]:
     return jax.lax.bitcast_convert_type(bits, jnp.float32) - 1.0
 
 
+@partial(jax.jit, static_argnums=1)
 def normals(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "..."]:
     """Draw from the standard normal distribution, in float32; absolute values are below 5.8.
 
