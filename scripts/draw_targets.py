@@ -14,7 +14,7 @@ from gloam._tools.draws import root_key
 from gloam.records import SearchState
 
 IMAGE = Path(__file__).parents[1] / "docs" / "images" / "targets.png"
-SEED, ITERATIONS, RECENT = 1, 40, 30
+SEED, ITERATIONS, RECENT = 1, 60, 30
 # Colors that differ from those of objectives.
 PATH, TARGET = "black", "#d4002a"
 
@@ -29,7 +29,11 @@ class Aim(NamedTuple):
 def main() -> None:
     """Search 2D LP (Sphere), and draw the archive with the targets of aimed instances."""
     domain = gloam.domains.LinearProjection(measure_dim=2)
-    algorithm = gloam.DMS(domain.archive(), domain.x0, sigma0=0.5)
+    # Aimed instances have half of the batch, so that there are several to see.
+    kinds = gloam.emitters.CmaEmitters, gloam.emitters.AimedCmaEmitters
+    emitters = [kind(domain.x0, sigma0=0.5, num_emitters=15) for kind in kinds]
+    mixture = gloam.emitters.AdaptiveMixture(emitters, least=[0.4, 0.5])
+    algorithm = gloam.Algorithm(mixture, domain.archive(), gloam.discounts.DiscountModel())
     state, aims = search(domain, algorithm)
     objectives = np.asarray(state.store.objectives)
     side, edge = int(np.sqrt(len(objectives))), domain.edge
@@ -54,20 +58,21 @@ def main() -> None:
 
 
 def search(
-    domain: gloam.domains.LinearProjection, algorithm: gloam.DMS
+    domain: gloam.domains.LinearProjection, algorithm: gloam.Algorithm
 ) -> tuple[SearchState, list[Aim]]:
     """Return the last state, and what instances aim at that had a slot recently."""
     advance = jax.jit(lambda state: step.step(algorithm, domain, state)[0])
     mixture: Any = algorithm.emitter
-    place = mixture.labels.index("aimed")
+    index = mixture.labels.index("aimed")
     state = step.init(algorithm, root_key(SEED))
     aims: dict[int, Aim] = {}
     worked: dict[int, int] = {}
     for iteration in range(ITERATIONS):
         before = state
         state = advance(before)
-        old, new = (one.emitter.emitters[place] for one in (before, state))
-        has_worked = new.instances.gaussians.generation != old.instances.gaussians.generation
+        old, new = (each.emitter.emitters[index] for each in (before, state))
+        moved = new.instances.gaussians.mean != old.instances.gaussians.mean
+        has_worked = np.asarray(moved).any(axis=1)
         means = np.asarray(domain(new.instances.gaussians.mean)[1])
         for instance in np.flatnonzero(has_worked):
             cell = int(new.cells[instance])
@@ -81,7 +86,7 @@ def search(
 
 
 def start_of(
-    algorithm: gloam.DMS,
+    algorithm: gloam.Algorithm,
     domain: gloam.domains.LinearProjection,
     state: SearchState,
     cell: int,
