@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 import gloam
 
@@ -22,6 +23,8 @@ def main() -> None:
     parser.add_argument("--centroids", type=Path, required=True, help="folder of lp_10d.npy, ...")
     parser.add_argument("--iterations", type=int, default=10_000)
     parser.add_argument("--limit", type=float, default=float("inf"))
+    help_ = "run each seed by itself: on a CPU, each slot computes all emitters for several seeds"
+    parser.add_argument("--separately", action="store_true", help=help_)
     options = parser.parse_args()
     begun = time.monotonic()
     for asked in options.domains:
@@ -32,10 +35,12 @@ def main() -> None:
         few = {"num_emitters": 5} if name.startswith("ta") else {}
         algorithm = gloam.DMS(domain.archive(), domain.x0, sigma0, **few)
         every, seeds = options.iterations // 10, range(int(seeds))
-        result = gloam.run(
-            domain, algorithm, options.iterations, seeds=seeds, log_every=every, progress=False
+        settings = {"log_every": every, "progress": False}
+        groups = [[seed] for seed in seeds] if options.separately else [seeds]
+        rows = pd.concat(
+            gloam.run(domain, algorithm, options.iterations, seeds=group, **settings).metrics
+            for group in groups
         )
-        rows = result.metrics
         last = rows[rows["iteration"] == rows["iteration"].max()]
         score, coverage = last["qd_score"], last["coverage"]
         print(f"{name}: {score.mean():.1f} +- {score.sem():.1f}, {coverage.mean():.4f}", flush=True)
