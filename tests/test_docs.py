@@ -85,6 +85,9 @@ def test_scores_of_tables_are_those_of_the_study(page):
     results = ROOT / "research" / "results"
     files = [pd.read_csv(results / place) for place in ("results.csv", "ta/results.csv")]
     known = pd.concat(files).set_index(["domain", "algorithm"])[["qd_score", "qd_score_error"]]
+    if page != "research/study.md":  # the study is that of an earlier default
+        default = pd.read_csv(results / "default.csv").set_index(["domain", "algorithm"])
+        known.update(default)
     checked = 0
     for header, _, *rows in tables(ROOT / page):
         for row in rows:
