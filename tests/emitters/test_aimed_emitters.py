@@ -24,7 +24,7 @@ from gloam.emitters import (
 )
 from gloam.emitters.aimed_emitters import _PATIENCE, _PROGRESS
 from gloam.records import Distances, Feedback, Targets
-from tests.helpers import assert_same_bits
+from tests.helpers import assert_same_bits, targets_near
 
 EMITTERS, EACH, SOL = 3, 6, 4
 SHAPE = (EMITTERS, EACH)
@@ -345,3 +345,26 @@ def test_settings():
     large = AimedCmaEmitters(np.zeros(100), 0.1, strategy=LMMAES())
     assert (large.num_solutions, large.instance_size, large.label) == (540, 36, "aimed")
     assert isinstance(large.instances.strategy, LMMAES)
+
+
+@pytest.mark.parametrize("kind", ["aimed", "moves", "ascent"])
+def test_targets_have_a_key_of_their_own(kind):
+    """A draw with a key shares its bits with the keys split from it."""
+    x0 = np.zeros(3)
+    emitter = {
+        "aimed": lambda: gloam.emitters.AimedCmaEmitters(x0, 0.3, num_emitters=2, batch_size=4),
+        "moves": lambda: gloam.emitters.AimedMoves(x0, 0.3, batch_size=4),
+        "ascent": lambda: gloam.emitters.GradientAscent(x0, 0.3, goal="target", batch_size=4),
+    }[kind]()
+    key, seen = jax.random.key(3), []
+
+    def targets(number, *, num_near=1, near_elites=False, key):
+        jax.debug.callback(lambda words: seen.append(words.tolist()), jax.random.key_data(key))
+        return targets_near(jnp.zeros((5, 3)))(number, num_near=num_near, key=key)
+
+    emitter.ask(emitter.init(), jnp.zeros((0, 3)), key=key, targets=targets)
+    jax.effects_barrier()
+    assert len(seen) == 1
+    assert jax.random.key_data(key).tolist() != seen[0]
+    split = [jax.random.key_data(jax.random.split(key, 3)[index]).tolist() for index in (0, 1)]
+    assert seen[0] not in split

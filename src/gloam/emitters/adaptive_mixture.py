@@ -116,7 +116,7 @@ class AdaptiveMixture(Mixture):
     @property
     def num_solutions(self) -> int:
         """Number of solutions proposed in each iteration: that of the largest emitter."""
-        return max(emitter.num_solutions for emitter in self.emitters)
+        return int(self._sizes.max())
 
     @property
     def instance_size(self) -> int:
@@ -126,8 +126,7 @@ class AdaptiveMixture(Mixture):
     @property
     def gradient_rows(self) -> Int[np.ndarray, " n"]:
         """Indices of the solutions that need gradients if their slot goes to such an emitter."""
-        rows = [emitter.gradient_rows for emitter in self.emitters]
-        return np.unique(np.concatenate(rows)) if rows else np.arange(0)
+        return np.unique(np.concatenate([emitter.gradient_rows for emitter in self.emitters]))
 
     def init(self, x0: Float[Array, " sol"] | None = None) -> AdaptiveMixtureState:
         """Return a state with all emitters at ``x0``, before anything was gained."""
@@ -147,7 +146,7 @@ class AdaptiveMixture(Mixture):
         shares = least + (1.0 - jnp.sum(least)) * worth / jnp.sum(worth)
         # What small emitters cannot take goes to the others: those of one size and smaller ones
         # share the same slots.
-        sizes = np.asarray([emitter.num_solutions for emitter in self.emitters])
+        sizes = self._sizes
         taken = jnp.float32(0.0)
         for size in np.unique(sizes)[:-1]:
             is_same, room = sizes == size, float(size / self.num_solutions) - taken
@@ -164,9 +163,14 @@ class AdaptiveMixture(Mixture):
         rest = jnp.where(jnp.sum(rest) > 0, rest, jnp.asarray(is_large, jnp.float32))
         return jnp.where(is_large, rest * (1.0 - taken) / jnp.sum(rest), shares)
 
+    @property
+    def _sizes(self) -> Int[np.ndarray, " emitters"]:
+        """Number of solutions of each emitter."""
+        return np.asarray([emitter.num_solutions for emitter in self.emitters])
+
     def _kinds(self, state: AdaptiveMixtureState, *, key: PRNGKeyArray) -> Int[Array, " slots"]:
         """Return the emitter that each slot goes to."""
-        sizes = np.asarray([emitter.num_solutions for emitter in self.emitters])
+        sizes = self._sizes
         order = np.argsort(sizes, kind="stable")  # small emitters have the first slots
         ends = jnp.cumsum(self.shares(state)[order]).at[-1].set(jnp.inf)
         slots = np.arange(self.num_solutions // self.instance_size)
