@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 # The tests of a file share compiled programs, so they stay on one worker.
-PYTEST := pytest -n $(WORKERS) --dist loadfile
+PYTEST := pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-slow test-all test-lowest lint bench foreign docs pictures build clean
 

@@ -88,6 +88,11 @@ def _ctrl_c():
     signal.signal(signal.SIGINT, usual)
 
 
+def pytest_collection_modifyitems(items):
+    """Files that drop all compiled programs come first, when there are few of them."""
+    items.sort(key=lambda item: item.get_closest_marker("first") is None)
+
+
 _modules = itertools.count(1)
 
 

@@ -20,6 +20,7 @@ from gloam.runs import fused_driver
 from gloam.runs.fused_driver import FusedDriver
 from tests.problems import evaluate
 
+pytestmark = pytest.mark.first
 SMALL = {"num_emitters": 2, "batch_size": 6}
 
 

@@ -16,6 +16,7 @@ from tests.lab.latent_illumination.reference import trained
 from tests.lab.latent_illumination.test_clip import CONFIG, random_tensors
 from tests.runs.test_recompilation import compilations
 
+pytestmark = pytest.mark.first
 SMALL = StyleGAN3Settings(
     img_resolution=16, channel_base=64, channel_max=8, z_dim=8, w_dim=8, num_layers=4
 )

@@ -14,6 +14,7 @@ from gloam._tools import kernels
 from gloam.archives import kmeans_centroids
 from tests.tools.kernels.test_kernels import small_search
 
+pytestmark = pytest.mark.first
 MODULES = ("cholesky", "minibatch", "nearest")
 
 
