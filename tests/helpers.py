@@ -27,7 +27,7 @@ def feedback(improvements, accepted, valid, iteration) -> Feedback:
 def targets_near(elites) -> DrawsTargets:
     """Draw empty cells among the first nine; the elites near to each are random ones of these."""
 
-    def draw(number, *, num_near=1, near_elites=False, key):
+    def draw(number, *, num_near=1, key, **_):
         key_cells, key_elites, key_measures = jax.random.split(key, 3)
         places = jax.random.randint(key_elites, (number, num_near), 0, len(elites))
         return Targets(

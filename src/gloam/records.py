@@ -60,11 +60,17 @@ class DrawsTargets(Protocol):
     """ASK: draws cells to aim at, on the request of an emitter."""
 
     def __call__(
-        self, number: int, *, num_near: int = 1, near_elites: bool = False, key: PRNGKeyArray
+        self,
+        number: int,
+        *,
+        num_near: int = 1,
+        near_elites: bool = False,
+        tried: Int[Array, " counts"] | None = None,
+        key: PRNGKeyArray,
     ) -> "Targets":
         """Draw a number of targets, with the nearest elites of each.
 
-        Targets are random empty cells, or those nearest to random elites.
+        Targets are random empty cells, those nearest to random elites, or those tried least.
         """
         ...
 

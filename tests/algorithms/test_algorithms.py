@@ -94,7 +94,7 @@ def direct_and_preset():
     yield paper_model(ARCHIVE.lower, ARCHIVE.upper, **options), emitter, paper
     cma, aimed = CmaEmitters(X0, 0.2, num_emitters=15), AimedCmaEmitters(X0, 0.2)
     varied = [kind(X0, 0.2, batch_size=540) for kind in (AimedMoves, Recombination, Swaps)]
-    mixture = AdaptiveMixture([cma, aimed, *varied], least=[0.2, 0.02, 0.02, 0.02, 0.02])
+    mixture = AdaptiveMixture([cma, aimed, *varied], least=[0.2, 0.2, 0.02, 0.02, 0.02])
     yield DiscountModel(), mixture, gloam.DMS(ARCHIVE, X0, 0.2)
     yield Thresholds(alpha=0.2), emitter, gloam.CMAMAE(ARCHIVE, X0, 0.2, alpha=0.2, **sizes)
     points = Arborescences(X0, 0.2, 2, two_stage=True, restart=RestartWithoutImprovement(), **sizes)

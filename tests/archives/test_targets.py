@@ -105,6 +105,21 @@ def test_targets_near_elites_are_the_empty_cells_nearest_to_one(name):
     assert found.are_empty.all()
 
 
+@pytest.mark.parametrize("num_counts", [GRID.num_cells, 7])
+def test_targets_that_were_tried_least_are_drawn_uniformly(num_counts):
+    store = store_of("grid", 30)
+    empty = np.flatnonzero(~store.occupied)
+    # Cells share a count if there are fewer of these.
+    tried = np.full(num_counts, 3)
+    tried[empty[:2] % num_counts] = 1
+    least = empty[tried[empty % num_counts] == 1]
+    number, tried = 100 * len(least), jnp.asarray(tried)
+    found = eqx.filter_jit(draw)(GRID, store, number, tried=tried, key=jax.random.key(4))
+    counts = np.bincount(found.cells, minlength=GRID.num_cells)
+    assert counts.sum() == counts[least].sum()
+    assert counts[least].min() > 60
+
+
 @pytest.mark.parametrize("is_full", [False, True])
 def test_cells_are_drawn_uniformly_of_the_empty_ones_while_there_are_some(is_full):
     store = store_of("grid", 30)

@@ -22,7 +22,7 @@ from gloam.emitters import (
     CmaEmitters,
     SepCMAES,
 )
-from gloam.emitters.aimed_emitters import _PATIENCE, _PROGRESS
+from gloam.emitters.aimed_emitters import _COUNTS, _PATIENCE, _PROGRESS
 from gloam.records import Distances, Feedback, Targets
 from tests.helpers import assert_same_bits, targets_near
 
@@ -40,8 +40,9 @@ STARTS = jnp.arange(EMITTERS * SOL, dtype=jnp.float32).reshape(EMITTERS, SOL)
 def ask(emitter, state, seed, starts=STARTS, are_empty=True):
     """Ask, with targets in cells ``seed``, ``seed + 1``, ... at whose nearest elites one starts."""
 
-    def draw(number, *, num_near=1, near_elites=False, key):
-        assert (number, num_near) == (EMITTERS, 1)
+    def draw(number, *, tried, key):
+        assert number == EMITTERS
+        assert tried is state.tried
         zeros, cells = jnp.zeros((number, 1, 2)), seed + jnp.arange(number)
         empty = jnp.broadcast_to(jnp.asarray(are_empty), (number,))
         return Targets(cells, empty, zeros[:, 0], starts[:, None], zeros, empty[:, None])
@@ -133,6 +134,35 @@ def test_a_target_stays_until_it_is_filled_by_anyone():
     assert again.cells.tolist() == [100, 301, 102]
     assert again.instances.gaussians.generation.tolist() == [5, 1, 5]
     assert (again.reached, again.instances.restarts) == (1, 1)
+
+
+def test_every_beginning_counts_as_a_try_of_the_target():
+    state, proposal = begun(3)
+    assert state.tried.sum() == EMITTERS
+    assert (state.tried[100:103] == 1).all()
+    news = {"filled": [True, True, False], "used": [True, True, False]}
+    state = adapt(AIMED, state, proposal, told(random_squares(9), **news))
+    # The first begins at cell 101 again. The second rests, and begins later.
+    proposal = ask(AIMED, state, 101)
+    state = adapt(AIMED, state, proposal, told(random_squares(9), used=[True, False, True]))
+    assert state.tried[100:104].tolist() == [1, 2, 1, 0]
+    # Cells of a large archive share counts.
+    large = eqx.tree_at(lambda s: s.cells, state, jnp.asarray([0, 3 + 2 * _COUNTS, 0]))
+    large = adapt(AIMED, large, ask(AIMED, large, 101 + _COUNTS), told(random_squares(9)))
+    assert large.tried[100:104].tolist() == [1, 2, 2, 0]
+
+
+def test_cells_out_of_reach_are_tried_equally_often():
+    """All solutions land in one cell, so that every other cell is a target again and again."""
+    archive = gloam.GridArchive((4, 5), -2.0, 2.0)
+    search = gloam.Search(gloam.Algorithm(AIMED, archive, NoDiscount()), seed=0)
+    for _ in range(40):
+        number = len(search.ask())
+        search.tell(np.ones(number), np.zeros((number, 2)))
+    tried = np.delete(search.state.emitter.tried[:20], archive.index_of(np.zeros((1, 2))))
+    assert tried.sum() > 5 * len(tried)
+    # Instances that begin in the same iteration may draw the same cell.
+    assert np.ptp(tried) <= EMITTERS
 
 
 def iterations_until_waiting(factor: float, most: int = 60) -> list[int]:
@@ -358,7 +388,7 @@ def test_targets_have_a_key_of_their_own(kind):
     }[kind]()
     key, seen = jax.random.key(3), []
 
-    def targets(number, *, num_near=1, near_elites=False, key):
+    def targets(number, *, num_near=1, key, **_):
         jax.debug.callback(lambda words: seen.append(words.tolist()), jax.random.key_data(key))
         return targets_near(jnp.zeros((5, 3)))(number, num_near=num_near, key=key)
 

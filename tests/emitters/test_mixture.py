@@ -197,6 +197,16 @@ def test_smallest_shares_worked_by_hand():
     np.testing.assert_allclose(found, [0, 0, 1], atol=1e-7)
 
 
+def test_what_is_above_two_percent_falls_with_the_part_of_new_cells():
+    mixture = AdaptiveMixture([CMA_3, MOVES, SWAPS], least=[0.5, 0.1, 0])
+    state = brought(mixture, [9, 9, 9], [0, 0, 1])
+    for part, expected in ((1, [0.5, 0.1]), (0.25, [0.14, 0.04]), (0, [0.02, 0.02])):
+        recent = [np.float32(8), np.float32(8 * part)]
+        mixed = eqx.tree_at(lambda s: [s.recent_gain, s.recent_new], state, recent)
+        expected = [*expected, 1 - sum(expected)]
+        np.testing.assert_allclose(shares_after(mixture, mixed), expected, rtol=1e-5)
+
+
 def test_shares_of_small_emitters_worked_by_hand():
     # Both small ones would have more than the one slot that they share: each keeps its 2%, and the
     # rest of the slot is divided as 2 to 1. The others divide the rest of the batch as usual.
@@ -432,6 +442,10 @@ def test_solutions_count_for_whoever_proposed_them_and_are_forgotten():
         counts = np.asarray(told.filled | (told.accepted & ~told.was_empty))
         gained = kept * before.gained + sums(counts * told.gains)
         np.testing.assert_allclose(after.gained, gained, rtol=1e-5, atol=1e-7)
+        kept = (1 - 1 / 36) ** BATCH  # by the solutions of all
+        recent = kept * np.array([before.recent_gain, before.recent_new])
+        recent += [np.sum(counts * told.gains), np.sum(told.filled * told.gains)]
+        np.testing.assert_allclose([after.recent_gain, after.recent_new], recent, rtol=1e-5)
 
 
 def test_solutions_of_a_slot_are_those_of_its_emitter():

@@ -24,8 +24,8 @@ from gloam.emitters import (
 )
 from gloam.emitters.emitter import Outside
 
-# Smallest share of CMA-ES by improvement, whose solutions fill few cells themselves but are those
-# from which moves fill many, and of the other emitters.
+# Smallest share of both kinds of CMA-ES, which lead to regions from which moves fill many cells,
+# and of the other emitters.
 _EXPLORING, _LEAST = 0.2, 0.02
 
 
@@ -38,10 +38,10 @@ class DMS(Algorithm):
     empty cell, combinations of elites that are near an empty cell, moves between elites, and swaps
     of variables between elites, which refine them. It is composed of `gloam.emitters.CmaEmitters`,
     `gloam.emitters.AimedCmaEmitters`, `gloam.emitters.AimedMoves`, `gloam.emitters.Recombination`
-    and `gloam.emitters.Swaps` in a `gloam.emitters.AdaptiveMixture`, in which the first of them has
-    at least a fifth of the batch, the archive and ``DiscountModel()``. Compose these with
-    `gloam.Algorithm` to change other settings than those below. `DMS.paper` is the paper's form,
-    with the first of them alone.
+    and `gloam.emitters.Swaps` in a `gloam.emitters.AdaptiveMixture`, in which each of the first two
+    has at least a fifth of the batch while all gains are new cells, the archive and
+    ``DiscountModel()``. Compose these with `gloam.Algorithm` to change other settings than those
+    below. `DMS.paper` is the paper's form, with the first of them alone.
 
     Args:
         archive: The cells to fill.
@@ -219,4 +219,4 @@ def _mixture(cma: CmaEmitters, gradients: bool) -> Emitter:
         half = -(-cma.num_emitters // 2) * cma.batch_size
         for goal in ("target", "improvement", "objective"):
             emitters.append(GradientAscent(*start, goal=goal, bounds=bounds, batch_size=half))
-    return AdaptiveMixture(emitters, least=[_EXPLORING] + [_LEAST] * (len(emitters) - 1))
+    return AdaptiveMixture(emitters, least=[_EXPLORING] * 2 + [_LEAST] * (len(emitters) - 2))

@@ -11,6 +11,8 @@ from gloam.records import Store, Targets
 # Largest number of cells among which the nearest ones are sought, and of distances in a draw. Of
 # larger archives, it is as many random cells: a draw costs the same in an archive of a million.
 _MOST_CELLS, _MOST_DISTANCES = 2**14, 2**17
+# Number of random cells of which the one tried least is drawn.
+_CANDIDATES = 64
 # Number of groups of which the nearest rows are compared.
 _GROUPS = 320
 
@@ -24,6 +26,7 @@ def draw_targets(
     *,
     num_near: int = 1,
     near_elites: bool = False,
+    tried: Int[Array, " counts"] | None = None,
     key: PRNGKeyArray,
 ) -> Targets:
     """Draw targets: empty cells, or any cells while none is empty.
@@ -37,6 +40,8 @@ def draw_targets(
         num_near: Number of elites for each target, the nearest first.
         near_elites: Whether targets are the empty cells nearest to random elites, instead of
             random empty cells.
+        tried: How often cells were targets: cell ``i`` as often as ``tried[i % len(tried)]`` says.
+            Each target is the one tried least of several random empty cells.
         key: Random key.
     """
     key_cells, key_elites = jax.random.split(key)
@@ -66,6 +71,11 @@ def draw_targets(
         starts = measures_of(elites[:number])
         nearest, _ = _nearest(starts, center(candidates), are_wanted, 1)
         cells = candidates[nearest[:, 0]]
+    elif tried is not None:
+        candidates, _ = random_cells(wanted_counts, number * _CANDIDATES, key=key_cells)
+        candidates = candidates.reshape(number, _CANDIDATES)
+        least = jnp.argmin(tried[candidates % len(tried)], axis=1)
+        cells = candidates[jnp.arange(number), least]
     else:
         cells, _ = random_cells(wanted_counts, number, key=key_cells)
     measures, centers = measures_of(searched), center(cells)

@@ -31,6 +31,10 @@ class AdaptiveMixtureState(MixtureState):
     """Recent number of solutions of each emitter."""
     gained: Float[Array, " emitters"]
     """By how much they raised the QD score. A new cell counts from the floor of the discount."""
+    recent_gain: Float[Array, ""]
+    """By how much the last solutions of all emitters raised the QD score."""
+    recent_new: Float[Array, ""]
+    """The part of it that new cells brought."""
     begin: Float[Array, ""]
     """Where the part that is asked begins in the batch, as a share of it; 0 for the whole batch."""
     length: Float[Array, ""]
@@ -57,7 +61,8 @@ class AdaptiveMixture(Mixture):
             ones share the first slots.
         least: Smallest share of each emitter; 2% by default. Gains only count what an emitter's own
             solutions bring. An emitter that finds the regions from which others start is worth
-            more, and should have more.
+            more, and should have more. As this is for new cells, what is above 2% is multiplied by
+            their part of the gain of all emitters in the last batches.
         window: Number of its own solutions over which an emitter's gain is counted; by default the
             solutions of 20 batches.
 
@@ -131,9 +136,9 @@ class AdaptiveMixture(Mixture):
     def init(self, x0: Float[Array, " sol"] | None = None) -> AdaptiveMixtureState:
         """Return a state with all emitters at ``x0``, before anything was gained."""
         first, zeros = super().init(x0), jnp.zeros(len(self.emitters), jnp.float32)
-        begin, length = jnp.zeros((), jnp.float32), jnp.ones((), jnp.float32)
-        counts = first.accepted, first.filled
-        return AdaptiveMixtureState(first.emitters, *counts, zeros, zeros, begin, length)
+        zero, one = jnp.zeros((), jnp.float32), jnp.ones((), jnp.float32)
+        counts = first.accepted, first.filled, zeros, zeros, zero, zero
+        return AdaptiveMixtureState(first.emitters, *counts, begin=zero, length=one)
 
     def shares(self, state: AdaptiveMixtureState) -> Float[Array, " emitters"]:
         """Return the expected share of each emitter in the next batch."""
@@ -142,7 +147,7 @@ class AdaptiveMixture(Mixture):
         # An emitter that was not tried yet may be as good as the best.
         is_best = (state.tried == 0) | (largest == 0)
         worth = jnp.where(is_best, 1.0, gain / jnp.where(largest > 0, largest, 1.0))
-        least = jnp.asarray(self.least)
+        least = self._least(state)
         shares = least + (1.0 - jnp.sum(least)) * worth / jnp.sum(worth)
         # What small emitters cannot take goes to the others: those of one size and smaller ones
         # share the same slots.
@@ -162,6 +167,14 @@ class AdaptiveMixture(Mixture):
         # Without smallest shares, all of them may have brought nothing.
         rest = jnp.where(jnp.sum(rest) > 0, rest, jnp.asarray(is_large, jnp.float32))
         return jnp.where(is_large, rest * (1.0 - taken) / jnp.sum(rest), shares)
+
+    def _least(self, state: AdaptiveMixtureState) -> Float[Array, " emitters"]:
+        """Return the smallest shares, of which those above 2% depend on what new cells bring."""
+        has_gain = state.recent_gain > 0
+        part = jnp.where(has_gain, state.recent_new / jnp.where(has_gain, state.recent_gain, 1), 1)
+        least = jnp.asarray(self.least)
+        exploring = jnp.maximum(least - _LEAST, 0.0)
+        return least - (1.0 - jnp.minimum(part, 1.0)) * exploring
 
     @property
     def _sizes(self) -> Int[np.ndarray, " emitters"]:
@@ -291,12 +304,15 @@ class AdaptiveMixture(Mixture):
         # Of each by its own solutions: targets are reached after tens of iterations of work, which
         # are hundreds of iterations for an emitter with a small share.
         kept = (1.0 - 1.0 / self.window) ** jnp.stack(tried)
+        kept_of_all = (1.0 - 1.0 / self.window) ** len(gains)
         return AdaptiveMixtureState(
             tuple(adapted),
             state.accepted + jnp.stack(accepted),
             state.filled + jnp.stack(filled),
             kept * state.tried + jnp.stack(tried),
             kept * state.gained + jnp.stack(gained),
+            kept_of_all * state.recent_gain + jnp.sum(gains),
+            kept_of_all * state.recent_new + jnp.sum(jnp.where(feedback.filled, gains, 0.0)),
             state.begin,
             state.length,
         )

@@ -28,6 +28,8 @@ from gloam.records import DrawsTargets, Feedback, Proposal
 _PROGRESS = 0.01
 # ... for this many iterations, at work or at rest.
 _PATIENCE = 25
+# Number of counts of how often cells were targets. Beyond, several cells share a count.
+_COUNTS = 2**14
 # Squared distance before the first one: finite, as all numbers of a state are.
 _FAR = float(jnp.finfo(jnp.float32).max)
 # Folded into the key for targets; nothing else of an emitter is drawn with it.
@@ -48,6 +50,8 @@ class AimedState(eqx.Module):
     """Smallest squared distance when progress was last counted."""
     idle: Int[Array, " emitters"]
     """Number of iterations without progress."""
+    tried: Int[Array, " counts"]
+    """How often each cell was a target. Cells of a large archive share these counts."""
     reached: Int[Array, ""]
     """Number of targets that were filled while an instance aimed at them."""
 
@@ -65,11 +69,12 @@ class _Begun(NamedTuple):
 class AimedCmaEmitters(Emitter):
     """CMA-ES instances that each aim at an empty cell.
 
-    An instance starts at the elite whose measures are nearest to the center of a random empty cell,
-    and ranks its solutions by their distance to it. It takes another target when its own is filled,
-    by whichever solution, or when the squared distance has not fallen by 1% for 25 iterations.
-    Iterations at rest count, too: meanwhile, other elites may have come nearer. While no cell is
-    empty, instances start at random elites and rank by the improvement.
+    The target of an instance is one of the empty cells that were targets least often. It starts at
+    the elite whose measures are nearest to the center of that cell, and ranks its solutions by
+    their distance to it. It takes another target when its own is filled, by whichever solution, or
+    when the squared distance has not fallen by 1% for 25 iterations. Iterations at rest count, too:
+    meanwhile, other elites may have come nearer. While no cell is empty, instances start at random
+    elites and rank by the improvement.
 
     Args:
         x0: ``(sol,)`` solution from which instances start while the archive is empty.
@@ -162,6 +167,7 @@ class AimedCmaEmitters(Emitter):
             is_waiting=jnp.ones(number, bool),
             smallest=jnp.full(number, _FAR, jnp.float32),
             idle=jnp.zeros(number, jnp.int32),
+            tried=jnp.zeros(_COUNTS, jnp.int32),
             reached=jnp.zeros((), jnp.int32),
         )
 
@@ -178,7 +184,8 @@ class AimedCmaEmitters(Emitter):
         begins = state.is_waiting
 
         def drawn() -> _Begun:
-            new = targets(self.num_emitters, key=jax.random.fold_in(key, _TARGETS))
+            key_targets = jax.random.fold_in(key, _TARGETS)
+            new = targets(self.num_emitters, tried=state.tried, key=key_targets)
             cells = jnp.where(begins, new.cells, state.cells)
             is_aimed = jnp.where(begins, new.are_empty, state.is_aimed)
             return _Begun(begins, cells, is_aimed, new.solutions[:, 0])
@@ -229,6 +236,7 @@ class AimedCmaEmitters(Emitter):
         restarts, reached = (
             jnp.sum(which & ~resting, dtype=jnp.int32) for which in (stops, is_reached)
         )
+        has_begun = jnp.where(begun.begins & ~resting, 1, 0)
         # After a long rest an instance begins anew, because other elites have come nearer.
         rested = state.idle + 1
         is_stale = state.is_waiting | (rested >= _PATIENCE)
@@ -244,6 +252,7 @@ class AimedCmaEmitters(Emitter):
             is_waiting=is_waiting,
             smallest=smallest,
             idle=idle,
+            tried=state.tried.at[begun.cells % _COUNTS].add(has_begun),
             reached=state.reached + reached,
         )
 
@@ -274,10 +283,14 @@ class AimedCmaEmitters(Emitter):
 
     def part_state(self, state: AimedState, index: Int[Array, ""], num_parts: int) -> AimedState:
         """Return the state of some instances, with the counts of all."""
-        return rows_of_part(state, index, num_parts)
+        instances = dataclasses.replace(state, tried=None)
+        part = rows_of_part(instances, index, num_parts)
+        return dataclasses.replace(part, tried=state.tried)
 
     def with_part_state(
         self, state: AimedState, index: Int[Array, ""], num_parts: int, part_state: AimedState
     ) -> AimedState:
         """Return the state with some instances replaced."""
-        return with_rows_of_part(state, index, part_state)
+        old, new = (dataclasses.replace(each, tried=None) for each in (state, part_state))
+        whole = with_rows_of_part(old, index, new)
+        return dataclasses.replace(whole, tried=part_state.tried)
