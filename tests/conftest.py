@@ -66,6 +66,7 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import Phase, settings  # noqa: E402
 
+from gloam.algorithms import dms as dms_module  # noqa: E402
 from tests import problems  # noqa: E402
 
 # A compiled function's first call may take seconds; the same examples come in every run. A failing
@@ -105,6 +106,20 @@ def _few_programs():
         gc.collect()
         if sys.platform == "linux":
             ctypes.CDLL(None).malloc_trim(0)  # freed memory goes back to the system
+
+
+# Tests of what is around a search; those of searches, and the README, have the whole `gloam.DMS`.
+_AROUND = {"callbacks", "cli", "examples", "explorer", "lab", "plots"}
+_AROUND |= {"test_examples.py", "test_tutorial.py"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_emitters(request):
+    room = request.path.relative_to(Path(__file__).parent).parts[0]
+    with pytest.MonkeyPatch.context() as patch:
+        if room in _AROUND:
+            patch.setattr(dms_module, "_mixture", problems.few_emitters)
+        yield
 
 
 @pytest.fixture(scope="session")

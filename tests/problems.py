@@ -6,6 +6,8 @@ import numpy as np
 
 import gloam
 import gloam_lab
+from gloam.algorithms import dms
+from gloam.emitters import AdaptiveMixture, CmaEmitters, GradientAscent, Recombination
 
 BATCH = 30
 """Solutions per iteration of all algorithms."""
@@ -48,6 +50,16 @@ def climbing(archive: gloam.archives.Archive) -> gloam.Algorithm:
     ]
     discount = gloam.discounts.DiscountModel(num_init_points=30)
     return gloam.Algorithm(gloam.emitters.AdaptiveMixture(emitters), archive, discount)
+
+
+WHOLE_MIXTURE = dms._mixture
+
+
+def few_emitters(cma, gradients):
+    """The emitters of `gloam.DMS` that do not aim: they compile in two thirds of the time."""
+    kinds = CmaEmitters, Recombination, GradientAscent
+    emitters = WHOLE_MIXTURE(cma, gradients).emitters
+    return AdaptiveMixture([each for each in emitters if isinstance(each, kinds)])
 
 
 ARM = gloam.domains.Arm(num_joints=5)

@@ -25,6 +25,7 @@ from gloam._tools import files
 from gloam.algorithms import dms
 from gloam.cli import main
 from tests.explorer.page import Page, chromium
+from tests.problems import few_emitters
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("research/**/*.md")])
@@ -39,8 +40,8 @@ SIZES |= {"iterations=200": "iterations=3", "iterations=400": "iterations=5", " 
 SIZES |= {"iterations=10,": "iterations=2,", "algorithm, 100,": "algorithm, 2,"}
 SIZES |= {"(100, 300)": "(2, 3)", "iterations=50,": "iterations=3,"}
 SIZES |= {"iterations=500": "iterations=5"}
-# The search of the README as that of the tutorial, so that they share programs.
-SIZES |= {"shape=(100, 100)": "shape=(50, 50)", "np.zeros(100)": "np.zeros(12)"}
+# Workers in this process: those of another one import everything again.
+SIZES |= {"LocalCluster(n_workers=2,": "LocalCluster(n_workers=2, processes=False,"}
 
 
 def anchors(page: Path) -> set[str]:
@@ -146,19 +147,6 @@ PYTHON_PAGES = [
 ]
 
 
-WHOLE_MIXTURE = dms._mixture
-
-
-def mixture_of_two(cma, gradients):
-    """Fewer emitters than `gloam.DMS` has, without gradients: they compile in two thirds."""
-    if gradients:
-        return WHOLE_MIXTURE(cma, gradients)
-    moves = gloam.emitters.Recombination(
-        cma.x0, cma.sigma0, bounds=cma.bounds, batch_size=cma.num_solutions
-    )
-    return gloam.emitters.AdaptiveMixture([cma, moves])
-
-
 @pytest.fixture
 def workplace(tmp_path, monkeypatch):
     """The current folder, with what the pages say that it has: pictures, and a function."""
@@ -180,10 +168,16 @@ def workplace(tmp_path, monkeypatch):
     pyplot.close("all")
 
 
-def names_after(page: str) -> dict:
+# Number of blocks that have the whole `gloam.DMS`. The others have fewer emitters.
+WHOLE = {"README.md": 100, "docs/extending.md": 1}
+
+
+def names_after(page: str, monkeypatch: pytest.MonkeyPatch) -> dict:
     """Run the blocks of a page in order, at small size; returns the variables that they leave."""
     names: dict = {"__name__": "page"}
-    for match in CODE.finditer((ROOT / page).read_text()):
+    for number, match in enumerate(CODE.finditer((ROOT / page).read_text())):
+        if number == WHOLE.get(page, 0):
+            monkeypatch.setattr(dms, "_mixture", few_emitters)
         if match["needs"]:
             continue
         block = match["code"]
@@ -197,9 +191,7 @@ def names_after(page: str) -> dict:
 def test_the_python_of_a_page_runs(page, workplace, monkeypatch):
     if page in NEEDED:
         pytest.importorskip(NEEDED[page], reason=f"{page} uses it")
-    if page not in QUICK | {"README.md", "docs/extending.md"}:
-        monkeypatch.setattr(dms, "_mixture", mixture_of_two)
-    names = names_after(page)
+    names = names_after(page, monkeypatch)
     check = CHECKS.get(page)
     if check:
         check(names)
@@ -251,13 +243,13 @@ def test_examples_of_extensions_are_short():
     assert max(block.count("\n") for block in blocks) < 40
 
 
-def test_code_that_needs_something_is_left_out(tmp_path):
+def test_code_that_needs_something_is_left_out(tmp_path, monkeypatch):
     page = tmp_path / "page.md"
     page.write_text(
         "```python\nx = 1\n```\n\n*Needs a file.*\n\n```python\nraise RuntimeError\n```\n"
         "\n```python\ny = x + 1\n```\n"
     )
-    names = names_after(str(page))
+    names = names_after(str(page), monkeypatch)
     assert (names["x"], names["y"]) == (1, 2)
 
 
