@@ -8,8 +8,10 @@ domain begins.
 
 import argparse
 import time
+from functools import partial
 from pathlib import Path
 
+import jax
 import numpy as np
 import pandas as pd
 
@@ -25,6 +27,8 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=float("inf"))
     help_ = "run each seed by itself: on a CPU, each slot computes all emitters for several seeds"
     parser.add_argument("--separately", action="store_true", help=help_)
+    kinds, help_ = ["none", "right", "wrong"], "wrong gradients are those by other variables"
+    parser.add_argument("--gradients", choices=kinds, default="none", help=help_)
     options = parser.parse_args()
     begun = time.monotonic()
     for asked in options.domains:
@@ -33,12 +37,14 @@ def main() -> None:
         name, seeds = asked.split(":")
         domain, sigma0 = domain_named(name, options.centroids)
         few = {"num_emitters": 5} if name.startswith("ta") else {}
-        algorithm = gloam.DMS(domain.archive(), domain.x0, sigma0, **few)
+        climbs = options.gradients != "none"
+        algorithm = gloam.DMS(domain.archive(), domain.x0, sigma0, gradients=climbs, **few)
+        evaluate = partial(with_wrong_gradients, domain) if options.gradients == "wrong" else domain
         every, seeds = options.iterations // 10, range(int(seeds))
         settings = {"log_every": every, "progress": False}
         groups = [[seed] for seed in seeds] if options.separately else [seeds]
         rows = pd.concat(
-            gloam.run(domain, algorithm, options.iterations, seeds=group, **settings).metrics
+            gloam.run(evaluate, algorithm, options.iterations, seeds=group, **settings).metrics
             for group in groups
         )
         last = rows[rows["iteration"] == rows["iteration"].max()]
@@ -46,6 +52,13 @@ def main() -> None:
         print(f"{name}: {score.mean():.1f} +- {score.sem():.1f}, {coverage.mean():.4f}", flush=True)
         print(rows.groupby("iteration")["coverage"].mean().round(3).tolist(), flush=True)
         print(last.filter(like="share").mean().round(3).to_dict(), flush=True)
+
+
+def with_wrong_gradients(domain: gloam.domains.Domain, solutions: jax.Array) -> tuple:
+    """Evaluate a domain; its gradient by a variable is that by another one."""
+    order = np.random.default_rng(0).permutation(domain.solution_dim)
+    shuffled, stop = solutions[:, order], jax.lax.stop_gradient
+    return domain(stop(solutions) + (shuffled - stop(shuffled)))
 
 
 def domain_named(name: str, centroids: Path) -> tuple[gloam.domains.Domain, float]:
