@@ -556,7 +556,8 @@ def numbers_of_pages() -> dict[str, list[str]]:
     climbing: Any = dms(gradients=True).emitter
     num_gradients, slots = climbing.num_gradients, total // climbing.instance_size
     batches = f"{algorithm.emitter.window / total:g} batches"
-    exploring, *others = np.round(algorithm.emitter.least, 6)
+    exploring, also_exploring, *others = np.round(algorithm.emitter.least, 6)
+    assert exploring == also_exploring
     (least,) = set(others)
     moves_targets = aimed_moves._NUM_TARGETS
     paper: Any = gloam.DMS.paper(algorithm.archive, np.zeros(3), 0.2)
@@ -585,7 +586,9 @@ def numbers_of_pages() -> dict[str, list[str]]:
             f"The ridge `r`, {aimed_moves._RIDGE:.1%} of",
             f"between 2 and {aimed_moves._MOST}.",
             f"share is {adaptive_mixture._LEAST:.0%} by default",
-            f"CMA-ES by improvement has at least {exploring:.0%}",
+            f"both kinds of CMA-ES have up to {exploring:.0%}",
+            f"that of {targets._CANDIDATES} random empty cells",
+            f"counted in {aimed_emitters._COUNTS:,} numbers",
             f"as many as in {batches}",
             f"among at most {targets._MOST_CELLS:,} random ones",
             f"at most {targets._MOST_DISTANCES:,} distances",
@@ -610,7 +613,7 @@ def numbers_of_pages() -> dict[str, list[str]]:
             f"no other emitters, `alpha={model.alpha}`",
             f"`ceiling={model.ceiling:g}`, {model.num_empty_points} empty points",
             f"and a learning rate of {model.learning_rate}.",
-            f"{exploring:.0%} for CMA-ES by improvement and {least:.0%} for the others",
+            f"{least:.0%}, and for both kinds of CMA-ES up to {exploring:.0%}",
             f"({in_a_box.sigma0} if it is omitted)",
             f"limit them to {arborescences.MOST_MEASURES} measures",
             f"and to 2^{int(np.log2(arborescences.MOST_NUMBERS))} numbers",
@@ -618,7 +621,7 @@ def numbers_of_pages() -> dict[str, list[str]]:
         "docs/diagnosing.md": [
             f"which is {discount.cutoff} of the range of objectives",
             f"always {discount.max_epochs} means",
-            f"at least {exploring:.0%} for `cma_es`, and {least:.0%} for the others",
+            f"at least {least:.0%}, and for `cma_es` and `aimed` {exploring:.0%} at first",
             f"does so after {times}",
         ],
         "docs/elites.md": [f"`result.elites_by_seed` is a {by_seed.__name__} of all, by seed"],
