@@ -89,9 +89,21 @@ def _ctrl_c():
     signal.signal(signal.SIGINT, usual)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Files that drop all compiled programs come first, when there are few of them."""
+    """Mark the laboratory's tests and attacks as slow; put files that drop all programs first.
+
+    When these run, there are few programs.
+    """
+    for item in items:
+        if _room(item.path) in {"fuzz", "lab"}:
+            item.add_marker("slow")
     items.sort(key=lambda item: item.get_closest_marker("first") is None)
+
+
+def _room(path: Path) -> str:
+    """Return the folder below `tests` of a file, or the name of a file that is in none."""
+    return path.relative_to(Path(__file__).parent).parts[0]
 
 
 _modules = itertools.count(1)
@@ -113,13 +125,13 @@ _AROUND = {"callbacks", "cli", "examples", "explorer", "lab", "plots"}
 _AROUND |= {"test_examples.py", "test_tutorial.py"}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _few_emitters(request):
-    room = request.path.relative_to(Path(__file__).parent).parts[0]
+# A hook and no fixture, because fixtures of a whole session would be set up before it.
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
     with pytest.MonkeyPatch.context() as patch:
-        if room in _AROUND:
+        if _room(item.path) in _AROUND:
             patch.setattr(dms_module, "_mixture", problems.few_emitters)
-        yield
+        return (yield)
 
 
 @pytest.fixture(scope="session")

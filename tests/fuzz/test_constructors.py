@@ -340,10 +340,7 @@ EXTREMES = [
 
 @pytest.mark.parametrize(
     ("name", "changes"),
-    [
-        pytest.param(*one, marks=[pytest.mark.slow] if one[0] in ("DMS", "DDS") else [])
-        for one in EXTREMES
-    ],
+    EXTREMES,
     ids=lambda part: str(part)[:40],
 )
 def test_the_largest_and_smallest_values_accepted_leave_every_number_finite(name, changes):

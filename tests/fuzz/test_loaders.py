@@ -363,7 +363,6 @@ def test_columns_that_are_no_labels_are_refused(tmp_path):
         datasets.from_file(path, "v", "kind")
 
 
-@pytest.mark.slow
 def test_every_byte_of_the_metadata_may_be_wrong(place):
     """Each byte of the footer in turn: refused by name, or read as finite numbers."""
     content = FILES["a.parquet"][0]

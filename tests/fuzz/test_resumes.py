@@ -76,8 +76,8 @@ def rewrite(source: Path, target: Path, content: dict, *, keep_checkpoint: bool)
         write_arrays(file, arrays, kind=kind, about=about | {"run": config.identity})
 
 
-@pytest.mark.parametrize("keep_checkpoint", [True, pytest.param(False, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", ["map-elites-line", pytest.param("dms", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("keep_checkpoint", [True, False])
+@pytest.mark.parametrize("name", ["map-elites-line", "dms"])
 def test_settings_that_ask_for_too_much_are_refused(begun, tmp_path, name, keep_checkpoint):
     """No raw error of a library, and nothing is compiled or allocated before."""
     content = read_document(begun(name) / "config.json", kind="run", fix="")
@@ -95,7 +95,6 @@ def test_settings_that_ask_for_too_much_are_refused(begun, tmp_path, name, keep_
             gloam.resume(tmp_path / "run", iterations=3, progress=False)
 
 
-@pytest.mark.slow
 def test_a_saved_search_that_asks_for_too_much_is_refused(tmp_path):
     search = gloam.Search(problems.small("dms"))
     search.save(tmp_path / "a.npz")
@@ -224,7 +223,6 @@ def test_another_version_alone_is_no_obstacle(begun, tmp_path):
     assert_same_bits(found.elites, expected.elites)
 
 
-@pytest.mark.slow
 def test_the_settings_are_json_without_surprises(begun):
     """The places that the tests above change are there."""
     content = json.loads((begun("dms") / "config.json").read_text())

@@ -57,10 +57,7 @@ def assert_finite(search):
     assert np.isfinite([stats["qd_score"], stats["coverage"]]).all()
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("dms", "dds")]
-
-
-@pytest.fixture(scope="module", params=["cma-mae", *SLOW])
+@pytest.fixture(scope="module", params=["cma-mae", "dms", "dds"])
 def search(request):
     return search_of(request.param)
 
@@ -68,7 +65,6 @@ def search(request):
 @pytest.mark.filterwarnings("ignore:objectives. expected values at or above:UserWarning")
 @settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-@pytest.mark.slow
 def test_tell(search, data):
     arguments = {
         "objectives": data.draw(rows((BATCH,))),

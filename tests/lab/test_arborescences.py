@@ -57,9 +57,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(one, marks=() if one == "maega" else pytest.mark.slow) for one in KINDS]
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_iterations_agree_with_pyribs_for_the_same_coefficients(kind):
     ours, theirs, alpha = KINDS[kind]
     emitter = Arborescences(
@@ -149,7 +147,6 @@ def test_jacobians_are_scaled_to_length_one():
     assert emitter.metrics(state)["gradients_failed"] == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("cls", [CMAMEGA, CMAMAEGA])
 def test_points_whose_gradients_fail_restart(cls):
     def without_gradient(x):
@@ -161,7 +158,6 @@ def test_points_whose_gradients_fail_restart(cls):
     assert (last["gradients_failed"], last["restarts"], last["failed"]) == (12, 12, 0)
 
 
-@pytest.mark.slow
 def test_measures_alone_climb_the_closeness_to_the_centre():
     algorithm = small(CMAMAEGA)
     points = jnp.asarray(np.random.default_rng(0).normal(0, 2, (4, SOL)), jnp.float32)
@@ -183,7 +179,7 @@ def test_measures_alone_climb_the_closeness_to_the_centre():
 
 @pytest.mark.parametrize(
     "cls",
-    [CMAMAEGA, pytest.param(CMAMEGA, marks=pytest.mark.slow)],
+    [CMAMAEGA, CMAMEGA],
 )
 def test_a_resumed_run_gives_the_same_bits(cls, tmp_path):
     domain = gloam.domains.Arm(num_joints=5)
@@ -197,7 +193,6 @@ def test_a_resumed_run_gives_the_same_bits(cls, tmp_path):
     assert (last["evaluations"], last["gradients"]) == (6 * 30, 6 * 3 * 3)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("cls", "least"), [(CMAMEGA, 7500), (CMAMAEGA, 5800)])
 def test_two_measures_of_linear_projection(cls, least):
     # After 300 iterations seeds 0 to 11 have 7,510 to 7,519 and 6,022 to 6,360, with standard

@@ -90,7 +90,7 @@ def test_the_best_point_of_a_voronoi_cell_is_in_it():
         assert np.isclose(np.sum((point - target) ** 2), bound, atol=1e-6)
 
 
-@pytest.mark.parametrize("num_joints", [2, pytest.param(3, marks=pytest.mark.slow), 5])
+@pytest.mark.parametrize("num_joints", [2, 3, 5])
 def test_no_arm_found_at_random_is_better(num_joints):
     arm = Arm(num_joints)
     grid = GridArchive((6, 6), -num_joints, num_joints)

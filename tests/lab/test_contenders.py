@@ -31,7 +31,6 @@ def test_contenders_of_gloam_count_their_work(kind):
     assert contender.outcome()[0] > 0
 
 
-@pytest.mark.slow  # importing pyribs and PyTorch takes most of the time
 @pytest.mark.parametrize("algorithm", COMPARED_ALGORITHMS)
 def test_pyribs_does_the_work_of_our_settings(algorithm):
     pytest.importorskip("ribs", reason="pyribs is not installed: pip install 'gloam[bench]'")

@@ -99,7 +99,6 @@ def dms(domain, **options):
     return gloam.DMS.paper(domain.archive(), domain.x0, 0.5, **settings | options)
 
 
-@pytest.mark.slow
 def test_a_run_folder_is_resumed_and_shown_without_a_program(tmp_path):
     domain, data = make(name="mine"), Dataset(IMAGES)
     options = {"seeds": [1], "progress": False, "dataset": data}

@@ -63,7 +63,6 @@ def test_the_report_has_tables_and_figures(study):
     assert (study / "report" / "report.html").is_file()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("on_cpu", [True, False])
 def test_the_next_cells_are_compiled_while_one_runs(tmp_path, monkeypatch, on_cpu):
     monkeypatch.setattr("gloam_lab.study.runs_on_cpu", lambda: on_cpu)
@@ -204,7 +203,6 @@ def test_a_report_of_something_else_is_not_replaced(study, tmp_path, capsys):
     assert (copy / "report" / "report.md").read_text() == "my own"
 
 
-@pytest.mark.slow
 def test_the_wallclock_of_a_cell_in_parts_is_their_sum(study, tmp_path):
     whole = study / "2d-lp-flat" / "map-elites-line"
     spent = gloam.RunFolder(whole).read_metrics()["seconds"].max()
@@ -218,7 +216,6 @@ def test_the_wallclock_of_a_cell_in_parts_is_their_sum(study, tmp_path):
     assert alone["seconds"].iloc[0] == pytest.approx(spent)
 
 
-@pytest.mark.slow
 def test_a_killed_drawing_process_is_an_error_that_says_what_to_do():
     with pytest.raises(ChildProcessError, match="--no-figures"), report.drawing_processes() as pool:
         pool.submit(os._exit, 9).result()

@@ -225,7 +225,6 @@ def test_a_pickle_is_not_loaded_as_a_network(copied, tmp_path, capsys):
     assert f"Convert it: gloam lsi convert {source} {source.with_suffix('.safetensors')}" in message
 
 
-@pytest.mark.slow
 def test_grey_landscapes_become_color_pictures(copied, capsys):
     path = sorted(copied.landscapes.iterdir())[0]
     pixels = np.random.default_rng(1).integers(0, 256, (30, 40)).astype(np.uint8)
@@ -263,7 +262,6 @@ main(sys.argv[1:])
 """
 
 
-@pytest.mark.slow
 def test_a_killed_run_continues_to_the_same_bits_and_a_gallery(
     files, tmp_path, capsys, monkeypatch
 ):
@@ -304,7 +302,6 @@ def test_a_killed_run_continues_to_the_same_bits_and_a_gallery(
     assert (np.ptp(sheet, axis=2) > 20).sum() > 1000
 
 
-@pytest.mark.slow
 def test_other_settings_do_not_continue_a_run(files, tmp_path, capsys):
     out = tmp_path / "run"
     main(command(files, out, algorithm="map-elites"))
@@ -320,7 +317,6 @@ def test_gradients_need_the_default_search(files, tmp_path, capsys):
     assert "gradients: expected the algorithm dms, got with dms-paper" in message
 
 
-@pytest.mark.slow
 def test_a_run_with_gradients_counts_them(files, tmp_path):
     out = tmp_path / "run"
     main(command(files, out, "--gradients", algorithm="dms"))
@@ -342,7 +338,6 @@ def test_a_folder_of_another_run_is_refused(files, tmp_path, capsys):
 STUDY = ["--seeds", "2", "--iterations", "1", "--no-figures"]
 
 
-@pytest.mark.slow
 def test_a_study_runs_lsi_where_its_files_are_named(files, tmp_path, monkeypatch):
     few_starts = functools.partial(lsi_domain, num_starts=2)
     monkeypatch.setattr("gloam_lab.study.lsi_domain", few_starts)
@@ -360,7 +355,6 @@ def test_a_study_runs_lsi_where_its_files_are_named(files, tmp_path, monkeypatch
     main(["paper-report", str(out), "--no-figures"])
 
 
-@pytest.mark.slow
 def test_a_study_without_the_files_lists_lsi(tmp_path, capsys):
     out = tmp_path / "study"
     domains = ["--domains", "2d-lp-flat", "lsi", "--algorithms", "map-elites"]

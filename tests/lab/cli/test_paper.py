@@ -14,7 +14,6 @@ def bench(out):
     main(["bench", "--algorithms", "map-elites-line", *sizes, "--out", str(out)])
 
 
-@pytest.mark.slow
 def test_bench_writes_a_table_a_csv_and_a_picture(tmp_path, capsys, monkeypatch):
     # gloam's two drivers are enough to test the command.
     monkeypatch.setitem(PEERS, "map-elites-line", (Missing,))

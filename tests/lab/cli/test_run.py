@@ -20,7 +20,6 @@ from tests.helpers import assert_same_bits
 SMALL_LP = ("map-elites", "lp", "--solution", 10, "--batch-size", 36, "--log-every", 1)
 
 
-@pytest.mark.slow
 def test_a_run_on_digits_ends_in_a_gallery(digits_once):
     folder, printed = digits_once
     assert "of 30 items have an elite" in printed
@@ -32,7 +31,6 @@ def test_a_run_on_digits_ends_in_a_gallery(digits_once):
     assert gloam.RunFolder(folder).read_part("domain").archive().num_cells == 30
 
 
-@pytest.mark.slow
 def test_a_run_is_resumed(digits_run, capsys):
     folder, _ = digits_run
     run("resume", folder, "--iterations", 5, "--quiet")
@@ -40,7 +38,6 @@ def test_a_run_is_resumed(digits_run, capsys):
     assert gloam.RunFolder(folder).read_metrics()["iteration"].max() == 5
 
 
-@pytest.mark.slow
 def test_a_run_is_drawn_again(digits_run, capsys):
     folder, _ = digits_run
     (folder / "gallery.html").unlink()
@@ -54,7 +51,6 @@ def test_a_run_is_drawn_again(digits_run, capsys):
         assert (folder / path).stat().st_size > 5000
 
 
-@pytest.mark.slow
 def test_a_run_is_stopped_and_logged_by_options(tmp_path, capsys):
     out, table = tmp_path / "run", tmp_path / "rows.csv"
     follow = ("--stop-score", 1, "--csv", table, "--quiet", "--seeds", 2, "--seed", 5)
@@ -148,7 +144,6 @@ def test_the_whole_dataset_and_its_iterations_are_the_default():
     assert 1000 <= chosen.iterations < 10_000
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in LATENT_DIGITS_SETTINGS if name != "dms"])
 def test_the_other_algorithms_run_on_digits(name, tmp_path, capsys):
     size = ["--batch-size", 8] + (["--emitters", 1] if name in ("dms-paper", "cma-mae") else [])
@@ -157,7 +152,6 @@ def test_the_other_algorithms_run_on_digits(name, tmp_path, capsys):
     assert str(tmp_path / "run" / "gallery.html") in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_the_demo_leaves_a_gallery(tmp_path, capsys):
     run("demo", "--iterations", 3, "--out", tmp_path / "demo")
     shown = capsys.readouterr().out
@@ -203,7 +197,6 @@ def test_a_demo_replaces_no_run_of_another_command(tmp_path, capsys):
     assert files_in(out) == before
 
 
-@pytest.mark.slow
 def test_the_demo_of_the_sphere_leaves_figures(tmp_path, capsys):
     run("demo", "--domain", "lp", "--iterations", 25, "--out", tmp_path / "demo")
     shown = capsys.readouterr().out
@@ -212,7 +205,6 @@ def test_the_demo_of_the_sphere_leaves_figures(tmp_path, capsys):
         assert (tmp_path / "demo" / "figures" / name).is_file()
 
 
-@pytest.mark.slow
 def test_a_killed_run_is_resumed_to_the_same_bits(tmp_path):
     out = tmp_path / "killed"
     options = ["latent-digits", "--items", "30", "--emitters", "2", "--batch-size", "4", "--quiet"]

@@ -113,7 +113,7 @@ def test_latents_are_scaled_by_samples(domain):
     assert float(domain.free_norm) == pytest.approx(0.35 * 3 * 1.880, rel=0.02)
 
 
-@pytest.mark.parametrize("num_starts", [1, 7, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_starts", [1, 7, 40])
 def test_the_start_is_the_best_of_truncated_samples(domain, num_starts):
     options = {"num_starts": num_starts, "chunk": 5, "seed": 3}
     x0 = LatentIllumination(Waves(), Means(), "abc", _dataset(), **options).x0
@@ -181,7 +181,6 @@ def algorithm(domain):
     return gloam.DMS.paper(domain.archive(), domain.x0, 0.3, **settings)
 
 
-@pytest.mark.slow
 def test_both_drivers_search_alike(domain):
     iterations = 4
     fused = gloam.run(domain, algorithm(domain), seeds=[5], iterations=iterations, progress=False)
@@ -198,7 +197,6 @@ def test_both_drivers_search_alike(domain):
     assert rows[0]["qd_score"] == pytest.approx(rows[1]["qd_score"], rel=1e-3)
 
 
-@pytest.mark.slow
 def test_two_seeds_run_at_once_by_another_algorithm(domain):
     # At 0 there is no penalty, which would make objectives negative and warn.
     map_elites = gloam.MAPElites(domain.archive(), np.zeros(4), 0.3, batch_size=16)
@@ -216,8 +214,7 @@ def stylegan_domain(**options):
     return LatentIllumination(*networks(), num_starts=2, chunk=4, **options)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("gradients", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("gradients", [False, True])
 def test_stylegan_and_clip_are_searched_fused_and_resumed(gradients, tmp_path):
     domain = stylegan_domain(x0=np.zeros(7))
     options = {"num_emitters": 1, "batch_size": 6, "num_init_points": 10, "num_empty_points": 3}
@@ -258,7 +255,6 @@ def test_landscapes_become_cells(shared_data):
     assert 0 < float(objectives[0]) <= 1
 
 
-@pytest.mark.slow
 def test_the_recorded_networks_search_landscapes(shared_data):
     paths = [shared_data / "stylegan3", shared_data / "clip", shared_data / "images/landscapes"]
     missing = [str(path) for path in paths if not path.is_dir()]

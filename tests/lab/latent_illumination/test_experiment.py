@@ -25,7 +25,6 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "lsi-starts"
 
 
-@pytest.mark.slow
 def test_the_start_is_chosen_once_for_each_prompt(cache, monkeypatch):
     first, other = domain(), domain("a longer prompt")
     assert len(list(cache.iterdir())) == 2
@@ -53,7 +52,6 @@ def test_seeds_share_the_images_at_once(cache, seeds, chunk):
     assert domain(x0=np.zeros(4), num_seeds=seeds).chunk == chunk
 
 
-@pytest.mark.slow
 def test_times_are_measured():
     times = measure_times(Waves(), Means(), 20)
     assert times.batch_size == 36

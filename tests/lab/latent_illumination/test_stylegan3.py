@@ -127,10 +127,9 @@ def test_truncation_moves_styles_to_their_mean():
     np.testing.assert_array_equal(cut[:, 3], w)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "half", "tolerance"),
-    [("T", "float16", 1e-2), pytest.param("R", "bfloat16", 4e-2, marks=pytest.mark.slow)],
+    [("T", "float16", 1e-2), ("R", "bfloat16", 4e-2)],
 )
 def test_half_precision_is_near_float32(name, half, tolerance):
     settings = dataclasses.replace(SETTINGS[name], img_resolution=32, num_fp16_res=1)
@@ -302,7 +301,6 @@ def test_styles_are_the_official_ones(official):
     close(network.map(recorded["z"], 0.7, cutoff=8), recorded["ws_psi0.7_cut8"])
 
 
-@pytest.mark.slow
 def test_images_and_activations_are_the_official_ones(official):
     network, recorded = official
 
@@ -323,7 +321,6 @@ def test_images_and_activations_are_the_official_ones(official):
     close(image(activations_of(moved, recorded["ws"])), recorded["img_transform"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1, 2, 4])
 @pytest.mark.parametrize("padding", [(9, 8), (-6, -9), (11, -2)])
 def test_gradients_of_filters_are_those_of_their_sums(factor, padding):
@@ -347,7 +344,6 @@ def test_gradients_of_filters_are_those_of_their_sums(factor, padding):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4, err_msg=name)
 
 
-@pytest.mark.slow
 def test_the_gradient_is_the_official_one(official):
     network, recorded = official
     loss = jax.jit(jax.value_and_grad(lambda w: jnp.mean(jnp.square(network.images(w)))))
