@@ -91,14 +91,19 @@ def _ctrl_c():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark the laboratory's tests and attacks as slow; put files that drop all programs first.
+    """Mark the laboratory's tests and attacks as slow, and put some files first.
 
-    When these run, there are few programs.
+    Those that drop all programs, when there are few, and then the longest one, so that no worker
+    is alone with it in the end.
     """
     for item in items:
         if _room(item.path) in {"fuzz", "lab"}:
             item.add_marker("slow")
-    items.sort(key=lambda item: item.get_closest_marker("first") is None)
+
+    def place(item):
+        return item.get_closest_marker("first") is None, _room(item.path) != "test_docs.py"
+
+    items.sort(key=place)
 
 
 def _room(path: Path) -> str:
