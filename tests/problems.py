@@ -56,7 +56,7 @@ WHOLE_MIXTURE = dms._mixture
 
 
 def few_emitters(cma, gradients):
-    """The emitters of `gloam.DMS` that do not aim: they compile in two thirds of the time."""
+    """CMA-ES by improvement, moves and gradients of `gloam.DMS`: they compile in two thirds."""
     kinds = CmaEmitters, Recombination, GradientAscent
     emitters = WHOLE_MIXTURE(cma, gradients).emitters
     return AdaptiveMixture([each for each in emitters if isinstance(each, kinds)])

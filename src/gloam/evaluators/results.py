@@ -412,7 +412,8 @@ def check_some_valid(number_valid: int, total: int) -> None:
     if number_valid == 0:
         raise EvaluationError(
             f"evaluation: expected at least one finite result among {total} solutions, got none. "
-            "Every row had an objective or a measure that was NaN or infinite, a violation that "
-            "was NaN, or measures of zero in a cosine archive: check the evaluation function on "
-            "x0, and that x0 and sigma0 keep solutions in its domain."
+            "Every row had an objective or a measure that was NaN or infinite, an objective "
+            f"beyond {checks.LARGEST:g}, a violation that was NaN, or measures of zero in a cosine "
+            "archive: check the evaluation function on x0, and that x0 and sigma0 keep solutions "
+            "in its domain."
         )
