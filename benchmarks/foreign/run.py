@@ -65,13 +65,14 @@ class Runner:
         return [seed for seed in self.seeds if seed not in done]
 
     def run(self, problem: Problem, setup: Setup, contender: str, build: Any) -> None:
-        """Run the missing seeds of a contender of gloam: at once if JAX can trace the problem."""
+        """Run the missing seeds of a contender of gloam: on a GPU at once if JAX can trace it."""
         algorithm = build(setup)
         size = algorithm.emitter.num_solutions
         iterations = max(1, round(self.scale * problem.evaluations / size))
         options = {"log_every": max(1, iterations // 20), "progress": False}
         seeds = self.missing_seeds(problem, contender)
-        for part in [seeds] if setup.is_traced else [[seed] for seed in seeds]:
+        at_once = setup.is_traced and jax.default_backend() == "gpu"
+        for part in [seeds] if at_once else [[seed] for seed in seeds]:
             began = time.perf_counter()
             if setup.is_traced:
                 result = gloam.run(setup.evaluate, algorithm, iterations, seeds=part, **options)

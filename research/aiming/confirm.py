@@ -2,8 +2,8 @@
 
     python research/aiming/confirm.py --centroids DIR 10-sphere:10 50-sphere:6 ta-fashion_mnist:2
 
-A domain is given with its number of seeds, which begin at 0. After ``--limit`` seconds no further
-domain begins.
+A domain is given with its number of seeds, which begin at ``--first``. After ``--limit`` seconds no
+further domain begins.
 """
 
 import argparse
@@ -24,6 +24,7 @@ def main() -> None:
     parser.add_argument("domains", nargs="+", help="50-sphere:20, 10-flat:20, arm:20, ...")
     parser.add_argument("--centroids", type=Path, required=True, help="folder of lp_10d.npy, ...")
     parser.add_argument("--iterations", type=int, default=10_000)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--limit", type=float, default=float("inf"))
     help_ = "run each seed by itself: on a CPU, each slot computes all emitters for several seeds"
     parser.add_argument("--separately", action="store_true", help=help_)
@@ -40,7 +41,7 @@ def main() -> None:
         climbs = options.gradients != "none"
         algorithm = gloam.DMS(domain.archive(), domain.x0, sigma0, gradients=climbs, **few)
         evaluate = partial(with_wrong_gradients, domain) if options.gradients == "wrong" else domain
-        every, seeds = options.iterations // 10, range(int(seeds))
+        every, seeds = options.iterations // 10, range(options.first, options.first + int(seeds))
         settings = {"log_every": every, "progress": False}
         groups = [[seed] for seed in seeds] if options.separately else [seeds]
         rows = pd.concat(
@@ -49,7 +50,8 @@ def main() -> None:
         )
         last = rows[rows["iteration"] == rows["iteration"].max()]
         score, coverage = last["qd_score"], last["coverage"]
-        print(f"{name}: {score.mean():.1f} +- {score.sem():.1f}, {coverage.mean():.4f}", flush=True)
+        figures = f"{score.mean():.1f} +- {score.sem():.1f}, {coverage.mean():.4f}"
+        print(f"{name}: {figures}, after {time.monotonic() - begun:.0f} s", flush=True)
         print(rows.groupby("iteration")["coverage"].mean().round(3).tolist(), flush=True)
         print(last.filter(like="share").mean().round(3).to_dict(), flush=True)
 

@@ -299,6 +299,9 @@ class FusedPrograms:
         self._static = static
         self._one_seed = num_seeds == len(devices)  # on each device
         self._one_device = len(devices) == 1
+        # A batch of seeds computes both branches of every condition: all emitters for every slot.
+        # A GPU is still faster so. Several CPU devices have to stay in the same iteration.
+        self._in_turn = not self._one_seed and self._one_device and runs_on_cpu()
         begin, loop = self._begin_seeds, self._run_iterations
         if not self._one_device:
             mesh = Mesh(np.array(devices), ("seeds",))
@@ -408,11 +411,13 @@ class FusedPrograms:
         last, log_every = stops
         advance = partial(step.step, algorithm, domain)
         metrics = partial(diagnostics.metrics, algorithm)
+        first, of_seeds = _map_seeds(lambda leaf: leaf[0], state), state.store.occupied.shape[:1]
         if self._one_seed:  # faster than a batch of one
-            state = _map_seeds(lambda leaf: leaf[0], state)
+            state, of_seeds = first, ()
         else:
-            advance = jax.vmap(advance, in_axes=(_AXES,), out_axes=(_AXES, 0))
             metrics = jax.vmap(metrics, in_axes=(_AXES,))
+        if not (self._one_seed or self._in_turn):
+            advance = jax.vmap(advance, in_axes=(_AXES,), out_axes=(_AXES, 0))
         advance = jax.jit(advance, inline=True)  # traced once for its shapes and for the loop
 
         def next_iteration(progress: _Progress) -> _Progress:
@@ -427,20 +432,50 @@ class FusedPrograms:
 
         # The loop ends at the iteration in which the batches of all seeds fail, so that the result
         # does not depend on the lengths of stretches.
-        def goes_on(progress: _Progress, stop: Any) -> Any:
-            return (progress.state.iteration < stop) & ~progress.everything_failed
+        def goes_on(progress: _Progress, stop: Any, least: Any = 0) -> Any:
+            iteration = progress.state.iteration
+            return (iteration < stop) & ~(progress.everything_failed & (iteration >= least))
+
+        def run_to(stop: Any, progress: _Progress, least: Any = 0) -> _Progress:
+            condition = partial(goes_on, stop=stop, least=least)
+            return jax.lax.while_loop(condition, next_iteration, progress)
+
+        # Each seed to the next iteration in which its batch fails. Those behind go on, until all
+        # are in the same iteration.
+        def run_in_turn_to(stop: Any, progress: _Progress) -> _Progress:
+            def advanced(index: Any, each: _Progress, least: Any) -> _Progress:
+                seed = run_to(stop, jax.tree.map(lambda leaf: leaf[index], each), least)
+                put = partial(jax.lax.dynamic_update_index_in_dim, index=index, axis=0)
+                return jax.tree.map(put, each, seed)
+
+            def catch_up(carry: tuple[_Progress, Any]) -> tuple[_Progress, Any]:
+                each, least = carry
+                each = jax.lax.fori_loop(0, *of_seeds, partial(advanced, least=least), each)
+                return each, jnp.max(each.state.iteration)
+
+            shared = lambda p: (p.state.iteration, p.everything_failed)  # noqa: E731
+            spread = [jnp.broadcast_to(leaf, of_seeds) for leaf in shared(progress)]
+            each, iteration = jax.lax.while_loop(
+                lambda carry: jnp.any(carry[0].state.iteration < carry[1]),
+                catch_up,
+                (eqx.tree_at(shared, progress, spread), progress.state.iteration + 1),
+            )
+            return eqx.tree_at(shared, each, (iteration, jnp.all(each.everything_failed)))
 
         # Several rows of metrics in one call, because a GPU takes milliseconds to start a program.
         def next_row(carry: tuple[_Progress, Any, Any]) -> tuple[_Progress, Any, Any]:
             progress, rows, index = carry
             stop = jnp.minimum((progress.state.iteration // log_every + 1) * log_every, last)
-            progress = jax.lax.while_loop(partial(goes_on, stop=stop), next_iteration, progress)
+            progress = (run_in_turn_to if self._in_turn else run_to)(stop, progress)
             state = progress.state
             row = state.iteration, _without_training_set(progress.info), metrics(state)
             put = partial(jax.lax.dynamic_update_index_in_dim, index=index, axis=0)
             return progress, jax.tree.map(put, rows, row), index + 1
 
-        info = _zeros_like(jax.eval_shape(advance, state)[1])
+        if self._in_turn:
+            info = _zeros_like(jax.eval_shape(advance, first)[1], of_seeds)
+        else:
+            info = _zeros_like(jax.eval_shape(advance, state)[1])
         row = state.iteration, _without_training_set(info), jax.eval_shape(metrics, state)
         rows = _zeros_like(row, (MOST_ROWS,))
         progress = _Progress(state, info, jnp.zeros_like(info.failed), jnp.zeros((), bool))
