@@ -1,6 +1,7 @@
-"""The driver of `gloam.run`: stretches of iterations in one compiled program, all seeds at once.
+"""The driver of `gloam.run`: stretches of iterations of all seeds in one compiled program.
 
-With several devices the seeds are distributed in equal shares. No data passes between seeds.
+A GPU runs all seeds at once, a CPU one after the other. With several devices the seeds are
+distributed in equal shares. No data passes between seeds.
 """
 
 import dataclasses
@@ -411,9 +412,9 @@ class FusedPrograms:
         last, log_every = stops
         advance = partial(step.step, algorithm, domain)
         metrics = partial(diagnostics.metrics, algorithm)
-        first, of_seeds = _map_seeds(lambda leaf: leaf[0], state), state.store.occupied.shape[:1]
+        state_of_first = _map_seeds(lambda leaf: leaf[0], state)
         if self._one_seed:  # faster than a batch of one
-            state, of_seeds = first, ()
+            state = state_of_first
         else:
             metrics = jax.vmap(metrics, in_axes=(_AXES,))
         if not (self._one_seed or self._in_turn):
@@ -436,44 +437,25 @@ class FusedPrograms:
             iteration = progress.state.iteration
             return (iteration < stop) & ~(progress.everything_failed & (iteration >= least))
 
-        def run_to(stop: Any, progress: _Progress, least: Any = 0) -> _Progress:
+        def run_to(progress: _Progress, stop: Any, least: Any = 0) -> _Progress:
             condition = partial(goes_on, stop=stop, least=least)
             return jax.lax.while_loop(condition, next_iteration, progress)
 
-        # Each seed to the next iteration in which its batch fails. Those behind go on, until all
-        # are in the same iteration.
-        def run_in_turn_to(stop: Any, progress: _Progress) -> _Progress:
-            def advanced(index: Any, each: _Progress, least: Any) -> _Progress:
-                seed = run_to(stop, jax.tree.map(lambda leaf: leaf[index], each), least)
-                put = partial(jax.lax.dynamic_update_index_in_dim, index=index, axis=0)
-                return jax.tree.map(put, each, seed)
-
-            def catch_up(carry: tuple[_Progress, Any]) -> tuple[_Progress, Any]:
-                each, least = carry
-                each = jax.lax.fori_loop(0, *of_seeds, partial(advanced, least=least), each)
-                return each, jnp.max(each.state.iteration)
-
-            shared = lambda p: (p.state.iteration, p.everything_failed)  # noqa: E731
-            spread = [jnp.broadcast_to(leaf, of_seeds) for leaf in shared(progress)]
-            each, iteration = jax.lax.while_loop(
-                lambda carry: jnp.any(carry[0].state.iteration < carry[1]),
-                catch_up,
-                (eqx.tree_at(shared, progress, spread), progress.state.iteration + 1),
-            )
-            return eqx.tree_at(shared, each, (iteration, jnp.all(each.everything_failed)))
+        run_all_to = partial(_in_turn, run_to) if self._in_turn else run_to
 
         # Several rows of metrics in one call, because a GPU takes milliseconds to start a program.
         def next_row(carry: tuple[_Progress, Any, Any]) -> tuple[_Progress, Any, Any]:
             progress, rows, index = carry
             stop = jnp.minimum((progress.state.iteration // log_every + 1) * log_every, last)
-            progress = (run_in_turn_to if self._in_turn else run_to)(stop, progress)
+            progress = run_all_to(progress, stop)
             state = progress.state
             row = state.iteration, _without_training_set(progress.info), metrics(state)
             put = partial(jax.lax.dynamic_update_index_in_dim, index=index, axis=0)
             return progress, jax.tree.map(put, rows, row), index + 1
 
         if self._in_turn:
-            info = _zeros_like(jax.eval_shape(advance, first)[1], of_seeds)
+            num_seeds = len(state.store.occupied)
+            info = _zeros_like(jax.eval_shape(advance, state_of_first)[1], (num_seeds,))
         else:
             info = _zeros_like(jax.eval_shape(advance, state)[1])
         row = state.iteration, _without_training_set(info), jax.eval_shape(metrics, state)
@@ -499,6 +481,34 @@ class FusedPrograms:
             infos=infos,
             metrics=metrics_of_rows,
         )
+
+
+def _in_turn(run_to: Callable[..., _Progress], progress: _Progress, stop: Any) -> _Progress:
+    """Run one seed after the other to ``stop``, or to an iteration in which all batches fail.
+
+    A seed runs to the next iteration in which its batch fails. Those behind the last one go on,
+    until all are in the same iteration.
+    """
+
+    def advanced(index: Any, each: _Progress, least: Any) -> _Progress:
+        seed = run_to(jax.tree.map(lambda leaf: leaf[index], each), stop, least)
+        put = partial(jax.lax.dynamic_update_index_in_dim, index=index, axis=0)
+        return jax.tree.map(put, each, seed)
+
+    def catch_up(carry: tuple[_Progress, Any]) -> tuple[_Progress, Any]:
+        each, least = carry
+        num_seeds = len(each.first_failures)
+        each = jax.lax.fori_loop(0, num_seeds, partial(advanced, least=least), each)
+        return each, jnp.max(each.state.iteration)
+
+    def is_behind(carry: tuple[_Progress, Any]) -> Any:
+        return jnp.any(carry[0].state.iteration < carry[1])
+
+    shared = lambda p: (p.state.iteration, p.everything_failed)  # noqa: E731
+    spread = [jnp.broadcast_to(leaf, progress.first_failures.shape) for leaf in shared(progress)]
+    first = eqx.tree_at(shared, progress, spread), progress.state.iteration + 1
+    each, iteration = jax.lax.while_loop(is_behind, catch_up, first)
+    return eqx.tree_at(shared, each, (iteration, jnp.all(each.everything_failed)))
 
 
 def _zeros_like(shapes: Any, leading: tuple[int, ...] = ()) -> Any:
