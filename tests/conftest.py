@@ -116,9 +116,9 @@ _modules = itertools.count(1)
 
 @pytest.fixture(autouse=True, scope="module")
 def _few_programs():
-    """Drop compiled programs after every 40 files: those of all tests would take gigabytes."""
+    """Drop compiled programs after every 25 files: those of all tests would take gigabytes."""
     yield
-    if next(_modules) % 40 == 0:
+    if next(_modules) % 25 == 0:
         jax.clear_caches()
         gc.collect()
         if sys.platform == "linux":

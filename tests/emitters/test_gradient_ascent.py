@@ -348,12 +348,8 @@ def test_gradients_find_more_with_as_many_evaluations():
     for gradients in (True, False):
         domain, used = small(gradients)
         assert used.emitter.num_solutions == 90
-        # One after the other: in a program for several, each slot computes all emitters.
-        results = [
-            gloam.run(domain, used, iterations=100, seeds=[seed], progress=False)
-            for seed in range(3)
-        ]
-        scores[gradients] = [result.elites.qd_score for result in results]
+        result = gloam.run(domain, used, iterations=100, seeds=3, progress=False)
+        scores[gradients] = [elites.qd_score for elites in result.elites_by_seed.values()]
     assert min(scores[True]) > 265
     assert max(scores[False]) < 235
 

@@ -8,7 +8,7 @@ import pytest
 import gloam
 from gloam.runs.fused_driver import FusedDriver
 from tests.helpers import assert_same_bits, refused
-from tests.problems import BATCH, GRADIENTS, climbing, evaluate, small, vjp
+from tests.problems import BATCH, GRADIENTS, evaluate, small, vjp
 
 # As in `test_agreement`, rounding has not yet changed a ranking or a cell.
 FEW = 4
@@ -48,7 +48,9 @@ def test_images_come_in_their_shape_and_without_objectives_their_weights_are_zer
         return jnp.tanh(solutions[:, :4]).reshape(-1, 2, 2)
 
     centers = np.random.default_rng(0).uniform(-1, 1, (20, 2, 2))
-    algorithm = climbing(gloam.CVTArchive(centers, -1, 1))
+    emitter = gloam.emitters.GradientAscent(np.zeros(5), 0.3, batch_size=GRADIENTS)
+    discount = gloam.discounts.DiscountModel(num_init_points=20)
+    algorithm = gloam.Algorithm(emitter, gloam.CVTArchive(centers, -1, 1), discount)
     seen = []
 
     def by_jax(solutions, objective_weights, measure_weights):
