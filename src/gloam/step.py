@@ -155,12 +155,19 @@ def _with_keys(evaluate: Callable[..., Any], state: SearchState) -> tuple[_Evalu
 
 @float32()
 def ask(algorithm: Algorithm, state: SearchState) -> Proposal:
-    """ASK: propose solutions to evaluate. Asking twice gives the same proposal."""
+    """ASK: propose solutions to evaluate. Asking twice gives the same proposal.
+
+    Solutions of a space are canonical: inactive variables have their starting values.
+    """
     keys, emitter = _keys(state), algorithm.emitter
     counts = running_counts(state.store.occupied)
     elites = _elites_to_ask(algorithm, state, counts, key=keys.parents)
     targets = partial(draw_targets, algorithm.archive, state.store, counts, state.x0)
-    return emitter.ask(state.emitter, elites, key=keys.ask, targets=targets)
+    proposal = emitter.ask(state.emitter, elites, key=keys.ask, targets=targets)
+    form = emitter.form
+    if form is None:
+        return proposal
+    return dataclasses.replace(proposal, solutions=form.canonical(proposal.solutions))
 
 
 def evaluation(answer: Any) -> Evaluation:

@@ -23,12 +23,13 @@ SMALL = {
     "mixed": {},
     "objectives": {},
     "pictures": {"items": 30},
+    "pipeline": {},
     "texts": {},
     "torch_gradients": {"items": 30},
     "torch_model": {},
     "truss": {},
 }
-PACKAGES = {"control": "gymnasium", "texts": "sklearn"}
+PACKAGES = {"control": "gymnasium", "pipeline": "sklearn", "texts": "sklearn"}
 PACKAGES |= {"torch_gradients": "torch", "torch_model": "torch"}
 NOTEBOOK = EXAMPLES / "first_steps.ipynb"
 SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py"))
@@ -132,6 +133,28 @@ def test_words_are_those_of_the_solution():
     np.testing.assert_allclose(
         np.linalg.norm(texts.evaluate(texts.directions[:7]), axis=1), 1, rtol=1e-6
     )
+
+
+@pytest.mark.slow
+def test_a_pipeline_has_the_size_and_sensitivity_that_scikit_learn_computes():
+    pipeline = example("pipeline")
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import recall_score
+    from sklearn.model_selection import cross_val_predict
+
+    values = {"model": "logistic", "features": 30, "weight": 3.0, "C": 0.5}
+    vector = pipeline.SPACE.vector(values)
+    assert pipeline.SPACE.value(vector).keys() == values.keys()
+    accuracy, measures = pipeline.evaluate(values)
+    steps = pipeline.StandardScaler(), LogisticRegression(C=0.5, class_weight={0: 3.0, 1: 1})
+    whole = pipeline.make_pipeline(*steps)
+    predicted = cross_val_predict(whole, pipeline.X, pipeline.LABELS, cv=pipeline.FOLDS)
+    assert accuracy == np.mean(predicted == pipeline.LABELS)
+    sensitivity = recall_score(pipeline.LABELS, predicted, pos_label=0)
+    np.testing.assert_allclose(measures, [np.log10(30), sensitivity])
+    stump = {"model": "forest", "features": 3, "weight": 1.0, "n_estimators": 4, "max_depth": 1}
+    _, (size, _) = pipeline.evaluate(stump)
+    np.testing.assert_allclose(size, np.log10(2 * 4 * 3))  # a root and two leaves
 
 
 def test_drawings_and_images_have_the_measures_of_the_archive():

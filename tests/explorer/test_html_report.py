@@ -67,6 +67,7 @@ def test_a_report_has_the_variables_of_a_space(tmp_path):
         rate=gloam.Real(1e-3, 1, log=True),
         layers=gloam.Integer(1, 5),
         kind=gloam.Categorical(["a", 2, None], shape=(2,)),
+        width=gloam.Integer(1, 64, when={"layers": (3, 4, 5)}),
     )
     algorithm = gloam.MAPElites(gloam.GridArchive((4, 4), 0, 1), space, batch_size=20)
 
@@ -82,8 +83,12 @@ def test_a_report_has_the_variables_of_a_space(tmp_path):
     run = library.opened(library.look().runs[run_id])
     for row, cell in zip(numbers, run.elites(0).cells.tolist(), strict=True):
         named = dict(zip(about["variables"], zip(row, about["choices"], strict=True), strict=True))
-        shown = {n: kinds[int(v)] if kinds else f"{v:.6g}" for n, (v, kinds) in named.items()}
+        shown = {
+            n: "" if np.isnan(v) else kinds[int(v)] if kinds else f"{v:.6g}"
+            for n, (v, kinds) in named.items()
+        }
         assert shown == cell_details(run, 0, cell)["values"]
+        assert (shown["width"] == "") == (int(shown["layers"]) < 3)
 
 
 @pytest.mark.slow

@@ -82,6 +82,10 @@ class Tree:
         """Always ``None``: all numbers are real."""
         return None
 
+    def canonical(self, vectors: Float[Rows, "*n sol"]) -> Float[Rows, "*n sol"]:
+        """Return the vectors: all numbers matter."""
+        return vectors
+
     def values(self, vectors: Rows) -> Any:
         """Return the tree of ``(batch, sol)`` vectors, each array with a leading batch axis."""
         leaves, start = [], 0

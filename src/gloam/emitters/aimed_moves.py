@@ -125,9 +125,11 @@ class AimedMoves(EliteEmitter):
         offsets = drawn.measures[target] - drawn.centers[target, None]
         weights = jax.vmap(_weights)(offsets @ jnp.swapaxes(offsets, 1, 2), is_near)
         near = drawn.solutions[target]
+        first, second = near[:, 0], near[:, min(1, most - 1)]
+        first, second = self.completed(first, second), self.completed(second, first)
+        near = self.completed(near, first[:, None])
         solutions = (weights[:, None] @ near)[:, 0]
         solutions = self.varied(solutions, normals(key, solutions.shape), self.iso_sigma)
-        first, second = near[:, 0], near[:, min(1, most - 1)]
         solutions = self.with_categories(solutions, first, second, key=key)
         return Proposal(self.inside(solutions, key=key), None)
 

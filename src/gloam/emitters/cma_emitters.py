@@ -402,7 +402,8 @@ class CmaEmitters(Emitter):
         by_instance = solutions.reshape(self.num_emitters, self.batch_size, -1)
         mu_eff = float(table.mu_eff[self.batch_size // 2])
         rate = mu_eff / (mu_eff + len(categories.columns))
-        return categories.learned(choices, by_instance, weights, rate)
+        active = None if self.bounds is None else self.bounds.active(by_instance)
+        return categories.learned(choices, by_instance, weights, rate, active)
 
     @property
     def _coordinates(self) -> Coordinates | None:

@@ -113,10 +113,19 @@ class Categories:
         solutions: Float[Array, "emitters each sol"],
         weights: Float[Array, "emitters each"],
         rate: float,
+        active: Bool[Array, "emitters each sol"] | None = None,
     ) -> Float[Array, "emitters cats most"]:
-        """Move probabilities towards the weighted solutions, and keep them above the margin."""
-        total = jnp.sum(weights, axis=1)[:, None, None]
-        target = jnp.einsum("ei,eicm->ecm", weights, self._one_hot(solutions))
+        """Move probabilities towards the weighted solutions, and keep them above the margin.
+
+        Categories learn from the solutions in which they are ``active``; ``None`` if all are.
+        """
+        if active is None:
+            total = jnp.sum(weights, axis=1)[:, None, None]
+            target = jnp.einsum("ei,eicm->ecm", weights, self._one_hot(solutions))
+        else:
+            of_active = weights[..., None] * active[..., self.columns]
+            total = jnp.sum(of_active, axis=1)[..., None]
+            target = jnp.einsum("eic,eicm->ecm", of_active, self._one_hot(solutions))
         moved = probabilities + rate * (target - total * probabilities)
         raised = jnp.maximum(moved, self.smallest)
         spare = raised - self.smallest

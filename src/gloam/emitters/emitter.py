@@ -74,6 +74,12 @@ class Bounds(eqx.Module):
         """The variables that are whole numbers, if there are any."""
         return None if self.form is None else self.form.discrete
 
+    def active(self, solutions: Float[Array, "*n sol"]) -> Bool[Array, "*n sol"] | None:
+        """Return a mask of the numbers of active variables; ``None`` without conditions."""
+        if not isinstance(self.form, Space) or not self.form.is_conditional:
+            return None
+        return jnp.asarray(self.form.active_numbers(solutions))
+
     def keep(self, solutions: Float[Array, "*n sol"]) -> Float[Array, "*n sol"]:
         """Return solutions inside the bounds: each number is clipped to them, or reflected."""
         return kept_between(solutions, self.lower, self.upper, self.outside)
@@ -359,6 +365,18 @@ class EliteEmitter(Emitter):
         if self.bounds is not None and self.bounds.is_box:
             sigma = sigma * self.bounds.width
         return elites + sigma * noise
+
+    def completed(
+        self, solutions: Float[Array, "*n sol"], donors: Float[Array, "*n sol"]
+    ) -> Float[Array, "*n sol"]:
+        """Return elites with the values of other elites for variables that are inactive.
+
+        A move that makes such a variable active then begins at a value that an elite has, and not
+        between this value and the starting value. Variables that are inactive in both keep the
+        starting value.
+        """
+        active = None if self.bounds is None else self.bounds.active(solutions)
+        return solutions if active is None else jnp.where(active, solutions, donors)
 
     def with_categories(
         self,

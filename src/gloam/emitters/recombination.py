@@ -105,9 +105,11 @@ class Recombination(EliteEmitter):
         number = self.batch_size
         first, second, third = jnp.split(elites, [number, 2 * number])
         start = jnp.concatenate([first[: number - self.num_differences], third])
+        direction = self.completed(second, start) - self.completed(start, second)
+        first, second = self.completed(first, second), self.completed(second, first)
         noise = normals(key, (number, first.shape[1] + 1))  # the last column is for the steps
         solutions = self.varied(first, noise[:, :-1], self.iso_sigma)
-        solutions += self.line_sigma * noise[:, -1:] * (second - start)
+        solutions += self.line_sigma * noise[:, -1:] * direction
         solutions = self.with_categories(solutions, first, second, key=key)
         return Proposal(self.inside(solutions, key=key), None)
 
@@ -175,6 +177,7 @@ class Swaps(EliteEmitter):
         """Move some variables of the first half of the elites towards the second half."""
         first, second = jnp.split(elites, 2)
         number, size = first.shape
+        first, second = self.completed(first, second), self.completed(second, first)
         moves = _chosen(jax.random.fold_in(key, _CHOSEN), number, size)
         noise = normals(key, (number, size + 1))  # the last column is for the steps
         solutions = self.varied(first, noise[:, :-1], self.iso_sigma)

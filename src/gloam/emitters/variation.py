@@ -89,13 +89,14 @@ class Variation(EliteEmitter):
         targets: DrawsTargets | None = None,
     ) -> Proposal:
         """Vary the elites."""
-        first = elites[: self.batch_size]
+        first = second = elites[: self.batch_size]
+        if self.line_sigma is not None:
+            second = elites[self.batch_size :]
+            first, second = self.completed(first, second), self.completed(second, first)
         # The last column is for the lines.
         noise = normals(key, (self.batch_size, first.shape[1] + 1))
         solutions = self.varied(first, noise[:, :-1], self.sigma0)
-        second = first
         if self.line_sigma is not None:
-            second = elites[self.batch_size :]
             solutions += self.line_sigma * noise[:, -1:] * (second - first)
         solutions = self.with_categories(solutions, first, second, key=key)
         return Proposal(self.inside(solutions, key=key), None)

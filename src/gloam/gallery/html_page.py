@@ -373,8 +373,10 @@ def _variables(matches: Matches, shown: pd.DataFrame) -> list[str]:
         return [""] * len(shown)
     lines = []
     for texts in form.texts(matches.elites.solutions[shown["row"].to_numpy()]):
-        named = [f"{name}: {value}" for name, value in list(texts.items())[:_MAX_VARIABLES]]
-        line = html.escape(", ".join(named) + (", ..." if len(texts) > len(named) else ""))
+        # Texts of inactive variables are empty.
+        named = [f"{name}: {value}" for name, value in texts.items() if value]
+        more = ", ..." if len(named) > _MAX_VARIABLES else ""
+        line = html.escape(", ".join(named[:_MAX_VARIABLES]) + more)
         # The line is cut off at the width of the pictures; the title is not.
         lines.append(f'<div class="numbers" title="{line}">{line}</div>')
     return lines

@@ -106,8 +106,9 @@ def elites_to_parquet(elites: Elites, path: str | os.PathLike) -> None:
     table = elites.to_pandas()
     for name, column in table.items():
         values = column.tolist() if column.dtype.kind == "O" else []
-        if len({type(value) for value in values}) > 1:  # choices of several types
-            table[name] = [str(value) for value in values]
+        kinds = {type(value) for value in values} - {type(None)}  # which is an empty field
+        if len(kinds) > 1:  # choices of several types
+            table[name] = [None if value is None else str(value) for value in values]
     files.write_table(target, table)
 
 

@@ -197,7 +197,8 @@ def _checked_vectors(solutions: np.ndarray, algorithm: Algorithm) -> np.ndarray:
         fix = "Widen the bounds, or leave these solutions out."
         expected = "solutions within the bounds"
         checks.expect(outside == 0, "start_from", expected, f"{outside} outside", fix)
-    return solutions.astype(np.float32)
+    solutions = solutions.astype(np.float32)
+    return solutions if emitter.form is None else np.asarray(emitter.form.canonical(solutions))
 
 
 def _described(form: Any) -> str:

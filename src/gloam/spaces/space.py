@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 from gloam._tools import checks
 from gloam._tools.registry import register
 from gloam._tools.trees import Tree
+from gloam.spaces.conditions import Conditions
 from gloam.spaces.variables import (
     Categorical,
     Integer,
@@ -27,6 +28,7 @@ from gloam.spaces.variables import (
     as_rows,
     shape_of,
     start_of,
+    when_of,
 )
 
 _LONGEST_NAME = 120
@@ -113,6 +115,7 @@ class Space:
         checks.expect(not repeated, "Space", expected, got, "Rename one of the variables.")
         most = f"at most {checks.LARGEST_COUNT:,} numbers"
         checks.expect(self.size <= checks.LARGEST_COUNT, "Space", most, f"{self.size:,}")
+        _ = self._conditions  # which checks them
 
     @classmethod
     def of(cls, variables: Sequence[tuple[str, Variable]]) -> "Space":
@@ -171,51 +174,139 @@ class Space:
         }
 
     def value(self, vector: Float[np.ndarray, " sol"]) -> dict[str, Any]:
-        """Return the values of one vector: Python's own numbers and texts, or arrays."""
-        values = self.values(np.asarray(vector)[None])
+        """Return the values of one vector: Python's own numbers and texts, or arrays.
+
+        Inactive variables are left out.
+        """
+        vectors = np.asarray(vector)[None]
+        masks = self._masks(vectors)
         return {
-            name: rows[0] if rows.ndim > 1 else rows.tolist()[0] for name, rows in values.items()
+            name: rows[0] if rows.ndim > 1 else rows.tolist()[0]
+            for name, rows in self.values(vectors).items()
+            if masks[name][0]
         }
 
-    def vectors(self, values: Mapping[str, Any]) -> Float[np.ndarray, "batch sol"]:
-        """Return the vectors of values, after checking that they are in the space.
+    def active(self, values: Mapping[str, Any]) -> dict[str, Bool[Rows, "*batch"]]:
+        """Return for each variable a mask of the solutions in which it is active.
 
         Args:
-            values: An array ``(batch, *shape)`` for each variable.
+            values: Values as ``evaluate`` gets them, of a batch or of one solution: choices in
+                NumPy, and indices of choices in JAX.
+
+        Example:
+            >>> import gloam
+            >>> model = gloam.Categorical(["forest", "svm"])
+            >>> space = gloam.Space(model=model, C=gloam.Real(1, 9, when={"model": "svm"}))
+            >>> values = {"model": np.array(["svm", "forest"]), "C": np.array([2, 5])}
+            >>> space.active(values)["C"].tolist()
+            [True, False]
         """
+        fix = "Give the values that evaluate gets."
+        checks.instance("values", values, Mapping, fix)
+        first, variable = self.variables[0]
+        for name in (first, *self._conditions.named):
+            checks.expect(name in values, "values", f"the variable {name!r}", "none", fix)
+        shape = np.shape(values[first])
+        shape = shape[: len(shape) - len(shape_of(variable))]
+        of = self._conditions.numbers_of
+        numbers = {name: of(name, values[name]) for name in self._conditions.named}
+        return self._conditions.masks(numbers, shape)
+
+    def active_numbers(self, vectors: Float[Rows, "*n sol"]) -> Bool[Rows, "*n sol"]:
+        """Return a mask of the numbers in vectors that belong to active variables."""
+        of = np if isinstance(vectors, np.ndarray) else jnp
+        masks = of.stack(list(self._masks(vectors).values()), axis=-1)
+        sizes = [variable.size for _, variable in self.variables]
+        return masks[..., np.repeat(np.arange(len(sizes)), sizes)]
+
+    def canonical(self, vectors: Float[Rows, "*n sol"]) -> Float[Rows, "*n sol"]:
+        """Return vectors with inactive variables at their starting values.
+
+        Solutions that differ in inactive variables alone have the same canonical vector.
+        """
+        if not self.is_conditional:
+            return vectors
+        of = np if isinstance(vectors, np.ndarray) else jnp
+        return of.where(self.active_numbers(vectors), vectors, self.start)
+
+    def vectors(self, values: Mapping[str, Any]) -> Float[np.ndarray, "batch sol"]:
+        """Return the canonical vectors of values, after checking that they are in the space.
+
+        Args:
+            values: An array ``(batch, *shape)`` for each variable. Values of inactive variables are
+                not used, and variables that are inactive in all solutions may be left out.
+        """
+        return self._vectors(values)
+
+    def _vectors(
+        self, values: Mapping[str, Any], *, has_texts: bool = False
+    ) -> Float[np.ndarray, "batch sol"]:
+        """Return the vectors of values; ``has_texts`` if choices may be texts, as in files."""
         checks.instance("values", values, Mapping, "Give a dict with an array for each variable.")
-        wanted = dict(self.variables)
-        unknown, missing = sorted(set(values) - set(wanted)), sorted(set(wanted) - set(values))
+        wanted, fix = dict(self.variables), "Rename, add or remove variables."
+        needed = {name for name, variable in self.variables if not when_of(variable)}
+        unknown, missing = sorted(set(values) - set(wanted)), sorted(needed - set(values))
         got = ", ".join([f"unknown {n!r}" for n in unknown] + [f"no {n!r}" for n in missing])
         expected = f"the variables {', '.join(wanted)}"
-        checks.expect(not got, "values", expected, got, "Rename, add or remove variables.")
-        columns, number = [], None
-        for name, variable in self.variables:
-            rows, shape = as_rows(values[name]), shape_of(variable)
-            number = len(rows) if number is None and rows.ndim else number
-            expected = f"shape {(number, *shape)}"
-            fits = rows.shape == (number, *shape)
-            checks.expect(fits, name, expected, f"shape {rows.shape}")
-            columns.append(variable.encoded(name, rows).reshape(len(rows), variable.size))
-        return np.concatenate(columns, axis=1).astype(np.float32)
+        checks.expect(not got, "values", expected, got, fix)
+        blocks: dict[str, np.ndarray] = {}
+        numbers: dict[str, np.ndarray] = {}
+        masks: dict[str, Rows] = {}
+        # The first one in this order has no condition.
+        first = as_rows(values[self._conditions.order[0]])
+        number = len(first) if first.ndim else 0
+        for name in self._conditions.order:
+            variable, shape = wanted[name], shape_of(wanted[name])
+            masks[name] = self._conditions.is_active(name, numbers, masks)
+            mask = np.broadcast_to(masks[name], (number,))
+            block = np.tile(_encoded(name, variable, start_of(variable)[None]), (number, 1))
+            if name in values:
+                rows = as_rows(values[name])
+                expected = f"shape {(number, *shape)}"
+                fits = rows.shape == (number, *shape)
+                checks.expect(fits, name, expected, f"shape {rows.shape}")
+                rows = rows[mask]
+                if when_of(variable) and rows.dtype == object:
+                    rows = as_rows(rows.tolist())  # without the empty fields of other rows
+                if len(rows):
+                    block[mask] = _encoded(name, variable, rows, has_texts=has_texts)
+            else:
+                expected = f"a value, because {self._conditions.described(name)}"
+                checks.expect(not mask.any(), name, expected, "none", "Add its value.")
+            blocks[name], numbers[name] = block, block[:, 0]
+        return np.concatenate([blocks[name] for name in wanted], axis=1).astype(np.float32)
 
     def vector(self, values: Mapping[str, Any]) -> Float[np.ndarray, " sol"]:
-        """Return the vector of one solution: a value, or an array, for each variable."""
+        """Return the vector of one solution: a value, or an array, for each active variable."""
         checks.instance("values", values, Mapping, "Give a dict with a value for each variable.")
         return self.vectors({name: as_rows([value]) for name, value in values.items()})[0]
 
     def columns(self, vectors: Float[np.ndarray, "batch sol"]) -> dict[str, np.ndarray]:
-        """Return the columns of a table; arrays are flattened into ``name_0``, ``name_1``, ..."""
-        values = self.values(np.asarray(vectors))
-        columns: dict[str, np.ndarray] = {}
-        for name, variable in self.variables:
-            flat = values[name].reshape(len(values[name]), -1)
-            columns |= dict(zip(_column_names(name, variable), flat.T, strict=True))
+        """Return the columns of a table; arrays are flattened into ``name_0``, ``name_1``, ...
+
+        Inactive variables are empty: NaN in columns of numbers, ``None`` in others.
+        """
+        columns = {}
+        for name, variable, rows, mask in self._table(vectors):
+            if when_of(variable):
+                is_choice = isinstance(variable, Categorical)
+                rows = rows.astype(object if is_choice else np.result_type(rows, np.float32))
+                rows[~mask] = None if is_choice else np.nan
+            columns[name] = rows
         return columns
 
     def texts(self, vectors: Float[np.ndarray, "batch sol"]) -> list[dict[str, str]]:
-        """Return the columns of a table as short texts, a dict for each row."""
-        columns = {name: map(_text, rows.tolist()) for name, rows in self.columns(vectors).items()}
+        """Return the columns of a table as short texts, a dict for each row.
+
+        Texts of inactive variables are empty.
+        """
+        columns = {
+            name: [
+                _text(row) if is_active else ""
+                for row, is_active in zip(rows.tolist(), mask, strict=True)
+            ]
+            for name, _, rows, mask in self._table(vectors)
+        }
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def numbers(
@@ -223,15 +314,16 @@ class Space:
     ) -> tuple[Float[np.ndarray, "batch sol"], list[list[str] | None]]:
         """Return the columns of a table as numbers, and the texts of choices.
 
-        Categories are indices of their choices. Columns of other variables have no choices.
+        Categories are indices of their choices. Columns of other variables have no choices. Numbers
+        of inactive variables are NaN.
         """
-        columns, numbers, choices = self.columns(vectors), np.array(vectors), []
-        kinds = [variable for _, variable in self.variables for _ in range(variable.size)]
-        for (name, index), variable in zip(self.places, kinds, strict=True):
+        numbers, choices = np.array(vectors), []
+        for index, (_, variable, rows, mask) in enumerate(self._table(vectors)):
             is_choice = isinstance(variable, Categorical)
             choices.append([_text(choice) for choice in variable.choices] if is_choice else None)
             if not is_choice:
-                numbers[:, index] = columns[name]
+                numbers[:, index] = rows
+            numbers[~mask, index] = np.nan
         return numbers, choices
 
     def from_columns(self, table: Mapping[str, np.ndarray]) -> Float[np.ndarray, "batch sol"]:
@@ -244,9 +336,47 @@ class Space:
             expected = f"columns {', '.join(column for column, _ in self.places[:8])}"
             checks.expect(not missing, "table", expected, got, "Add or rename columns.")
             rows = np.stack([np.asarray(table[column]) for column in columns], axis=1)
-            rows = variable.from_texts(rows) if isinstance(variable, Categorical) else rows
             values[name] = rows.reshape(-1, *shape_of(variable))
-        return self.vectors(values)
+        return self._vectors(values, has_texts=True)
+
+    @property
+    def is_conditional(self) -> bool:
+        """True if variables have conditions."""
+        return bool(self._conditions.named)
+
+    @cached_property
+    def _conditions(self) -> Conditions:
+        return Conditions(dict(self.variables))
+
+    @cached_property
+    def _named_columns(self) -> dict[str, int]:
+        """Columns of the variables on which others depend."""
+        columns = dict(self.places)
+        return {name: columns[name] for name in self._conditions.named}
+
+    def _masks(self, vectors: Float[Rows, "*n sol"]) -> dict[str, Bool[Rows, "*n"]]:
+        """Return the mask of each variable for vectors, see `active`."""
+        of, numbers = np if isinstance(vectors, np.ndarray) else jnp, {}
+        for name, column in self._named_columns.items():
+            low, high = self._conditions.variables[name].box()
+            numbers[name] = of.clip(of.rint(vectors[..., column]), low + 0.5, high - 0.5)
+        return self._conditions.masks(numbers, vectors.shape[:-1])
+
+    def _table(
+        self, vectors: Float[np.ndarray, "batch sol"]
+    ) -> list[tuple[str, Variable, np.ndarray, Bool[np.ndarray, " batch"]]]:
+        """Return name, variable, values and mask of every column of a table."""
+        vectors = np.asarray(vectors)
+        values, masks = self.values(vectors), self._masks(vectors)
+        return [
+            (column, variable, rows, np.asarray(masks[name]))
+            for name, variable in self.variables
+            for column, rows in zip(
+                _column_names(name, variable),
+                values[name].reshape(len(vectors), variable.size).T,
+                strict=True,
+            )
+        ]
 
     def _split(self, vectors: Rows) -> list[tuple[str, Variable, Rows]]:
         blocks, start, got = [], 0, np.shape(vectors)
@@ -276,6 +406,15 @@ def form_of(x0: Any) -> tuple[Form | None, Any]:
         return None, x0
     tree = Tree(x0)
     return tree, tree.vector(x0)
+
+
+def _encoded(
+    name: str, variable: Variable, rows: np.ndarray, *, has_texts: bool = False
+) -> Float[np.ndarray, "batch numbers"]:
+    """Return the numbers of a variable's values; ``has_texts`` if choices may be texts."""
+    if has_texts and isinstance(variable, Categorical):
+        rows = variable.from_texts(rows)
+    return variable.encoded(name, rows).reshape(len(rows), variable.size)
 
 
 def _column_names(name: str, variable: Variable) -> list[str]:

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import operator
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -70,6 +71,8 @@ class Real(Variable):
         shape: Shape of an array of values; one number by default.
         start: Where the search starts: one number, or an array of this shape. By default the middle
             of the range, on its scale.
+        when: The condition under which the variable matters: values of other variables of the
+            space, ``{"model": "svm"}`` or ``{"model": ("svm", "forest")}``; always, by default.
     """
 
     lower: float
@@ -78,6 +81,7 @@ class Real(Variable):
     log: bool = False
     shape: tuple[int, ...] = ()
     start: Any = None
+    when: Any = None
 
     def __post_init__(self) -> None:
         fix = "Without bounds, give a flat vector as x0."
@@ -141,6 +145,7 @@ class Integer(Variable):
         shape: Shape of an array of values; one number by default.
         start: Where the search starts: one number, or an array of this shape. By default the middle
             of the range.
+        when: The condition under which the variable matters, as for `gloam.Real`.
     """
 
     lower: int
@@ -148,6 +153,7 @@ class Integer(Variable):
     _: dataclasses.KW_ONLY
     shape: tuple[int, ...] = ()
     start: Any = None
+    when: Any = None
 
     def __post_init__(self) -> None:
         most = _LARGEST_INTEGER
@@ -200,6 +206,7 @@ class Categorical(Variable):
         ordered: True if neighbors in the list are alike, such as ``["small", "medium", "large"]``.
         shape: Shape of an array of choices; one by default.
         start: The choice at which the search starts, or an array of them; the first by default.
+        when: The condition under which the variable matters, as for `gloam.Real`.
     """
 
     choices: tuple[Any, ...]
@@ -207,6 +214,7 @@ class Categorical(Variable):
     ordered: bool = False
     shape: tuple[int, ...] = ()
     start: Any = None
+    when: Any = None
 
     def __post_init__(self) -> None:
         fix = 'Give a list such as ["x", "y"].'
@@ -264,8 +272,12 @@ class Categorical(Variable):
         return self.choices[0]
 
     def from_texts(self, values: np.ndarray) -> np.ndarray:
-        """Replace the texts of choices, which files may have, by the choices."""
+        """Replace the texts of choices, which files may have, by the choices.
+
+        An empty field (NaN) is the choice ``None``, if there is one.
+        """
         texts = {str(choice): choice for choice in self.choices}
+        texts |= {"nan": None} if None in self.choices and "nan" not in texts else {}
         choices = np.empty(values.size, object)
         choices[:] = [
             value if value in self.choices else texts.get(str(value), value)
@@ -292,8 +304,14 @@ def shape_of(variable: Any) -> tuple[int, ...]:
     return variable.shape
 
 
+def when_of(variable: Any) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    """Return the condition of a variable: names, and the values that each of them may have."""
+    return variable.when or ()
+
+
 def _finish(variable: Any) -> None:
-    """Check shape and start of a variable, which are common to all kinds."""
+    """Check shape, start and condition of a variable, which are common to all kinds."""
+    object.__setattr__(variable, "when", _checked_when(variable.when))
     shape: Any = variable.shape
     fix = "Give a shape such as (10,)."
     shape = checks.integers("shape", shape, minimum=1, fix=fix)
@@ -308,6 +326,34 @@ def _finish(variable: Any) -> None:
         # Plain values, so that variables can be compared and written to files.
         plain = given.tolist() if given.ndim == 0 else tuple(given.ravel().tolist())
         object.__setattr__(variable, "start", plain)
+
+
+def _checked_when(when: Any) -> tuple[tuple[str, tuple[Any, ...]], ...] | None:
+    """Return a condition as pairs, which can be compared and written to files."""
+    if when is None:
+        return None
+    expected = "a dict of names of variables and their values"
+    fix = 'For instance when={"model": "svm"}, or {"model": ("svm", "forest")}.'
+    pairs = tuple(when.items()) if isinstance(when, Mapping) else when
+    are_pairs = isinstance(pairs, (list, tuple)) and all(
+        isinstance(pair, (list, tuple)) and len(pair) == 2 and isinstance(pair[0], str)
+        for pair in pairs
+    )
+    fits = are_pairs and 0 < len(pairs) == len(dict(pairs))
+    checks.expect(fits, "when", expected, checks.short(when), fix)
+    conditions = []
+    for name, given in pairs:
+        several = given if isinstance(given, (list, tuple, range)) else (given,)
+        number = f"from 1 to {_MOST_CHOICES} values"
+        enough = 1 <= len(several) <= _MOST_CHOICES
+        checks.expect(enough, f"when: {name!r}", number, f"{len(several)}", fix)
+        values = tuple(v.item() if isinstance(v, np.generic) else v for v in several)
+        for value in values:
+            is_plain = isinstance(value, _PLAIN)
+            expected = "texts, numbers, booleans or None"
+            checks.expect(is_plain, f"when: {name!r}", expected, checks.short(value), fix)
+        conditions.append((name, values))
+    return tuple(conditions)
 
 
 def start_of(variable: Any) -> np.ndarray:

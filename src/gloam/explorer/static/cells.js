@@ -47,7 +47,8 @@ export async function cellDiscount(run, seed, cell) {
 function named({ variables, choices }, values) {
   if (!values) return null;
   const short = (value) => String(Number.isInteger(value) ? value : Number(value.toPrecision(6)));
-  const text = (value, k) => (choices[k] ? choices[k][value] : short(value));
+  const known = (value, k) => (choices[k] ? choices[k][value] : short(value));
+  const text = (value, k) => (Number.isNaN(value) ? "" : known(value, k)); // inactive
   return Object.fromEntries(variables.map((name, k) => [name, text(values[k], k)]));
 }
 
