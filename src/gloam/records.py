@@ -96,7 +96,8 @@ class Batch(eqx.Module):
 
     Rows with ``valid`` false failed (a NaN or infinite result) or are infeasible. They contain
     zeros, never become elites and are never trained on. Failed rows rank last, and infeasible ones
-    before them by their violation.
+    before them by their violation. Rows that are infeasible by their distance alone keep their
+    measures, by which emitters with targets rank them.
     """
 
     solutions: Float[Array, "batch sol"]
@@ -107,6 +108,13 @@ class Batch(eqx.Module):
     fields: dict[str, Array]
     violations: Float[Array, " batch"] | None = None
     """Violations of the constraints, 0 for feasible solutions; ``None`` without constraints."""
+    is_far: Bool[Array, " batch"] | None = None
+    """True for rows that are infeasible by their distance alone; ``None`` if no distance counts."""
+
+    @property
+    def has_measures(self) -> Bool[Array, " batch"]:
+        """True for rows whose measures are kept."""
+        return self.valid if self.is_far is None else self.valid | self.is_far
 
 
 class Scored(eqx.Module):
@@ -160,6 +168,8 @@ class Distances(eqx.Module):
 
     squared: Float[Array, " batch"]
     """Mean squared distance between measures and the center of the target."""
+    are_known: Bool[Array, " batch"]
+    """True for valid solutions, and those that are infeasible by their distance alone."""
     are_filled: Bool[Array, " batch"]
     """True if the target has an elite, from this batch or an earlier one."""
 

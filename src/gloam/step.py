@@ -283,9 +283,11 @@ def _weights(
         return jnp.sum(improvements - jnp.where(aims.is_pulled, penalties, 0.0))
 
     of_objectives, of_measures = jax.grad(ascended, (0, 1))(batch.objectives, batch.measures)
+    # A target also pulls solutions that are too far from all items.
+    has_weight = jnp.where(aims.targets < 0, batch.valid, batch.has_measures)
     return Weights(
         objectives=jnp.where(batch.valid, of_objectives, 0.0),
-        measures=jnp.where(batch.valid[:, None], of_measures, 0.0),
+        measures=jnp.where(has_weight[:, None], of_measures, 0.0),
     )
 
 
@@ -387,7 +389,10 @@ def masked_batch(
     evaluation: Evaluation,
     cells: Int[Array, " batch"] | None,
 ) -> Batch:
-    """Return the evaluated batch, with failed and infeasible rows masked and set to zero."""
+    """Return the evaluated batch, with failed and infeasible rows masked.
+
+    Beside the field ``violation``, a distance beyond the archive's ``within`` is a violation.
+    """
     objectives, measures, fields = evaluation
     violations = fields.get(VIOLATION)
     valid = valid_rows(jnp.asarray(algorithm.archive.accepts(measures)), objectives)
@@ -400,9 +405,17 @@ def masked_batch(
     if violations is not None:
         fields = {name: rows for name, rows in fields.items() if name != VIOLATION}
         violations = violations.astype(jnp.float32)
+    excess, is_far = algorithm.archive.excess(measures, cells), None
+    if excess is not None:
+        excess = jnp.where(valid, excess, 0.0)
+        given = 0.0 if violations is None else jnp.maximum(violations, 0.0)
+        is_far = (given <= 0) & (excess > 0)
+        violations = given + excess
+    if violations is not None:
         valid = valid_rows(valid, None, violations)
         violations = jnp.where(violations > 0, violations, 0.0)
-        measures = jnp.where(valid[:, None], measures, 0.0)
+        kept = valid if is_far is None else valid | is_far
+        measures = jnp.where(kept[:, None], measures, 0.0)
     objectives = jnp.where(valid, objectives, 0.0)
     return Batch(
         solutions=solutions,
@@ -412,6 +425,7 @@ def masked_batch(
         valid=valid,
         fields=fields,
         violations=violations,
+        is_far=is_far,
     )
 
 
@@ -462,7 +476,8 @@ def adapt(
     distances = None
     if proposal.targets is not None:
         squared = algorithm.archive.squared_distances(batch.measures, proposal.targets)
-        distances = Distances(squared, state.store.occupied[proposal.targets])
+        are_filled = state.store.occupied[proposal.targets]
+        distances = Distances(squared, batch.has_measures, are_filled)
     f_min = algorithm.archive.f_min_from(state.low.lowest)
     floor = algorithm.discount.empty_value(state.discount, f_min)
     gains = batch.objectives - jnp.where(was_empty, floor, added.before)

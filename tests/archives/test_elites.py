@@ -308,6 +308,9 @@ def test_cells_are_the_same_only_where_centres_and_metric_are():
     points = np.eye(4)
     assert gloam.CVTArchive(points).has_cells_of(gloam.CVTArchive(points, 0, 2))
     assert not gloam.CVTArchive(points).has_cells_of(gloam.CVTArchive(points, metric="cosine"))
+    near = gloam.CVTArchive(points, within=0.5)
+    assert not gloam.CVTArchive(points).has_cells_of(near)
+    assert near.has_cells_of(gloam.CVTArchive(points, within=0.5))
     assert not gloam.CVTArchive(points).has_cells_of(gloam.CVTArchive(points[::-1]))
     assert not grid().has_cells_of(gloam.CVTArchive(points))
 

@@ -45,6 +45,8 @@ def bad_data(problem):
             "dataset: expected a folder of images, got the file 'photo.JPG'. Give the folder",
         ),
         (["mine.py", "--dataset", "data.npy", "--sigma0", "0"], "sigma0: expected"),
+        (["mine.py", "--dataset", "data.npy", "--within", "0"], "within: expected"),
+        (["mine.py", "--dataset", "data.npy", "--bounds", "2", "1"], "lower"),
         (["mine.py", "--dataset", "bad.npz"], "items: expected finite numbers"),
         (["mine.py", "--dataset", "same.npy"], "at least 2 different items"),
         (["mine.py", "--dataset", "one.npy"], "at least 2 items"),
@@ -246,12 +248,16 @@ def test_settings_reach_the_algorithm(problem, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(gloam, "optimize", optimize)
+    more = ["--within", "0.25", "--bounds", "-1", "2"]
     with pytest.raises(SystemExit):
-        run(*fill("--alpha", "0.5", "--restart", "9", "--seed", "4", "--x0", "zeros:2"))
+        run(*fill("--alpha", "0.5", "--restart", "9", "--seed", "4", "--x0", "zeros:2", *more))
     ((algorithm, iterations, options),) = built
     assert iterations == 2
     assert (options["seeds"], options["progress"]) == ([4], False)
     assert algorithm.discount.alpha == 0.5
+    assert algorithm.archive.within == 0.25
+    bounds = algorithm.emitter.solution_bounds
+    assert (bounds.lower.tolist(), bounds.upper.tolist()) == ([-1, -1], [2, 2])
 
 
 # What a terminal takes for the title of its window, a bell, text from right to left, and a byte

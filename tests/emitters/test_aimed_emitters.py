@@ -63,7 +63,9 @@ def flat(values, dtype) -> jax.Array:
     return jnp.asarray(np.broadcast_to(values, SHAPE).ravel(), dtype)
 
 
-def told(squared, *, filled=False, improvements=0.0, accepted=False, used=None, valid=True):
+def told(
+    squared, *, filled=False, improvements=0.0, accepted=False, used=None, valid=True, known=None
+):
     """Feedback, of which each part may have a value for each instance."""
     return Feedback(
         improvements=flat(improvements, "float32"),
@@ -71,8 +73,13 @@ def told(squared, *, filled=False, improvements=0.0, accepted=False, used=None, 
         filled=flat(False, bool),
         valid=flat(valid, bool),
         iteration=jnp.asarray(1),
-        distances=Distances(flat(squared, "float32"), flat(filled, bool)),
+        distances=Distances(
+            flat(squared, "float32"),
+            flat(valid if known is None else known, bool),
+            flat(filled, bool),
+        ),
         is_used=None if used is None else flat(used, bool),
+        violations=None if known is None else flat(~np.asarray(valid), "float32"),
     )
 
 
@@ -218,6 +225,25 @@ def test_ranks_are_those_of_the_distances(strategy):
         other = adapt(plain, other, asked, told(0.0, improvements=-squares))
         for one, two in zip(*map(jax.tree.leaves, (state.instances, other)), strict=True):
             np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
+
+
+def test_solutions_too_far_from_all_items_rank_by_the_distance_to_the_target_too():
+    """A valid solution that is farther from the target ranks below an infeasible one."""
+    state, proposal = begun()
+    valid, known = np.ones(SHAPE, bool), np.ones(SHAPE, bool)
+    valid[0], valid[1, ::2] = False, False
+    squares = random_squares(1)
+    some = adapt(AIMED, state, proposal, told(squares, valid=valid, known=known))
+    every = adapt(AIMED, state, proposal, told(squares, known=known))
+    for one, two in zip(jax.tree.leaves(some), jax.tree.leaves(every), strict=True):
+        np.testing.assert_array_equal(one, two)
+    # Those of which no distance is known rank last, whatever it is.
+    known[1, ::2] = False
+    squares[1, ::2] = 0.0
+    some = adapt(AIMED, state, proposal, told(squares, valid=valid, known=known))
+    squares[1, ::2] = 9.0 + np.arange(EACH)[::2]
+    every = adapt(AIMED, state, proposal, told(squares))
+    np.testing.assert_allclose(means(some)[1], means(every)[1], rtol=1e-5)
 
 
 def test_in_a_full_archive_ranks_are_those_of_the_improvements():

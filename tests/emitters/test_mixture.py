@@ -306,17 +306,18 @@ def told_all(seed: int) -> Feedback:
 
     values = jnp.asarray(random.normal(size=BATCH), jnp.float32)
     accepted, was_empty = chance(0.6), chance(0.4)
+    valid = accepted | chance(0.8)
     gradients = jnp.asarray(random.normal(size=(BATCH, 4)), jnp.float32)
     return Feedback(
         improvements=values,
         accepted=accepted,
         filled=accepted & was_empty & chance(0.7),
-        valid=accepted | chance(0.8),
+        valid=valid,
         iteration=jnp.asarray(1 + seed),
         climb=Climb(gradients, jnp.ones(BATCH, bool)),
         was_empty=was_empty,
         gains=jnp.where(accepted, jnp.asarray(random.random(BATCH), jnp.float32), 0.0),
-        distances=Distances(jnp.square(values), chance(0.2)),
+        distances=Distances(jnp.square(values), valid, chance(0.2)),
     )
 
 

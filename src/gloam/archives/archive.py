@@ -109,6 +109,15 @@ class Archive(eqx.Module):
         steps = (self.discount_space(measures) - self.centers_of(cells)) / self.units
         return jnp.mean(jnp.square(steps), axis=1)
 
+    def excess(
+        self, measures: Float[Array, "n meas"], cells: Int[Array, " n"]
+    ) -> Float[Array, " n"] | None:
+        """Return distances beyond the largest one from the centers of cells at which rows count.
+
+        Rows with an excess above 0 are infeasible. ``None``: they count at any distance.
+        """
+        return None
+
     def index_on_host(
         self, measures: Float[np.ndarray, "batch meas"]
     ) -> Int[np.ndarray, " batch"] | None:

@@ -51,6 +51,10 @@ class CVTArchive(Archive):
             discounts see measures of length one, and a row of zeros counts as failed. Elites keep
             their measures as they were evaluated.
         f_min, fields, measure_names: As in `GridArchive`.
+        within: Largest distance from the centroid at which a solution counts: the Euclidean
+            distance, or 1 minus the cosine. Farther solutions are infeasible; the excess of their
+            distance is their violation, added to that of the evaluation if it returns one. By
+            default, solutions count at any distance.
         index: How the nearest centroid is found. ``"exact"``: by comparison with all of them, on
             the device. ``"flat"``, ``"ivf"``, ``"hnsw"`` or `gloam.archives.Faiss` with settings:
             by FAISS on the host (``pip install 'gloam[faiss]'``), approximately except for
@@ -73,6 +77,7 @@ class CVTArchive(Archive):
     lower: Float[Array, " meas"]
     upper: Float[Array, " meas"]
     f_min: float | None
+    within: float | None
     fields: dict[str, jax.ShapeDtypeStruct] = eqx.field(static=True)
     names: tuple[str, ...] = eqx.field(static=True)
     centroids: Float[Array, "cells meas"]
@@ -95,6 +100,7 @@ class CVTArchive(Archive):
         metric: Literal["euclidean", "cosine"] = "euclidean",
         *,
         f_min: float | None = None,
+        within: float | None = None,
         fields: FieldSpecs | None = None,
         index: IndexName | Faiss = "auto",
         measure_names: Sequence[str] | None = None,
@@ -109,6 +115,7 @@ class CVTArchive(Archive):
         array = array.reshape(len(array), -1)
         self.num_cells, self.metric = array.shape[0], metric
         self.f_min = None if f_min is None else checks.objective("f_min", f_min)
+        self.within = None if within is None else checks.number("within", within, above=0)
         self.fields = field_specs(fields)
         self.names = checked_measure_names(measure_names, array.shape[1], self.fields)
         settings = chosen_index(index, *array.shape)
@@ -168,8 +175,8 @@ class CVTArchive(Archive):
 
     @property
     def division(self) -> tuple[Any, ...]:
-        """Metric and centroids."""
-        return self.metric, self.centroids
+        """Metric, centroids and the largest distance from them."""
+        return self.metric, self.centroids, self.within
 
     @property
     def index(self) -> FaissIndex | None:
@@ -225,6 +232,17 @@ class CVTArchive(Archive):
         if self.metric == "euclidean":
             return super().closeness(measures, cells)
         return jnp.sum(unit_rows(measures) * self.centers_of(cells), axis=1)
+
+    def excess(
+        self, measures: Float[Array, "n meas"], cells: Int[Array, " n"]
+    ) -> Float[Array, " n"] | None:
+        """Return distances beyond ``within`` from the centroids of cells, 0 for nearer rows."""
+        if self.within is None:
+            return None
+        squared = self.measure_dim * self.squared_distances(measures, cells)
+        # The squared distance of unit vectors is twice 1 minus their cosine.
+        distances = jnp.sqrt(squared) if self.metric == "euclidean" else squared / 2
+        return jnp.maximum(distances - self.within, 0.0)
 
     def _lanes(self) -> Lanes:
         """The centroids laid out: from the field, the cache, or in the program being traced."""

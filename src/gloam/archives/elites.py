@@ -332,7 +332,8 @@ class Elites:
     def into(self, archive: Archive) -> "Elites":
         """Return the elites in the cells of another archive with equally many measures.
 
-        Fields that the other archive does not declare are left out.
+        Fields that the other archive does not declare are left out, and so are elites beyond the
+        distance ``within`` that a `CVTArchive` may have.
         """
         checks.instance("archive", archive, Archive, "Build a GridArchive or a CVTArchive.")
         measure_dim, store = self.archive.measure_dim, self.store

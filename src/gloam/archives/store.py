@@ -34,13 +34,19 @@ def filled_store(
     fields: dict[str, Any],
     valid: ArrayLike | None = None,
 ) -> Store:
-    """Return a store with the best row of each cell; by default all rows are valid."""
+    """Return a store with the best row of each cell; by default all rows are valid.
+
+    Rows that the archive does not count at their distance are left out.
+    """
+    measures, cells = jnp.asarray(measures), jnp.asarray(cells)
+    is_valid = jnp.ones(np.shape(objectives), bool) if valid is None else jnp.asarray(valid)
+    excess = archive.excess(measures, cells)
     batch = Batch(
         jnp.asarray(solutions),
         jnp.asarray(objectives),
-        jnp.asarray(measures),
-        jnp.asarray(cells),
-        jnp.ones(np.shape(objectives), bool) if valid is None else jnp.asarray(valid),
+        measures,
+        cells,
+        is_valid if excess is None else is_valid & (excess <= 0),
         jax.tree.map(jnp.asarray, fields),
     )
     sizes = batch.solutions.shape[1], archive.measure_dim

@@ -82,7 +82,10 @@ class Fill:
     x0: str | None = None
     """First solution: an .npy file, zeros:N or uniform:N. Default: `x0` in your file."""
     sigma0: float | None = None
-    """Standard deviation of the first solutions around x0. Default: `sigma0` in your file."""
+    """Standard deviation of the first solutions around x0. Default: `sigma0` in your file; with
+    --bounds, where it is a share of their width, 0.2 otherwise."""
+    bounds: tuple[float, float] | None = None
+    """Lower and upper bound of all numbers of a solution. Default: none."""
     out: Path = Path("runs/fill")
     """Run folder for metrics, archives, checkpoints and figures."""
     iterations: int = 1000
@@ -95,6 +98,9 @@ class Fill:
     """Number of items to use, drawn at random by the seed. Default: all."""
     metric: Literal["euclidean", "cosine"] = "euclidean"
     """Distance between measures and items; cosine is for embeddings."""
+    within: float | None = None
+    """Largest distance from its item at which a solution counts (cosine: 1 minus the cosine).
+    Default: any."""
     index: Literal["auto", "exact", "flat", "ivf", "hnsw"] = "auto"
     """Search for the nearest item. auto is exact, or uses FAISS for large datasets on a CPU."""
     alpha: float = 0.01
@@ -131,8 +137,8 @@ class Fill:
         start = _start(x0, self.seed)
         sigma0 = getattr(module, "sigma0", None) if self.sigma0 is None else self.sigma0
         fix = f"Give --sigma0, or set it in {self.function}."
-        checks.expect(sigma0 is not None, "sigma0", "a number", "none", fix)
-        assert sigma0 is not None
+        has_step = sigma0 is not None or self.bounds is not None
+        checks.expect(has_step, "sigma0", "a number", "none", fix)
         shape = _measures_shape(evaluate, start)
         size, mode = _picture_form(shape)
         texts = {"column": self.column, "label": self.labels, "names": self.names}
@@ -142,7 +148,7 @@ class Fill:
             data = data.subsample(self.items, self.seed)
         print_line(data)
         _check_measures(shape, data, has_form=bool(self.size or self.mode))
-        archive = data.archive(self.metric, index=self.index)
+        archive = data.archive(self.metric, index=self.index, within=self.within)
         if archive.index is not None:
             print_line(archive.index)
         algorithm = gloam.DMS(
@@ -151,6 +157,7 @@ class Fill:
             sigma0,
             num_emitters=self.emitters,
             batch_size=self.batch_size,
+            bounds=self.bounds,
             alpha=self.alpha,
             restart=restart_rule(self.restart),
         )

@@ -171,7 +171,8 @@ class Dataset:
 
         Args:
             metric: Distance that determines the nearest item.
-            options: Further arguments of `CVTArchive`, such as ``f_min``, ``fields`` or ``index``.
+            options: Further arguments of `CVTArchive`, such as ``within``, the largest distance
+                from its item at which a solution counts, or ``f_min``, ``fields`` and ``index``.
                 ``lower`` and ``upper`` default to the dataset's ``bounds``; for ``"cosine"``, to
                 the extremes of the normalized items.
         """

@@ -211,13 +211,15 @@ class AimedCmaEmitters(Emitter):
         aux, begun = proposal.aux
         aims = jnp.repeat(begun.is_aimed, self.instance_size)
         values = jnp.where(aims, -distances.squared, feedback.improvements)
-        ranking = cma.ranking(dataclasses.replace(feedback, improvements=values))
+        # Solutions too far from all items rank by the distance to their target, too.
+        is_ranked = jnp.where(aims, distances.are_known, feedback.valid)
+        ranking = cma.ranking(dataclasses.replace(feedback, improvements=values, valid=is_ranked))
         before = self._begun(state.instances, begun)
         sampled = dataclasses.replace(proposal, aux=aux)
         resting = cma.resting(feedback)
         gaussians, choices = cma.updated(before, sampled, ranking, resting, feedback.iteration)
 
-        nearest = jnp.where(feedback.valid & aims, distances.squared, jnp.inf)
+        nearest = jnp.where(is_ranked & aims, distances.squared, jnp.inf)
         nearest = jnp.min(cma.by_instance(nearest), axis=1)
         smallest = jnp.where(begun.begins, _FAR, state.smallest)
         has_progress = nearest < (1.0 - _PROGRESS) * smallest

@@ -253,10 +253,12 @@ class GradientAscent(Emitter):
 
         is_used = jnp.ones(self.batch_size, bool) if feedback.is_used is None else feedback.is_used
         idle = jnp.where(feedback.accepted, 0, points.idle + 1)
-        is_usable = climb.is_finite & feedback.valid & jnp.all(jnp.isfinite(solutions), axis=1)
+        distances = feedback.distances if self.goal == "target" else None
+        has_weight = feedback.valid if distances is None else distances.are_known
+        is_usable = climb.is_finite & has_weight & jnp.all(jnp.isfinite(solutions), axis=1)
         stops = ~is_usable | (idle >= self.patience)
-        if feedback.distances is not None and self.goal == "target":
-            stops |= feedback.distances.are_filled
+        if distances is not None:
+            stops |= distances.are_filled
         moved = Points(
             jnp.where(is_usable[:, None], solutions, proposal.solutions),
             momentum,
@@ -273,7 +275,7 @@ class GradientAscent(Emitter):
             points,
         )
         restarts = state.restarts + jnp.sum(stops & is_used, dtype=jnp.int32)
-        has_failed = ~climb.is_finite & feedback.valid & is_used
+        has_failed = ~climb.is_finite & has_weight & is_used
         failed = state.failed + jnp.sum(has_failed, dtype=jnp.int32)
         # Steps move to those that brought more than the others.
         gains = jnp.where(is_used, feedback.gains, 0.0)

@@ -277,7 +277,9 @@ class _Means:
         means = _mean(evaluations.measures, weights).astype(np.float32)
         valid = np.asarray(archive.accepts(means)) & weights.any(axis=1)
         padding = np.ones((self._chunk - len(means), means.shape[1]), np.float32)
-        return means, self._index_of(np.concatenate([means, padding]))[: len(means)], valid
+        cells = self._index_of(np.concatenate([means, padding]))[: len(means)]
+        excess = archive.excess(jnp.asarray(means), jnp.asarray(cells))
+        return means, cells, valid if excess is None else valid & (np.asarray(excess) <= 0)
 
     def _index_of(self, measures: Float[np.ndarray, "rows meas"]) -> Int[np.ndarray, " rows"]:
         cells = self._elites.archive.index_on_host(measures)

@@ -68,7 +68,8 @@ def add_rows(
     batch = step.masked_batch(algorithm, solutions, evaluation, cells)
     assert batch.violations is not None, "results of asynchronous searches have violations"
     valid, is_infeasible = batch.valid & is_row, (batch.violations > 0) & is_row
-    batch = eqx.tree_at(lambda b: b.valid, batch, valid)
+    is_far = jnp.zeros_like(valid) if batch.is_far is None else batch.is_far
+    batch = dataclasses.replace(batch, valid=valid, is_far=is_far)
     store, added = add_to_store(state.store, batch)
     is_earlier = jnp.tril(batch.cells[:, None] == batch.cells, -1) & valid
     best_earlier = jnp.max(jnp.where(is_earlier, batch.objectives, -jnp.inf), axis=1)

@@ -124,6 +124,7 @@ class PartTable:
         arrays.batch.solutions[rows] = proposal.solutions
         arrays.batch.valid[rows] = arrays.is_told[rows] = False
         arrays.batch.violations[rows] = 0
+        arrays.batch.is_far[rows] = False
 
         def store(of_all: np.ndarray, of_part: Any) -> None:
             of_all[self._share(of_all, part)] = of_part
@@ -210,6 +211,7 @@ def _empty_rows(number: int, solution_dim: int, measure_dim: int, fields: dict[s
         valid=zeros(dtype=bool),
         fields=extras,
         violations=zeros(),
+        is_far=zeros(dtype=bool),
     )
 
 

@@ -169,7 +169,8 @@ class Search:
             fields: Extra fields that the archive declares, ``(batch, ...)`` each. The field
                 ``violation`` need not be declared: ``(batch,)`` numbers, or booleans, above 0 for
                 infeasible solutions. They never become elites, and rank below all others by their
-                violation. Their objectives and measures are not used.
+                violation. Their objectives and measures are not used, except that a distance
+                beyond the archive's ``within`` adds to the violation if both are finite.
 
         Raises:
             EvaluationError: Every row failed. The search is unchanged, and `ask` returns the same
