@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 import gloam
 from gloam import emitters
-from gloam.emitters.discrete import Categories, changed, least, with_margin
+from gloam.emitters.discrete import Categories, changed, least, spliced, with_margin
 
 SPACE = gloam.Space(
     real=gloam.Real(-1, 1),
@@ -96,6 +96,48 @@ def test_changes_reach_every_value_and_leave_real_numbers():
     assert share[0] == 0
     assert (np.abs(share[1:] - margin) < 4 * np.sqrt(margin / 20_000)).all()
     assert [len(np.unique(column)) for column in new.T] == [1, 7, 7, 4, 2]
+
+
+WORDS = gloam.Space(
+    dose=gloam.Real(0, 1),
+    word=gloam.Categorical(["a", "_", "b", "c"], shape=(6,), padding="_"),
+    kind=gloam.Categorical(["x", "y"]),
+    tail=gloam.Categorical(["_", "p", "q"], shape=(2,), padding="_"),
+)
+
+
+def word_rows(word, tail, kind):
+    """Many rows of one solution; underscores are padding, also in between."""
+    row = {"dose": [0.5], "word": [list(word)], "kind": [kind], "tail": [list(tail)]}
+    return jnp.asarray(np.tile(WORDS.vectors({k: np.array(v) for k, v in row.items()}), (6000, 1)))
+
+
+def children(first, second, choices, longest):
+    """All sequences that a crossover or an edit can give, by Python's own texts."""
+    first, second = first.replace("_", ""), second.replace("_", "")
+    cuts = range(len(first) + 1)
+    crossed = {first[:i] + second[j:] for i in cuts for j in range(len(second) + 1)}
+    new = {first[:i] + c + first[i + k :] for i in cuts for c in choices for k in (0, 1)}
+    removed = {first[:i] + first[i + 1 :] for i in cuts}
+    return {text[:longest].ljust(longest, "_") for text in crossed | new | removed}
+
+
+@pytest.mark.parametrize(("first", "second"), [("ab_c__", "cab___"), ("abcabc", "______")])
+def test_sequences_become_every_crossover_and_edit_and_nothing_else(first, second):
+    rows, others = word_rows(first, "pq", "x"), word_rows(second, "q_", "y")
+    splice = jax.jit(partial(spliced, WORDS.discrete))
+    values = WORDS.values(np.asarray(splice(rows, rows, others, key=jax.random.key(0))))
+    words = {"".join(row) for row in values["word"]}
+    assert words == children(first, second, "abc", 6)
+    assert {"".join(row) for row in values["tail"]} == children("pq", "q_", "pq", 2)
+    assert (values["dose"] == 0.5).all()
+    assert set(values["kind"]) == {"x"}
+
+
+def test_changes_leave_sequences_to_splices():
+    rows = word_rows("ab____", "p_", "x")
+    new = np.asarray(changed(WORDS.discrete, rows, key=jax.random.key(0)))
+    assert (new != np.asarray(rows)).any(axis=0).nonzero()[0].tolist() == [7]
 
 
 ONE_CELL = gloam.GridArchive((1,), -1, 1)

@@ -7,7 +7,8 @@ about a quarter of all solutions has at least one change (Hamano et al., CatCMA 
 
 CMA-ES emitters keep it by a margin: means and deviations of integers are corrected (Hamano et al.,
 CMA-ES with margin, 2022), and categories have probabilities of their own (CatCMA, 2024). Emitters
-that vary elites copy and change values.
+that vary elites copy and change values. In sequences, they insert, remove and replace choices, and
+join two of them, as genetic algorithms do.
 """
 
 import jax
@@ -131,7 +132,7 @@ class Categories:
 def changed(
     discrete: Discrete, solutions: Float[Array, "batch sol"], *, key: PRNGKeyArray
 ) -> Float[Array, "batch sol"]:
-    """Give whole numbers and categories another value with probability `least`.
+    """Give whole numbers and categories outside of sequences another value by chance, as `least`.
 
     Categories take any other value with equal probability. Integers move up or down, by steps whose
     logarithm is uniform.
@@ -151,5 +152,56 @@ def changed(
     goes_up = (up <= most) & ((drawn(key_side) < 0.5) | (down < 0))
     moved = jnp.where(goes_up, up, jnp.maximum(down, 0))
     new = discrete.lower + jnp.where(discrete.is_category, other, moved)
-    is_changed = (drawn(key_change) < least(discrete)) & discrete.is_discrete
+    may_change = discrete.is_discrete & (discrete.sequence == 0)
+    is_changed = (drawn(key_change) < least(discrete)) & may_change
     return jnp.where(is_changed, new, solutions)
+
+
+def spliced(
+    discrete: Discrete,
+    solutions: Float[Array, "batch sol"],
+    first: Float[Array, "batch sol"],
+    second: Float[Array, "batch sol"],
+    *,
+    key: PRNGKeyArray,
+) -> Float[Array, "batch sol"]:
+    """Give solutions new sequences: the beginning of one, a new choice or none, the end of another.
+
+    Half of them are crossovers of the first and the second elite, at a random place of each. The
+    others are the first elite with a random choice replaced, inserted or removed.
+    """
+    for number in np.unique(discrete.sequence[discrete.sequence > 0]).tolist():
+        columns = np.flatnonzero(discrete.sequence == number)
+        padding, most = discrete.padding[columns[0]], discrete.num_values[columns[0]] - 1
+        drawn = uniforms(jax.random.fold_in(key, number), 4 * len(first)).reshape(4, -1, 1)
+        start, start_length = _without_gaps(first[:, columns], padding)
+        other, other_length = _without_gaps(second[:, columns], padding)
+        cut = jnp.floor(drawn[0] * (start_length + 1))
+        other_cut = jnp.floor(drawn[1] * (other_length + 1))
+        new = jnp.floor(drawn[2] * most)
+        new += new >= padding
+
+        kind = jnp.floor(6 * drawn[3])
+        replaces, inserts, is_crossover = kind == 0, kind == 1, kind > 2
+        has_new = replaces | inserts
+        rest = jnp.where(is_crossover, other, start)
+        rest_cut = jnp.where(is_crossover, other_cut, jnp.where(inserts, cut, cut + 1))
+
+        position = jnp.arange(len(columns))
+        source = (position - cut - has_new + rest_cut).astype(jnp.int32)
+        end = jnp.take_along_axis(rest, jnp.clip(source, 0, len(columns) - 1), axis=1)
+        end = jnp.where(source < len(columns), end, padding)
+        end = jnp.where(has_new & (position == cut), new, end)
+        child = jnp.where(position < cut, start, end)
+        solutions = solutions.at[:, columns].set(child)
+    return solutions
+
+
+def _without_gaps(
+    rows: Float[Array, "batch n"], padding: int
+) -> tuple[Float[Array, "batch n"], Float[Array, "batch 1"]]:
+    """Return sequences with all padding at their ends, and their lengths."""
+    is_padding = rows == padding
+    order = jnp.argsort(is_padding, axis=1, stable=True)
+    length = jnp.sum(~is_padding, axis=1, keepdims=True)
+    return jnp.take_along_axis(rows, order, axis=1), length.astype(jnp.float32)
