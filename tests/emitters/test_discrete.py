@@ -116,10 +116,12 @@ def children(first, second, choices, longest):
     """All sequences that a crossover or an edit can give, by Python's own texts."""
     first, second = first.replace("_", ""), second.replace("_", "")
     cuts = range(len(first) + 1)
-    crossed = {first[:i] + second[j:] for i in cuts for j in range(len(second) + 1)}
-    new = {first[:i] + c + first[i + k :] for i in cuts for c in choices for k in (0, 1)}
+    near = {(i, min(max(i + shift, 0), len(second))) for i in cuts for shift in range(-3, 4)}
+    crossed = {first[:i] + second[j:] for i, j in near}
+    new = {first[:i] + c + first[i + 1 :] for i in cuts for c in choices}
+    inserted = {first[:i] + c + first[i:] for i in cuts for c in second or choices}
     removed = {first[:i] + first[i + 1 :] for i in cuts}
-    return {text[:longest].ljust(longest, "_") for text in crossed | new | removed}
+    return {text[:longest].ljust(longest, "_") for text in crossed | new | inserted | removed}
 
 
 @pytest.mark.parametrize(("first", "second"), [("ab_c__", "cab___"), ("abcabc", "______")])

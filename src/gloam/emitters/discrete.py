@@ -22,6 +22,8 @@ from gloam.spaces import Discrete
 
 # Share of solutions that the margin leaves unchanged, by CatCMA.
 _UNCHANGED = 0.73
+# Largest distance between the places where a crossover cuts two sequences.
+_LARGEST_SHIFT = 3
 # Smallest deviation of an integer in units of a step, so that float32 holds the margin.
 _LEAST_DEVIATION = 0.02
 
@@ -167,8 +169,9 @@ def spliced(
 ) -> Float[Array, "batch sol"]:
     """Give solutions new sequences: the beginning of one, a new choice or none, the end of another.
 
-    Half of them are crossovers of the first and the second elite, at a random place of each. The
-    others are the first elite with a random choice replaced, inserted or removed.
+    Half of them are crossovers of the first and the second elite, cut at nearly the same place. The
+    others are the first elite with a choice removed, replaced by a random one, or inserted from a
+    random place of the second, where frequent choices are frequent.
     """
     for number in np.unique(discrete.sequence[discrete.sequence > 0]).tolist():
         columns = np.flatnonzero(discrete.sequence == number)
@@ -176,13 +179,16 @@ def spliced(
         drawn = uniforms(jax.random.fold_in(key, number), 4 * len(first)).reshape(4, -1, 1)
         start, start_length = _without_gaps(first[:, columns], padding)
         other, other_length = _without_gaps(second[:, columns], padding)
-        cut = jnp.floor(drawn[0] * (start_length + 1))
-        other_cut = jnp.floor(drawn[1] * (other_length + 1))
-        new = jnp.floor(drawn[2] * most)
-        new += new >= padding
-
-        kind = jnp.floor(6 * drawn[3])
+        kind = jnp.floor(6 * drawn[0])
         replaces, inserts, is_crossover = kind == 0, kind == 1, kind > 2
+        cut = jnp.floor(drawn[1] * (start_length + 1))
+        shift = jnp.floor(drawn[2] * (2 * _LARGEST_SHIFT + 1)) - _LARGEST_SHIFT
+        other_cut = jnp.clip(cut + shift, 0, other_length)
+        new = jnp.floor(drawn[3] * most)
+        new += new >= padding
+        copied = jnp.floor(drawn[3] * other_length).astype(jnp.int32)
+        copied = jnp.take_along_axis(other, copied, axis=1)
+        new = jnp.where(inserts & (other_length > 0), copied, new)
         has_new = replaces | inserts
         rest = jnp.where(is_crossover, other, start)
         rest_cut = jnp.where(is_crossover, other_cut, jnp.where(inserts, cut, cut + 1))
