@@ -15,6 +15,7 @@ from rdkit.Geometry import Point2D
 SIZE = 400, 280
 # Color of the atoms that only the new molecule has.
 NEW = (1.0, 0.82, 0.45)
+BEFORE, AFTER = "#5c6670", "#0a7d4b"
 
 
 def pairs_figure(rows: pd.DataFrame, columns: int = 4, lines: int = 2) -> Figure:
@@ -24,28 +25,21 @@ def pairs_figure(rows: pd.DataFrame, columns: int = 4, lines: int = 2) -> Figure
     figure = Figure(figsize=(4 * columns, 2.1 * lines))
     for number, row in enumerate(shown.to_dict("records")):
         line, column = divmod(number, columns)
-        left, bottom = column / columns, 1 - (line + 1) / lines
-        width, height = 1 / columns, 1 / lines
-        box = (left + 0.02 * width, bottom + 0.03 * height), 0.96 * width, 0.94 * height
-        style = {
-            "boxstyle": "round,pad=0,rounding_size=0.01",
-            "fc": "white",
-            "ec": "#c9d3dc",
-            "zorder": -1,
-        }
-        figure.add_artist(FancyBboxPatch(*box, **style))
+        cell = figure.add_axes((column / columns, 1 - (line + 1) / lines, 1 / columns, 1 / lines))
+        cell.axis("off")
+        frame = {"boxstyle": "round,pad=0,rounding_size=0.03", "fc": "white", "ec": "#c9d3dc"}
+        cell.add_patch(FancyBboxPatch((0.02, 0.03), 0.96, 0.94, **frame))
         images = drawn_pair(row["known"], row["new"])
-        for place, (kind, image) in enumerate(zip(("known", "new"), images, strict=True)):
-            start = left + (0.03 + 0.5 * place) * width
-            axes = figure.add_axes((start, bottom + 0.2 * height, 0.44 * width, 0.72 * height))
+        for left, image in zip((0.03, 0.53), images, strict=True):
+            axes = cell.inset_axes((left, 0.2, 0.44, 0.72))
             axes.imshow(image)
             axes.axis("off")
-            text, color = f"QED {row[f'{kind} QED']:.2f}", "#0a7d4b" if place else "#5c6670"
-            middle = start + 0.22 * width
-            style = {"ha": "center", "color": color, "fontsize": 13, "fontweight": "bold"}
-            figure.text(middle, bottom + 0.09 * height, text, **style)
-        style = {"ha": "center", "va": "center", "color": "#0a7d4b", "fontsize": 20}
-        figure.text(left + 0.5 * width, bottom + 0.56 * height, "→", **style)
+        style = {"ha": "center", "va": "center", "fontsize": 13, "fontweight": "bold"}
+        small = {"ha": "center", "va": "center", "fontsize": 8}
+        cell.text(0.25, 0.12, f"QED {row['known QED']:.2f}", color=BEFORE, **style)
+        cell.text(0.75, 0.12, f"QED {row['new QED']:.2f}", color=AFTER, **style)
+        cell.text(0.5, 0.56, "→", color=AFTER, ha="center", va="center", fontsize=20)
+        cell.text(0.5, 0.12, f"similarity\n{row['similarity']:.2f}", color=BEFORE, **small)
     return figure
 
 

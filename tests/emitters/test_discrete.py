@@ -98,6 +98,7 @@ def test_changes_reach_every_value_and_leave_real_numbers():
     assert [len(np.unique(column)) for column in new.T] == [1, 7, 7, 4, 2]
 
 
+MOVES = emitters.Recombination
 WORDS = gloam.Space(
     dose=gloam.Real(0, 1),
     word=gloam.Categorical(["a", "_", "b", "c"], shape=(6,), padding="_"),
@@ -140,6 +141,20 @@ def test_changes_leave_sequences_to_splices():
     rows = word_rows("ab____", "p_", "x")
     new = np.asarray(changed(WORDS.discrete, rows, key=jax.random.key(0)))
     assert (new != np.asarray(rows)).any(axis=0).nonzero()[0].tolist() == [7]
+
+
+@pytest.mark.parametrize("kind", [emitters.CmaEmitters, MOVES])
+def test_proposed_sequences_have_their_padding_at_the_end(kind):
+    emitter = kind(WORDS, batch_size=60, **{"num_emitters": 1} if kind is not MOVES else {})
+    rows = jnp.concatenate([word_rows("a_b__c", "_p", "x")] * 2)
+    state = emitter.init(rows[0])
+    number = sum(draw.number for draw in emitter.elites_to_ask)
+    proposal = emitter.ask(state, rows[:number], key=jax.random.key(0))
+    values = WORDS.values(np.asarray(proposal.solutions))
+    for name in ("word", "tail"):
+        texts = {"".join(row) for row in values[name]}
+        assert len(texts) > 3
+        assert all("_" not in text.rstrip("_") for text in texts)
 
 
 ONE_CELL = gloam.GridArchive((1,), -1, 1)

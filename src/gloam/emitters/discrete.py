@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr, ndtri
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam._tools.draws import uniforms
 from gloam.spaces import Discrete
@@ -134,10 +134,10 @@ class Categories:
 def changed(
     discrete: Discrete, solutions: Float[Array, "batch sol"], *, key: PRNGKeyArray
 ) -> Float[Array, "batch sol"]:
-    """Give whole numbers and categories outside of sequences another value by chance, as `least`.
+    """Give whole numbers and categories another value with probability `least`.
 
     Categories take any other value with equal probability. Integers move up or down, by steps whose
-    logarithm is uniform.
+    logarithm is uniform. Sequences stay as they are: `spliced` changes them.
     """
     key_change, key_size, key_side = jax.random.split(key, 3)
     shape = solutions.shape
@@ -173,26 +173,27 @@ def spliced(
     others are the first elite with a choice removed, replaced by a random one, or inserted from a
     random place of the second, where frequent choices are frequent.
     """
-    for number in np.unique(discrete.sequence[discrete.sequence > 0]).tolist():
-        columns = np.flatnonzero(discrete.sequence == number)
-        padding, most = discrete.padding[columns[0]], discrete.num_values[columns[0]] - 1
+    first, second = without_gaps(discrete, first), without_gaps(discrete, second)
+    for number, columns, padding in _sequences(discrete):
         drawn = uniforms(jax.random.fold_in(key, number), 4 * len(first)).reshape(4, -1, 1)
-        start, start_length = _without_gaps(first[:, columns], padding)
-        other, other_length = _without_gaps(second[:, columns], padding)
+        start, other = first[:, columns], second[:, columns]
+        start_length, other_length = (
+            jnp.sum(rows != padding, axis=1, keepdims=True) for rows in (start, other)
+        )
         kind = jnp.floor(6 * drawn[0])
         replaces, inserts, is_crossover = kind == 0, kind == 1, kind > 2
         cut = jnp.floor(drawn[1] * (start_length + 1))
         shift = jnp.floor(drawn[2] * (2 * _LARGEST_SHIFT + 1)) - _LARGEST_SHIFT
         other_cut = jnp.clip(cut + shift, 0, other_length)
-        new = jnp.floor(drawn[3] * most)
+        new = jnp.floor(drawn[3] * (discrete.num_values[columns[0]] - 1))
         new += new >= padding
         copied = jnp.floor(drawn[3] * other_length).astype(jnp.int32)
         copied = jnp.take_along_axis(other, copied, axis=1)
         new = jnp.where(inserts & (other_length > 0), copied, new)
+
         has_new = replaces | inserts
         rest = jnp.where(is_crossover, other, start)
         rest_cut = jnp.where(is_crossover, other_cut, jnp.where(inserts, cut, cut + 1))
-
         position = jnp.arange(len(columns))
         source = (position - cut - has_new + rest_cut).astype(jnp.int32)
         end = jnp.take_along_axis(rest, jnp.clip(source, 0, len(columns) - 1), axis=1)
@@ -203,11 +204,19 @@ def spliced(
     return solutions
 
 
-def _without_gaps(
-    rows: Float[Array, "batch n"], padding: int
-) -> tuple[Float[Array, "batch n"], Float[Array, "batch 1"]]:
-    """Return sequences with all padding at their ends, and their lengths."""
-    is_padding = rows == padding
-    order = jnp.argsort(is_padding, axis=1, stable=True)
-    length = jnp.sum(~is_padding, axis=1, keepdims=True)
-    return jnp.take_along_axis(rows, order, axis=1), length.astype(jnp.float32)
+def without_gaps(
+    discrete: Discrete, solutions: Float[Array, "batch sol"]
+) -> Float[Array, "batch sol"]:
+    """Return solutions in whose sequences all padding is at the end."""
+    for _, columns, padding in _sequences(discrete):
+        rows = solutions[:, columns]
+        order = jnp.argsort(rows == padding, axis=1, stable=True)
+        solutions = solutions.at[:, columns].set(jnp.take_along_axis(rows, order, axis=1))
+    return solutions
+
+
+def _sequences(discrete: Discrete) -> list[tuple[int, Int[np.ndarray, " n"], int]]:
+    """Return number, columns and padding of each sequence."""
+    numbers = np.unique(discrete.sequence[discrete.sequence > 0]).tolist()
+    columns = [np.flatnonzero(discrete.sequence == number) for number in numbers]
+    return [(n, of, int(discrete.padding[of[0]])) for n, of in zip(numbers, columns, strict=True)]
