@@ -34,7 +34,10 @@ def variables(draw):
         choices = draw(st.lists(plain, min_size=2, max_size=5, unique_by=lambda c: (c == 1, c)))
         unique = [c for i, c in enumerate(choices) if c not in choices[:i]]
         choices = unique if len(unique) > 1 else ["x", "y"]
-        return gloam.Categorical(choices, ordered=draw(st.booleans()), shape=shape)
+        ordered = draw(st.booleans())
+        is_sequence = len(shape) == 1 and not ordered and draw(st.booleans())
+        padding = draw(st.sampled_from(choices)) if is_sequence else None
+        return gloam.Categorical(choices, ordered=ordered, shape=shape, padding=padding)
     if kind == "integer":
         low = draw(st.integers(-1000, 1000))
         return gloam.Integer(low, low + draw(st.integers(1, 50)), shape=shape)
@@ -412,3 +415,21 @@ def test_vectors_of_another_shape_are_refused(shape):
 def test_choices_that_are_one_number_are_refused():
     with refused("choices: expected a list of choices, got array(3.)"):
         gloam.Categorical(np.array(3.0))
+
+
+def test_sequences_are_told_apart_and_know_their_padding():
+    word = gloam.Categorical(["a", "_"], shape=(3,), padding="_")
+    space = gloam.Space(r=gloam.Real(0, 1), v=word, w=word, kind=gloam.Categorical(["x", "y"]))
+    assert space.discrete.sequence.tolist() == [0, 2, 2, 2, 3, 3, 3, 0]
+    assert space.discrete.padding.tolist() == [-1, 1, 1, 1, 1, 1, 1, -1]
+
+
+@pytest.mark.parametrize("options", [{}, {"shape": (2, 2)}, {"shape": (3,), "ordered": True}])
+def test_padding_needs_one_axis_and_no_order(options):
+    with refused("padding: expected choices without an order, and a shape of one number"):
+        gloam.Categorical(["a", "b"], padding="a", **options)
+
+
+def test_padding_is_one_of_the_choices():
+    with refused("padding: expected one of ['a', 'b'], got 'c'"):
+        gloam.Categorical(["a", "b"], shape=(3,), padding="c")

@@ -43,6 +43,14 @@ def test_each_kind_of_cma_es_has_a_fifth_of_the_batch_at_first(gradients):
     assert isinstance(emitter.emitters[1], AimedCmaEmitters)
 
 
+def test_among_choices_alone_cma_es_has_the_smallest_share_of_the_others():
+    choices = gloam.Categorical(["a", "b", "c"], shape=(4,))
+    alone, beside = gloam.Space(a=choices), gloam.Space(a=choices, z=gloam.Integer(0, 3))
+    for space, share in ((alone, 0.02), (beside, 0.2)):
+        least = gloam.DMS(ARCHIVE, space).emitter.least
+        np.testing.assert_allclose(least, [share] * 2 + [0.02] * 3, rtol=1e-6)
+
+
 def test_without_a_mixture_the_emitters_are_alone():
     emitter = gloam.DMS(ARCHIVE, np.zeros(4), 0.5, mixture=False).emitter
     assert isinstance(emitter, CmaEmitters)

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 import gloam
 from gloam import emitters
-from gloam.emitters.discrete import Categories, changed, least, with_margin
+from gloam.emitters.discrete import Categories, changed, least, spliced, with_margin
 
 SPACE = gloam.Space(
     real=gloam.Real(-1, 1),
@@ -96,6 +96,65 @@ def test_changes_reach_every_value_and_leave_real_numbers():
     assert share[0] == 0
     assert (np.abs(share[1:] - margin) < 4 * np.sqrt(margin / 20_000)).all()
     assert [len(np.unique(column)) for column in new.T] == [1, 7, 7, 4, 2]
+
+
+MOVES = emitters.Recombination
+WORDS = gloam.Space(
+    dose=gloam.Real(0, 1),
+    word=gloam.Categorical(["a", "_", "b", "c"], shape=(6,), padding="_"),
+    kind=gloam.Categorical(["x", "y"]),
+    tail=gloam.Categorical(["_", "p", "q"], shape=(2,), padding="_"),
+)
+
+
+def word_rows(word, tail, kind):
+    """Many rows of one solution; underscores are padding, also in between."""
+    row = {"dose": [0.5], "word": [list(word)], "kind": [kind], "tail": [list(tail)]}
+    return jnp.asarray(np.tile(WORDS.vectors({k: np.array(v) for k, v in row.items()}), (6000, 1)))
+
+
+def children(first, second, choices, longest):
+    """All sequences that a crossover or an edit can give, by Python's own texts."""
+    first, second = first.replace("_", ""), second.replace("_", "")
+    cuts = range(len(first) + 1)
+    near = {(i, min(max(i + shift, 0), len(second))) for i in cuts for shift in range(-3, 4)}
+    crossed = {first[:i] + second[j:] for i, j in near}
+    new = {first[:i] + c + first[i + 1 :] for i in cuts for c in choices}
+    inserted = {first[:i] + c + first[i:] for i in cuts for c in second or choices}
+    removed = {first[:i] + first[i + 1 :] for i in cuts}
+    return {text[:longest].ljust(longest, "_") for text in crossed | new | inserted | removed}
+
+
+@pytest.mark.parametrize(("first", "second"), [("ab_c__", "cab___"), ("abcabc", "______")])
+def test_sequences_become_every_crossover_and_edit_and_nothing_else(first, second):
+    rows, others = word_rows(first, "pq", "x"), word_rows(second, "q_", "y")
+    splice = jax.jit(partial(spliced, WORDS.discrete))
+    values = WORDS.values(np.asarray(splice(rows, rows, others, key=jax.random.key(0))))
+    words = {"".join(row) for row in values["word"]}
+    assert words == children(first, second, "abc", 6)
+    assert {"".join(row) for row in values["tail"]} == children("pq", "q_", "pq", 2)
+    assert (values["dose"] == 0.5).all()
+    assert set(values["kind"]) == {"x"}
+
+
+def test_changes_leave_sequences_to_splices():
+    rows = word_rows("ab____", "p_", "x")
+    new = np.asarray(changed(WORDS.discrete, rows, key=jax.random.key(0)))
+    assert (new != np.asarray(rows)).any(axis=0).nonzero()[0].tolist() == [7]
+
+
+@pytest.mark.parametrize("kind", [emitters.CmaEmitters, MOVES])
+def test_proposed_sequences_have_their_padding_at_the_end(kind):
+    emitter = kind(WORDS, batch_size=60, **{"num_emitters": 1} if kind is not MOVES else {})
+    rows = jnp.concatenate([word_rows("a_b__c", "_p", "x")] * 2)
+    state = emitter.init(rows[0])
+    number = sum(draw.number for draw in emitter.elites_to_ask)
+    proposal = emitter.ask(state, rows[:number], key=jax.random.key(0))
+    values = WORDS.values(np.asarray(proposal.solutions))
+    for name in ("word", "tail"):
+        texts = {"".join(row) for row in values[name]}
+        assert len(texts) > 3
+        assert all("_" not in text.rstrip("_") for text in texts)
 
 
 ONE_CELL = gloam.GridArchive((1,), -1, 1)

@@ -29,8 +29,8 @@ _MOST = 32
 _RIDGE = 1e-3
 # Number of steps of the solver.
 _STEPS = 8
-# Folded into the key for targets and for the numbers of elites.
-_TARGETS, _SIZES = 2**32 - 6, 2**32 - 7
+# Folded into the key for targets, for the numbers of elites, and for pairs of them.
+_TARGETS, _SIZES, _PAIRS = 2**32 - 6, 2**32 - 7, 2**32 - 9
 
 
 @register
@@ -126,11 +126,15 @@ class AimedMoves(EliteEmitter):
         weights = jax.vmap(_weights)(offsets @ jnp.swapaxes(offsets, 1, 2), is_near)
         near = drawn.solutions[target]
         first, second = near[:, 0], near[:, min(1, most - 1)]
-        first, second = self.completed(first, second), self.completed(second, first)
-        near = self.completed(near, first[:, None])
+        near = self.completed(near, self.completed(first, second)[:, None])
         solutions = (weights[:, None] @ near)[:, 0]
         solutions = self.varied(solutions, normals(key, solutions.shape), self.iso_sigma)
-        solutions = self.with_categories(solutions, first, second, key=key)
+        if self.bounds is not None and self.bounds.discrete is not None:
+            # Categories are those of two random ones of these elites.
+            ranks = uniforms(jax.random.fold_in(key, _PAIRS), 2 * len(near)).reshape(2, -1)
+            ranks = jnp.floor(ranks * jnp.maximum(jnp.sum(is_near, axis=1), 1)).astype(jnp.int32)
+            first, second = (near[jnp.arange(len(near)), rank] for rank in ranks)
+            solutions = self.with_categories(solutions, first, second, key=key)
         return Proposal(self.inside(solutions, key=key), None)
 
 

@@ -15,7 +15,7 @@ from gloam._tools.devices import runs_on_cpu
 from gloam._tools.draws import normals
 from gloam._tools.registry import register
 from gloam.emitters.cma_es import CMAES, Strategy, constants
-from gloam.emitters.discrete import Categories, least, with_margin
+from gloam.emitters.discrete import Categories, least, with_margin, without_gaps
 from gloam.emitters.emitter import (
     Bounds,
     Coordinates,
@@ -217,7 +217,7 @@ class CmaEmitters(Emitter):
                 state.choices, self.batch_size, key=jax.random.fold_in(key, _CATEGORIES)
             )
             drawn = drawn.reshape(self.num_solutions, -1)
-            solutions = solutions.at[:, categories.columns].set(drawn)
+            solutions = without_gaps(discrete, solutions.at[:, categories.columns].set(drawn))
         # The Gaussians adapt to the points before rounding.
         return Proposal(solutions, (noise, points))
 

@@ -7,20 +7,23 @@ about a quarter of all solutions has at least one change (Hamano et al., CatCMA 
 
 CMA-ES emitters keep it by a margin: means and deviations of integers are corrected (Hamano et al.,
 CMA-ES with margin, 2022), and categories have probabilities of their own (CatCMA, 2024). Emitters
-that vary elites copy and change values.
+that vary elites copy and change values. In sequences, they insert, remove and replace choices, and
+join two of them, as genetic algorithms do.
 """
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr, ndtri
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from gloam._tools.draws import uniforms
 from gloam.spaces import Discrete
 
 # Share of solutions that the margin leaves unchanged, by CatCMA.
 _UNCHANGED = 0.73
+# Largest distance between the places where a crossover cuts two sequences.
+_LARGEST_SHIFT = 3
 # Smallest deviation of an integer in units of a step, so that float32 holds the margin.
 _LEAST_DEVIATION = 0.02
 
@@ -143,7 +146,7 @@ def changed(
     """Give whole numbers and categories another value with probability `least`.
 
     Categories take any other value with equal probability. Integers move up or down, by steps whose
-    logarithm is uniform.
+    logarithm is uniform. Sequences stay as they are: `spliced` changes them.
     """
     key_change, key_size, key_side = jax.random.split(key, 3)
     shape = solutions.shape
@@ -160,5 +163,69 @@ def changed(
     goes_up = (up <= most) & ((drawn(key_side) < 0.5) | (down < 0))
     moved = jnp.where(goes_up, up, jnp.maximum(down, 0))
     new = discrete.lower + jnp.where(discrete.is_category, other, moved)
-    is_changed = (drawn(key_change) < least(discrete)) & discrete.is_discrete
+    may_change = discrete.is_discrete & (discrete.sequence == 0)
+    is_changed = (drawn(key_change) < least(discrete)) & may_change
     return jnp.where(is_changed, new, solutions)
+
+
+def spliced(
+    discrete: Discrete,
+    solutions: Float[Array, "batch sol"],
+    first: Float[Array, "batch sol"],
+    second: Float[Array, "batch sol"],
+    *,
+    key: PRNGKeyArray,
+) -> Float[Array, "batch sol"]:
+    """Give solutions new sequences: the beginning of one, a new choice or none, the end of another.
+
+    Half of them are crossovers of the first and the second elite, cut at nearly the same place. The
+    others are the first elite with a choice removed, replaced by a random one, or inserted from a
+    random place of the second, where frequent choices are frequent.
+    """
+    first, second = without_gaps(discrete, first), without_gaps(discrete, second)
+    for number, columns, padding in _sequences(discrete):
+        drawn = uniforms(jax.random.fold_in(key, number), 4 * len(first)).reshape(4, -1, 1)
+        start, other = first[:, columns], second[:, columns]
+        start_length, other_length = (
+            jnp.sum(rows != padding, axis=1, keepdims=True) for rows in (start, other)
+        )
+        kind = jnp.floor(6 * drawn[0])
+        replaces, inserts, is_crossover = kind == 0, kind == 1, kind > 2
+        cut = jnp.floor(drawn[1] * (start_length + 1))
+        shift = jnp.floor(drawn[2] * (2 * _LARGEST_SHIFT + 1)) - _LARGEST_SHIFT
+        other_cut = jnp.clip(cut + shift, 0, other_length)
+        new = jnp.floor(drawn[3] * (discrete.num_values[columns[0]] - 1))
+        new += new >= padding
+        copied = jnp.floor(drawn[3] * other_length).astype(jnp.int32)
+        copied = jnp.take_along_axis(other, copied, axis=1)
+        new = jnp.where(inserts & (other_length > 0), copied, new)
+
+        has_new = replaces | inserts
+        rest = jnp.where(is_crossover, other, start)
+        rest_cut = jnp.where(is_crossover, other_cut, jnp.where(inserts, cut, cut + 1))
+        position = jnp.arange(len(columns))
+        source = (position - cut - has_new + rest_cut).astype(jnp.int32)
+        end = jnp.take_along_axis(rest, jnp.clip(source, 0, len(columns) - 1), axis=1)
+        end = jnp.where(source < len(columns), end, padding)
+        end = jnp.where(has_new & (position == cut), new, end)
+        child = jnp.where(position < cut, start, end)
+        solutions = solutions.at[:, columns].set(child)
+    return solutions
+
+
+def without_gaps(
+    discrete: Discrete, solutions: Float[Array, "batch sol"]
+) -> Float[Array, "batch sol"]:
+    """Return solutions in whose sequences all padding is at the end."""
+    for _, columns, padding in _sequences(discrete):
+        rows = solutions[:, columns]
+        order = jnp.argsort(rows == padding, axis=1, stable=True)
+        solutions = solutions.at[:, columns].set(jnp.take_along_axis(rows, order, axis=1))
+    return solutions
+
+
+def _sequences(discrete: Discrete) -> list[tuple[int, Int[np.ndarray, " n"], int]]:
+    """Return number, columns and padding of each sequence."""
+    numbers = np.unique(discrete.sequence[discrete.sequence > 0]).tolist()
+    columns = [np.flatnonzero(discrete.sequence == number) for number in numbers]
+    return [(n, of, int(discrete.padding[of[0]])) for n, of in zip(numbers, columns, strict=True)]

@@ -13,7 +13,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 from gloam._tools import checks
 from gloam._tools.draws import uniforms
 from gloam._tools.registry import register
-from gloam.emitters.discrete import changed
+from gloam.emitters.discrete import changed, spliced
 from gloam.records import DrawsTargets, Feedback, Proposal
 from gloam.spaces import Discrete, Form, Space, form_of
 
@@ -21,7 +21,7 @@ from gloam.spaces import Discrete, Form, Space, form_of
 # about as long as for one solution.
 _LARGEST_PART = 36
 # Numbers of keys that no other draw of an emitter has.
-_CHANGES, _COPIES = 2**32 - 1, 2**32 - 2
+_CHANGES, _COPIES, _SPLICES = 2**32 - 1, 2**32 - 2, 2**32 - 8
 
 
 Outside = Literal["clip", "reflect"]
@@ -396,7 +396,8 @@ class EliteEmitter(Emitter):
             return solutions
         chance = uniforms(jax.random.fold_in(key, _COPIES), first.size).reshape(first.shape)
         chosen = jnp.where(moves & (chance < 0.5), second, first)
-        return jnp.where(discrete.is_category, chosen, solutions)
+        solutions = jnp.where(discrete.is_category, chosen, solutions)
+        return spliced(discrete, solutions, first, second, key=jax.random.fold_in(key, _SPLICES))
 
     def inside(
         self, solutions: Float[Array, "batch sol"], *, key: PRNGKeyArray

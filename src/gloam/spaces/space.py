@@ -46,6 +46,10 @@ class Discrete(NamedTuple):
     """Number of values; 0 for real numbers."""
     is_category: Bool[np.ndarray, " sol"]
     """True for values without an order."""
+    sequence: Int[np.ndarray, " sol"]
+    """Number of the sequence of each column, from 1; 0 for columns that are in none."""
+    padding: Int[np.ndarray, " sol"]
+    """Index of the choice that fills the end of the sequence; -1 for columns that are in none."""
 
     @property
     def is_discrete(self) -> Bool[np.ndarray, " sol"]:
@@ -158,7 +162,11 @@ class Space:
         lower, upper = self.bounds
         half = np.where(number > 0, 0.5, np.inf).astype(np.float32)
         is_category = np.array([column.is_category for column in columns])
-        return Discrete(lower + half, upper - half, number, is_category)
+        index, padding = np.array(
+            [(i, v.padding_index) for i, (_, v) in enumerate(self.variables) for _ in range(v.size)]
+        ).T
+        sequence = np.where(padding >= 0, index + 1, 0)
+        return Discrete(lower + half, upper - half, number, is_category, sequence, padding)
 
     @property
     def places(self) -> list[tuple[str, int]]:

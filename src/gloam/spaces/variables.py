@@ -41,6 +41,11 @@ class Variable(ABC):
         """True if the values have no order."""
         return False
 
+    @property
+    def padding_index(self) -> int:
+        """Index of the choice that fills the end of a sequence; -1 if it is none."""
+        return -1
+
     @abstractmethod
     def box(self) -> tuple[float, float]:
         """Return the lowest and the highest number in a vector."""
@@ -207,6 +212,9 @@ class Categorical(Variable):
         shape: Shape of an array of choices; one by default.
         start: The choice at which the search starts, or an array of them; the first by default.
         when: The condition under which the variable matters, as for `gloam.Real`.
+        padding: The choice that fills the end of a sequence, such as ``"[nop]"``. It makes an array
+            with one axis a sequence of any length: emitters that vary elites insert, remove and
+            replace choices, and join the parts of two sequences.
     """
 
     choices: tuple[Any, ...]
@@ -215,6 +223,7 @@ class Categorical(Variable):
     shape: tuple[int, ...] = ()
     start: Any = None
     when: Any = None
+    padding: Any = None
 
     def __post_init__(self) -> None:
         fix = 'Give a list such as ["x", "y"].'
@@ -237,6 +246,14 @@ class Categorical(Variable):
         checks.instance("ordered", self.ordered, bool)
         object.__setattr__(self, "choices", choices)
         _finish(self)
+        if self.padding is not None:
+            expected, got = f"one of {checks.short(list(choices))}", checks.short(self.padding)
+            checks.expect(self.padding in choices, "padding", expected, got)
+            fix = "Give shape=(longest,), and leave ordered out."
+            is_sequence = len(self.shape) == 1 and not self.ordered
+            expected = "choices without an order, and a shape of one number"
+            got = f"ordered={self.ordered}, shape={self.shape}"
+            checks.expect(is_sequence, "padding", expected, got, fix)
 
     @property
     def num_values(self) -> int:
@@ -247,6 +264,11 @@ class Categorical(Variable):
     def is_category(self) -> bool:
         """True unless the choices have an order."""
         return not self.ordered
+
+    @property
+    def padding_index(self) -> int:
+        """Index of the choice that fills the end of a sequence; -1 if it is none."""
+        return -1 if self.padding is None else self.choices.index(self.padding)
 
     def box(self) -> tuple[float, float]:
         """Return bounds of the indices, half a step beyond the first and the last."""
