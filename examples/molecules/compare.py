@@ -1,6 +1,6 @@
 """Compare `gloam.DMS` with the genetic algorithm of the field, at equal evaluations.
 
-    python compare.py --iterations 100 --seeds 5
+    python compare.py --iterations 60 --seeds 5
 
 Both searches of a seed start from the same known molecules. Prints the figures of every search, and
 mean and standard deviation over the seeds.
@@ -18,7 +18,7 @@ SEARCHES = {"gloam.DMS": by_gloam, "genetic algorithm": by_genetic_algorithm}
 
 
 def main(
-    iterations: int = 100, seeds: int = 5, known: int = 1000, start: int = 100, emitters: int = 5
+    iterations: int = 60, seeds: int = 5, known: int = 1000, start: int = 100, emitters: int = 5
 ) -> None:
     molecules, rows = Molecules(known), []
     for seed in range(seeds):

@@ -1,7 +1,7 @@
 """Find, for every known molecule, the most drug-like molecule that is similar to it.
 
     pip install 'gloam[molecules]'
-    python find.py --iterations 100 --out molecules.png
+    python find.py --iterations 60 --out molecules.png
 
 Prints the figures of the search, writes the molecules to a table, and draws some of them.
 """
@@ -78,7 +78,7 @@ def table(molecules: Molecules, found: Found) -> pd.DataFrame:
 
 
 def main(
-    iterations: int = 100,
+    iterations: int = 60,
     out: Path = Path("molecules.png"),
     seed: int = 0,
     known: int = 1000,

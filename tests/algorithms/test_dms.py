@@ -43,10 +43,11 @@ def test_each_kind_of_cma_es_has_a_fifth_of_the_batch_at_first(gradients):
     assert isinstance(emitter.emitters[1], AimedCmaEmitters)
 
 
-def test_among_choices_alone_cma_es_has_the_smallest_share_of_the_others():
-    choices = gloam.Categorical(["a", "b", "c"], shape=(4,))
-    alone, beside = gloam.Space(a=choices), gloam.Space(a=choices, z=gloam.Integer(0, 3))
-    for space, share in ((alone, 0.02), (beside, 0.2)):
+def test_among_sequences_alone_cma_es_has_the_smallest_share_of_the_others():
+    word = gloam.Categorical(["a", "b", "c"], shape=(4,), padding="a")
+    alone, beside = gloam.Space(a=word, b=word), gloam.Space(a=word, z=gloam.Integer(0, 3))
+    plain = gloam.Space(a=gloam.Categorical(["a", "b", "c"], shape=(4,)))
+    for space, share in ((alone, 0.02), (beside, 0.2), (plain, 0.2)):
         least = gloam.DMS(ARCHIVE, space).emitter.least
         np.testing.assert_allclose(least, [share] * 2 + [0.02] * 3, rtol=1e-6)
 

@@ -20,6 +20,7 @@ from gloam.records import Targets
 SOL, BATCH = 3, 8
 MOVES = AimedMoves(np.zeros(SOL), 0.5, iso_sigma=1e-6, batch_size=BATCH)
 NONE = jnp.zeros((0, SOL))
+RANDOM_MEASURES = np.random.default_rng(0).normal(size=(5, 2))
 
 
 def ridge_weights(offsets: np.ndarray) -> np.ndarray:
@@ -139,6 +140,18 @@ def test_solutions_take_turns_at_the_targets_from_a_random_one():
     many = AimedMoves(np.zeros(SOL), 0.5, iso_sigma=1e-6, batch_size=540)
     found = np.rint(first_variables(many, jax.random.key(0))).astype(int)
     np.testing.assert_array_equal(np.bincount(found), np.full(108, 5))
+
+
+def test_choices_are_those_of_two_random_elites_near_the_target():
+    space = gloam.Space(kinds=gloam.Categorical([0, 1, 2, 3, 4], shape=(20,)))
+    emitter = AimedMoves(space, batch_size=60)
+    solutions = np.repeat(np.arange(5)[:, None], 20, axis=1)
+    found = combined(solutions, RANDOM_MEASURES, 3, emitter)
+    counts = np.stack([(found == kind).sum(axis=1) for kind in range(5)], axis=1)
+    # Of 20 choices a third of one changes on average, and two elites have the others.
+    assert (np.sort(counts, axis=1)[:, -2:].sum(axis=1) >= 17).all()
+    assert set(counts.argmax(axis=1)) == {0, 1, 2}
+    assert (counts[:, :3].max(axis=1) < 17).any()
 
 
 def test_solutions_stay_inside_the_bounds():

@@ -219,8 +219,8 @@ def _mixture(cma: CmaEmitters, gradients: bool) -> Emitter:
         half = -(-cma.num_emitters // 2) * cma.batch_size
         for goal in ("target", "improvement", "objective"):
             emitters.append(GradientAscent(*start, goal=goal, bounds=bounds, batch_size=half))
-    # Among choices alone, there is no Gaussian to adapt, and moves explore better.
+    # Of sequences alone there are no Gaussians to adapt, and positions mean little: moves explore.
     discrete = None if cma.bounds is None else cma.bounds.discrete
-    has_gaussian = discrete is None or not discrete.is_category.all()
-    exploring = [_EXPLORING if has_gaussian else _LEAST] * 2
+    are_sequences = discrete is not None and (discrete.sequence > 0).all()
+    exploring = [_LEAST if are_sequences else _EXPLORING] * 2
     return AdaptiveMixture(emitters, least=exploring + [_LEAST] * (len(emitters) - 2))
