@@ -51,6 +51,13 @@ def write_pictures_run(path):
     return write_run(path, algorithm, domain, seeds=[0], dataset=data)
 
 
+def write_curves_run(path):
+    """A run on a dataset of nine vectors."""
+    curves = np.random.default_rng(0).normal(size=(9, 12)).astype(np.float32)
+    data = gloam.datasets.from_array(curves)
+    return write_run(path, small_dms(data.archive(), np.zeros(3)), None, seeds=[0], dataset=data)
+
+
 def write_run(path, algorithm, domain, *, seeds, dataset=None):
     """A finished run, as a driver would write it."""
     rng = np.random.default_rng(1)

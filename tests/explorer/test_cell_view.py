@@ -64,7 +64,7 @@ def test_items_of_a_large_run_are_shown_with_their_own_elites(made_runs, monkeyp
     expected[rows.cells] = np.arange(len(rows.cells))
     np.testing.assert_array_equal(found["row"], expected)
     np.testing.assert_array_equal(np.isnan(found["distance"]), expected < 0)
-    pixels = png(sheet(run, 0, np.flatnonzero(expected < 0).tolist()))
+    pixels = png(sheet(run, 0, np.flatnonzero(expected < 0).tolist())[0])
     assert not pixels[:, :THUMB].any()
 
 
@@ -85,7 +85,7 @@ def test_a_sheet_shows_solution_and_item_of_each_cell(pictures):
     filled = int(rows.cells[0])
     empty = sorted(set(range(9)) - set(rows.cells.tolist()))[0]
     cells = [filled, empty]
-    pixels = png(sheet(pictures, 0, cells))
+    pixels = png(sheet(pictures, 0, cells)[0])
     assert pixels.shape == (THUMB * len(cells), 2 * THUMB + 4, 4)
     item = pictures.dataset.image(filled)
     scale = THUMB // 4
@@ -96,4 +96,4 @@ def test_a_sheet_shows_solution_and_item_of_each_cell(pictures):
     for place, drawn in enumerate(pictures.pictures(rows)(nearest)):
         left = pixels[place * THUMB : (place + 1) * THUMB : scale, :THUMB:scale]
         np.testing.assert_allclose(left[..., 0], drawn, atol=1)
-    assert png(picture(pictures, 0, filled, "item")).shape == (256, 256)
+    assert png(picture(pictures, 0, filled, "item")[0]).shape == (256, 256)

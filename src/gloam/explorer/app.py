@@ -26,7 +26,9 @@ logger = logging.getLogger("gloam.explorer")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _LONGEST_PATH = 400
 _LONGEST_QUERY = 2000
-_BINARY, _JSON, _PNG = "application/octet-stream", "application/json", "image/png"
+_BINARY, _JSON = "application/octet-stream", "application/json"
+# A drawing of the user's function, also where a browser shows it as a page of its own.
+_SVG_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; sandbox"
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 _PROJECTIONS = ("pca", "measures", "umap", "tsne")
 
@@ -87,7 +89,10 @@ def _endpoint(answer: Callable[[Request], Answer]) -> Callable[[Request], Respon
         tag = f'"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"etag": tag})
-        return Response(content, headers={"etag": tag}, media_type=media_type)
+        headers = {"etag": tag}
+        if media_type == cell_view.SVG:
+            headers["content-security-policy"] = _SVG_POLICY
+        return Response(content, headers=headers, media_type=media_type)
 
     return respond
 
@@ -171,7 +176,7 @@ class _Answers:
         cells = query.integers("cells", count=cell_view.MAX_TILES)
         for cell in cells:
             _check_cell(run, cell)
-        return cell_view.sheet(run, seed, cells), _PNG
+        return cell_view.sheet(run, seed, cells)
 
     def cell(self, request: Request) -> Answer:
         run, seed = self._run_and_seed(request, Query(request, "seed"))
@@ -186,10 +191,10 @@ class _Answers:
         query = Query(request, "seed", "side")
         run, seed = self._run_and_seed(request, query)
         side = query.choice("side", ("solution", "item"))
-        content = cell_view.picture(run, seed, _cell(request, run), side)
-        if content is None:
+        answer = cell_view.picture(run, seed, _cell(request, run), side)
+        if answer is None:
             raise RefusedError(404, "There is no such picture.")
-        return content, _PNG
+        return answer
 
     def _entry(self, request: Request) -> Entry:
         return self._known(request.path_params["run"])
@@ -282,7 +287,7 @@ class Guard:
     Args:
         app: The application that answers the other requests.
         hosts: Names of this machine that requests may use.
-        policy: The Content-Security-Policy of all responses.
+        policy: The Content-Security-Policy of all responses that have none of their own.
         by_address: Whether requests may also use any IP address. No site can take an address for
             a name of its own.
     """
@@ -311,7 +316,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in self._headers.items():
-                    headers[name] = value
+                    headers.setdefault(name, value)
             await send(message)
 
         refusal = self._refusal(scope)

@@ -92,14 +92,11 @@ def _is_small_grid(run: OpenedRun) -> bool:
 
 def _picture_sides(run: OpenedRun) -> dict[str, bool]:
     """Whether elites and items can be shown as pictures."""
-    dataset = run.dataset
-    if dataset is None:
-        return {"solution": False, "item": False}
     try:
         shown = run.pictures(run.elites(run.config.seeds[0])) is not None
     except ValueError:  # before the first checkpoint
         shown = False
-    return {"solution": shown, "item": dataset.has_images}
+    return {"solution": shown, "item": run.dataset is not None}
 
 
 def packed_elites(run: OpenedRun, seed: int, at: int | None = None) -> bytes:

@@ -28,7 +28,8 @@ from gloam.explorer.summaries import RunSummary, elites_version, newest_checkpoi
 from gloam.formats import RunFolder
 from gloam.formats.config import RunConfig
 from gloam.formats.documents import is_document, read_document
-from gloam.gallery.pairs import Pictures, elite_pictures, has_pictures
+from gloam.gallery.drawings import Drawer, Pictures
+from gloam.gallery.pairs import elite_pictures
 from gloam.plots.plane import Plane
 from gloam.runs.comparison import compare
 
@@ -78,10 +79,13 @@ class Library:
 
     Args:
         root: The folder.
+        draw: A function of the user's program that draws solutions, see
+            `gloam.gallery.elite_pictures`. Files never name one.
     """
 
-    def __init__(self, root: Path):
+    def __init__(self, root: Path, draw: Callable[..., Any] | None = None):
         self.root = Path(root).resolve()
+        self._drawer = None if draw is None else Drawer(draw)
         self._contents = Contents({}, {}, True)
         self._summaries: dict[Path, RunSummary] = {}
         self._opened: OrderedDict[str, OpenedRun] = OrderedDict()
@@ -132,7 +136,7 @@ class Library:
         with self._lock:
             run = self._opened.pop(entry.id, None)
             if run is None or run.folder.path != entry.path:
-                run = OpenedRun(entry.path)
+                run = OpenedRun(entry.path, self._drawer)
             self._opened[entry.id] = run
             while len(self._opened) > _MAX_OPEN:
                 self._opened.popitem(last=False)
@@ -294,10 +298,12 @@ class OpenedRun:
 
     Args:
         path: The run folder.
+        drawer: Draws solutions, if the user's program has given a function for it.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, drawer: Drawer | None = None):
         self.folder = RunFolder(path)
+        self._drawer = drawer
         self._cache: dict[Any, tuple[Any, Any]] = {}
         self._locks: dict[Any, threading.RLock] = {}
         self._lock = threading.Lock()
@@ -368,11 +374,11 @@ class OpenedRun:
         return self.cached(("elites", seed), version, read)
 
     def pictures(self, rows: EliteRows) -> Pictures | None:
-        """Return the pictures of elites, or ``None`` if they cannot be shown."""
+        """Return the pictures of elites, or ``None`` if they are just numbers."""
+        if self._drawer is not None:
+            return self._drawer.pictures(rows.elites)
         dataset = self.dataset
-        if dataset is None or not has_pictures(rows.elites, dataset, self.domain):
-            return None
-        return elite_pictures(rows.elites, dataset, self.domain)
+        return None if dataset is None else elite_pictures(rows.elites, dataset, self.domain)
 
     @property
     def is_plane_grid(self) -> bool:

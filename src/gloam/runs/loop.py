@@ -388,8 +388,11 @@ class _Loop:
         if folder is not None:
             for seed, elites in by_seed.items():
                 folder.write_archive(elites, seed=seed)
-        path = folder.path if folder else None
-        return Result(by_seed, self._rows.table(), driver.seeds, path, stopped=reason)
+        path, dataset = folder.path if folder else None, self._options.dataset
+        if dataset is None and folder is not None and folder.read_config().dataset is not None:
+            dataset = folder.read_dataset()  # of a run that was resumed without it
+        metrics = self._rows.table()
+        return Result(by_seed, metrics, driver.seeds, path, stopped=reason, dataset=dataset)
 
     def _interrupted(self, stop: StopRequest) -> Interrupted:
         path = self._folder.path if self._folder else None

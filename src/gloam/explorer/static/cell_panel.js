@@ -103,7 +103,8 @@ export class CellPanel {
     await thumbs.load();
     const found = thumbs.find([cell], 0);
     if (!found?.address) return null;
-    const shown = h("span", { class: "pair-picture large", role: "img", "aria-label": "solution and item" });
+    const words = this.run.pictures.item ? "solution and item" : "solution";
+    const shown = h("span", { class: "pair-picture large", role: "img", "aria-label": words });
     shown.style.backgroundImage = `url("${found.address}")`;
     shown.style.backgroundPosition = `0 ${-128 * found.row}px`;
     return shown;
