@@ -298,6 +298,59 @@ def test_the_gallery_is_sorted_and_searched(page, address, made_runs):
     assert page.run(UNNAMED) == []
 
 
+GREEN = (
+    "<svg viewBox='0 0 2 2'><script>document.x = 1</script>"
+    "<path d='M0 0H2V2H0' fill='#0f0'/></svg>"
+)
+    "<svg viewBox='0 0 2 2'><script>document.x = 1</script><path d='M0 0H2V2H0' fill='#0f0'/></svg>"
+)
+# The color in the middle of an image, once it is loaded.
+COLOR_OF = """
+    const image = new Image();
+    image.onload = () => {
+      const context = document.createElement("canvas").getContext("2d");
+      context.drawImage(image, 0, 0);
+      done([...context.getImageData(32, 32, 1, 1).data]);
+    };
+    image.onerror = () => done(null);
+    image.src = ADDRESS;
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["desktop, light"], indirect=True)
+def test_drawings_are_shown_of_cells_and_in_the_gallery(page, runs):
+    def draw(solution, measures):
+        return GREEN if measures.ndim > 1 or measures[0] < 0 else 1 / 0
+
+    full = "document.querySelector('.cell img.full').src"
+    sheet = "getComputedStyle(document.querySelector(SELECTOR)).backgroundImage.slice(5, -2)"
+    elites = RunFolder(runs / "grid").read_archive(3)
+    with serving(runs, draw=draw) as address:
+        page.open_run(address, "grid")
+        page.wait("document.querySelector('.legend .bar')")
+        for is_drawn in (True, False):
+            cell = int(elites.cells[(elites.measures[:, 0] < 0) == is_drawn][0])
+            page.click_cell(cell // 6, cell % 6, 8, 6)
+            page.wait(f"document.querySelector('.cell h2')?.textContent === 'Cell {cell}'")
+            page.wait("document.querySelector('.cell img.full').naturalWidth")
+            color = page.run_async(COLOR_OF.replace("ADDRESS", full))
+            assert (color == [0, 255, 0, 255]) == is_drawn
+        assert page.run(UNNAMED) == []
+        page.open_run(address, "pictures")
+        page.wait("document.querySelectorAll('.pair').length > 0")
+        of_gallery = sheet.replace("SELECTOR", "'.pair-picture'")
+        assert page.run_async(COLOR_OF.replace("ADDRESS", of_gallery)) == [0, 255, 0, 255]
+    page.open(write_html(runs / "grid", draw=draw).as_uri())
+    page.wait("document.querySelector('.legend .bar')")
+    cell = int(elites.cells[elites.measures[:, 0] < 0][0])
+    page.click_cell(cell // 6, cell % 6, 8, 6)
+    page.wait("document.querySelector('.cell .pair-picture.large').style.backgroundImage")
+    of_cell = sheet.replace("SELECTOR", "'.cell .pair-picture.large'")
+    assert page.run_async(COLOR_OF.replace("ADDRESS", of_cell)) is not None
+    assert not page.run("return document.x")
+
+
 @pytest.mark.slow
 def test_ten_thousand_pairs_are_few_elements(page, address):
     page.open_run(address, "many")
