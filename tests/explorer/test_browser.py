@@ -299,9 +299,6 @@ def test_the_gallery_is_sorted_and_searched(page, address, made_runs):
 
 
 GREEN = (
-    "<svg viewBox='0 0 2 2'><script>document.x = 1</script>"
-    "<path d='M0 0H2V2H0' fill='#0f0'/></svg>"
-)
     "<svg viewBox='0 0 2 2'><script>document.x = 1</script><path d='M0 0H2V2H0' fill='#0f0'/></svg>"
 )
 # The color in the middle of an image, once it is loaded.

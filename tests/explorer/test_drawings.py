@@ -1,7 +1,6 @@
 """Drawings of a user's function in the explorer and in reports."""
 
 import base64
-import json
 from xml.etree import ElementTree
 
 import numpy as np
@@ -182,6 +181,4 @@ def test_a_resumed_result_has_the_items_of_its_run(tmp_path):
     first = gloam.optimize(evaluate, algorithm, 1, dataset=data, **run)
     second = gloam.optimize(evaluate, algorithm, 2, resume=True, **run)
     for result in (first, second):
-        assert result.dataset.names == data.names
         assert len(result.gallery().axes[0].images) == 8
-    assert json.dumps(second.dataset.shape) == "[6]"

@@ -1,6 +1,5 @@
 import dataclasses
 import json
-import os
 import shutil
 
 import pytest
@@ -70,9 +69,14 @@ def test_a_run_that_a_callback_stopped_is_not_interrupted(runs):
 
 
 def test_a_run_tells_when_it_began_and_when_its_archive_appears(runs):
-    os.utime(runs / "grid" / "config.npz", (5, 7))
-    found = summary_of(runs)
-    assert found["started"] == 7
+    folder = RunFolder(runs / "grid")
+    config = folder.read_config()
+    assert summary_of(runs)["started"] is None  # not the time of a file, which a copy changes
+    for told, shown in ((1.5e9, 1.5e9), ("now", None), (True, None), (-1, None), (1e300, None)):
+        plan = dict(config.plan) | {"started": told}
+        folder.write_plan(dataclasses.replace(config, plan=plan))
+        found = summary_of(runs)
+        assert found["started"] == shown
     assert found["first"] == {
         "log_every": None,
         "checkpoint_every": None,

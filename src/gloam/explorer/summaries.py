@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _RESULTS = ("qd_score", "coverage", "best_objective", "seconds", "evaluations", "gradients")
-_RESULTS += ("failed_total", "f_min")
+_RESULTS += ("failed_total", "infeasible_total", "f_min")
 _SPARKLINE = 40
 # Options that determine when a run first shows its curves and its archive.
 _FIRST = ("log_every", "checkpoint_every", "checkpoint_seconds")
@@ -35,6 +35,7 @@ _FIRST = ("log_every", "checkpoint_every", "checkpoint_seconds")
 _MAX_ROWS = 1000
 _MAX_SETTINGS = 400
 _MAX_TEXT = 120
+_LATEST = 1e11  # seconds since 1970, in the year 5138
 # Initial parameters of networks, which are not settings.
 _LEARNED = ("weights", "biases")
 
@@ -113,7 +114,7 @@ class RunSummary:
                 "seeds": list(config.seeds),
                 "iterations": config.plan.get("iterations"),
                 "first": {name: config.plan.get(name) for name in _FIRST},
-                "started": _started(self._folder.path),
+                "started": _started(config),
                 "dataset": config.dataset is not None,
                 "settings": settings_of(config),
             }
@@ -177,10 +178,11 @@ def newest_checkpoint(path: Path) -> int | None:
     return int(files[0].stem) if files and files[0].stem.isdecimal() else None
 
 
-def _started(path: Path) -> float | None:
-    """Return the time at which a run began, in seconds since 1970."""
-    first_file = stamp(path / "config.npz")  # written once
-    return first_file[2] / 1e9 if first_file else None
+def _started(config: RunConfig) -> float | None:
+    """Return the time at which a run was started, in seconds since 1970, if it is recorded."""
+    started = config.plan.get("started")
+    is_time = type(started) in (int, float) and 0 < started < _LATEST
+    return float(started) if is_time else None
 
 
 def has_elites(path: Path) -> bool:

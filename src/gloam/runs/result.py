@@ -17,6 +17,7 @@ from gloam.callbacks import CallbackFailure
 from gloam.datasets import Dataset, Matches
 from gloam.datasets.matches import Order
 from gloam.evaluators import Evaluator
+from gloam.formats import RunFolder
 from gloam.runs.reevaluation import Corrected, Problem, corrected
 
 if TYPE_CHECKING:
@@ -71,8 +72,7 @@ class Result:
     """Reason of the callback that stopped the run before its last iteration."""
     callback_failures: tuple[CallbackFailure, ...] = ()
     """Errors that callbacks raised."""
-    dataset: Dataset | None = dataclasses.field(default=None, compare=False)
-    """The items of the cells, if the run has a dataset."""
+    _dataset: Dataset | None = dataclasses.field(default=None, compare=False)
     _problem: Problem | None = dataclasses.field(default=None, compare=False)
 
     def reevaluated(
@@ -155,13 +155,20 @@ class Result:
         """
         from gloam.gallery import elite_gallery, elite_pictures, gallery
 
-        elites, dataset = self.elites, self.dataset
+        elites, dataset = self.elites, self._items()
         domain = None if self._problem is None else self._problem.evaluate
         pictures = elite_pictures(elites, dataset, domain, draw=draw)
         options: Any = {"count": count, "title": title, "ax": ax}
         if dataset is None:
             return elite_gallery(elites, pictures, **options)
         return gallery(Matches(elites, dataset), pictures, by=by, **options)
+
+    def _items(self) -> Dataset | None:
+        """Return the dataset of the run; from its folder, if it was resumed without it."""
+        folder = None if self.run_dir is None else RunFolder(self.run_dir)
+        if self._dataset is None and folder and folder.read_config().dataset is not None:
+            return folder.read_dataset()
+        return self._dataset
 
     def __getstate__(self) -> dict[str, Any]:
         # Functions of the user's often cannot be sent to other processes.
