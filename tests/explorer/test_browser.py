@@ -3,6 +3,7 @@
 The list and the page of a run are part of every test run; all else are slow tests.
 """
 
+import dataclasses
 import json
 import shutil
 from urllib.parse import urlsplit
@@ -21,7 +22,7 @@ from gloam.formats.run_folder import dataset_arrays, dataset_digest
 from gloam.formats.tables import MetricsFile
 from tests.explorer.conftest import HOSTILE, serving
 from tests.explorer.page import Page, chromium
-from tests.run_folders import small_dms, write_grid_run, write_run
+from tests.run_folders import small_dms, write_grid_run, write_run, write_space_run
 
 SCREENS = {"desktop, light": (1280, 860, False), "phone, dark": (390, 844, True)}
 MANY = 10_000
@@ -201,6 +202,66 @@ def test_two_measures_of_a_grid_are_chosen(page, tmp_path):
         page.select(".map .toolbar select", "grid", 1)
         shown("x 1 to 2", 0, 1, 5, 3, cells[1:2, 1, 0])
         assert page.run(UNNAMED) == []
+
+
+@pytest.mark.slow
+def test_colors_show_fields_and_variables_and_axes_are_chosen(page, tmp_path):
+    folder = write_space_run(tmp_path / "run")
+    elites = folder.read_archive()
+    (tmp_path / "link").symlink_to(folder.path)
+    legend = "document.querySelector('.legend').textContent"
+    caption = "document.querySelector('.map figcaption').textContent"
+    with serving(tmp_path) as address:
+        page.open(address)
+        page.wait("document.querySelector('.note')?.textContent.includes('link')")
+        page.open_run(address, "run")
+        page.wait("document.querySelector('.legend .bar')")
+        options = page.texts(".map .toolbar select option")
+        for title in ("field: speed", "field: forces_2", "variable: log10 rate"):
+            assert title in options
+        page.select(".map .toolbar select", "column-0")
+        page.wait(f"{legend}.includes('speed')")
+        page.select(".map .toolbar select", "column-6")
+        page.wait(f"{legend} === 'a2None'")
+        page.select(".map .toolbar select", "axes", 1)
+        page.wait(f"{caption}.includes('one and two')")
+        page.select(".joined select", "3")
+        page.wait(f"{caption}.includes('four and two')")
+        page.select(".joined select", "3", 1)
+        page.wait(f"{caption}.includes('two and four')")
+        cell = elites.cells[0]
+        page.run(f"location.hash += '/cell/{cell}'")
+        page.wait("document.querySelector('.cell h2')")
+        assert page.texts(".numbers h3") == ["Measures", "Fields", "Solution"]
+        facts = dict(zip(page.texts(".facts dt"), page.texts(".facts dd"), strict=True))
+        assert float(facts["speed"]) == pytest.approx(elites.elite(cell).fields["speed"], rel=1e-3)
+        assert page.run(UNNAMED) == []
+    page.open(write_html(folder.path).as_uri())
+    page.wait("document.querySelector('.legend .bar')")
+    page.select(".map .toolbar select", "column-3")
+    page.wait(f"{legend}.includes('forces_2')")
+    page.run(f"location.hash = document.querySelector('.brand').hash + '/cell/{cell}'")
+    page.wait("document.querySelector('.cell h2')")
+    assert "forces_1" in page.texts(".facts dt")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["desktop, light"], indirect=True)
+def test_long_names_and_scores_leave_room_for_the_curves(page, runs):
+    path = runs / "a long name of a run on several problems" / "with another long part of it, 3"
+    shutil.copytree(runs / "grid", path)
+    folder = RunFolder(path)
+    table = folder.read_metrics().assign(qd_score=1359410.25, f_min=-1234.5, seconds=40000.0)
+    MetricsFile(path).write(table)
+    config = folder.read_config()
+    started = {"iterations": 10_000, "started": 1.7e9, "name": "a long name of a problem"}
+    folder.write_plan(dataclasses.replace(config, plan=started))
+    with serving(runs) as address:
+        page.open(address)
+        page.wait("rows().length === 4")
+        scrolled = "document.querySelector('.scroll-x')"
+        assert page.run(f"return {scrolled}.scrollWidth <= {scrolled}.clientWidth")
+        assert "2023-11-14" in page.column(11)
 
 
 @pytest.mark.slow

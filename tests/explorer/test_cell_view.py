@@ -7,6 +7,7 @@ from gloam.explorer.library import OpenedRun
 from gloam.formats import RunFolder
 from tests.explorer.unpacking import png
 from tests.helpers import refused
+from tests.run_folders import write_space_run
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,17 @@ def test_an_empty_cell_of_a_dataset_has_the_nearest_elites(pictures):
     apart = np.linalg.norm(rows.measures - pictures.dataset.items[empty], axis=1)
     distances = [one["distance"] for one in found["neighbours"]]
     np.testing.assert_allclose(distances, np.sort(apart)[:8], rtol=1e-5)
+
+
+def test_a_cell_has_its_fields(tmp_path):
+    run = OpenedRun(write_space_run(tmp_path / "run").path)
+    rows = run.elites(0)
+    found = cell_details(run, 0, int(rows.cells[3]))["fields"]
+    fields = {name: rows.elites.field(name)[3] for name in ("speed", "forces")}
+    assert float(found["speed"]) == pytest.approx(float(fields["speed"]), rel=1e-5)
+    shown = [float(text) for text in found["forces"].split(", ")]
+    assert shown == pytest.approx(fields["forces"].tolist(), rel=1e-5)
+    assert found["image"] == "float32 5×5"
 
 
 def test_items_of_a_large_run_are_shown_with_their_own_elites(made_runs, monkeypatch):

@@ -30,6 +30,10 @@ def test_a_finished_run_has_its_names_settings_and_final_scores(runs):
     assert found["settings"]["archive.shape"] == "8, 6"
     assert found["settings"]["emitter.batch_size"] == 6
     assert found["results"]["qd_score"] == pytest.approx(last["qd_score"].mean())
+    assert "infeasible_total" not in found["results"]
+    folder = RunFolder(runs / "grid")
+    MetricsFile(folder.path).write(table.assign(infeasible_total=2 * table["iteration"]))
+    assert summary_of(runs)["results"]["infeasible_total"] == 12
     assert found["results"]["qd_score_error"] == pytest.approx(last["qd_score"].sem())
     means = table.groupby("iteration")["qd_score"].mean()
     assert found["sparkline"] == pytest.approx(list(means), rel=1e-4)

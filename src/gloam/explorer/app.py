@@ -30,7 +30,7 @@ _BINARY, _JSON = "application/octet-stream", "application/json"
 # A drawing of the user's function, also where a browser shows it as a page of its own.
 _SVG_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; sandbox"
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
-_PROJECTIONS = ("pca", "measures", "umap", "tsne")
+_PROJECTIONS = ("pca", "measures", "umap", "tsne", "axes")
 
 Answer = tuple[bytes, str]
 """Content and media type."""
@@ -59,6 +59,7 @@ def explorer_app(
         f"{run}/parts": answers.parts,
         f"{run}/metrics": answers.metrics,
         f"{run}/elites": answers.elites,
+        f"{run}/column": answers.column,
         f"{run}/map": answers.map,
         f"{run}/discount": answers.discount,
         f"{run}/pairs": answers.pairs,
@@ -155,11 +156,18 @@ class _Answers:
         at = query.integer("at", most=2**31)
         return archive_view.packed_elites(run, seed, at), _BINARY
 
+    def column(self, request: Request) -> Answer:
+        query = Query(request, "seed", "number")
+        run, seed = self._run_and_seed(request, query)
+        return archive_view.packed_column(run, seed, query.integer("number") or 0), _BINARY
+
     def map(self, request: Request) -> Answer:
-        query = Query(request, "seed", "by")
+        query = Query(request, "seed", "by", "x", "y")
         run, seed = self._run_and_seed(request, query)
         by = query.choice("by", _PROJECTIONS)
-        return archive_view.packed_map(run, by, seed), _BINARY
+        x, y = query.integer("x"), query.integer("y")
+        axes = (0 if x is None else x, 1 if y is None else y)
+        return archive_view.packed_map(run, by, seed, axes), _BINARY
 
     def discount(self, request: Request) -> Answer:
         query = Query(request, "at")

@@ -30,6 +30,7 @@ _LARGE = 512
 _NEIGHBOURS = 8
 # Numbers of a solution that are sent to the page.
 _MAX_NUMBERS = 4096
+_MAX_FIELD = 16
 # Products of items, elites and measures, above which items are shown with the elites of their own
 # cells only: to find the nearest elites of a live run would take too long.
 _MAX_PRODUCTS = 10**11
@@ -62,6 +63,7 @@ def cell_details(run: OpenedRun, seed: int, cell: int) -> dict[str, Any]:
         "measures": measures[:_MAX_NUMBERS],
         "solution": solution[:_MAX_NUMBERS],
         "values": _values(rows, row),
+        "fields": _fields(rows, row),
         "measure_dim": len(measures),
         "solution_dim": len(solution),
         "distance": None if to_centroid is None else to_centroid[row],
@@ -78,6 +80,18 @@ def _values(rows: EliteRows, row: int) -> dict[str, str] | None:
         return None
     (texts,) = form.texts(rows.solutions[row : row + 1])
     return dict(list(texts.items())[:_MAX_NUMBERS])
+
+
+def _fields(rows: EliteRows, row: int) -> dict[str, str]:
+    """Return the fields of an elite as text by name; of large ones, their shape."""
+    texts = {}
+    for name, array in rows.elites.store.fields.items():
+        value = np.asarray(array[rows.cells[row]])
+        is_short = value.size <= _MAX_FIELD and value.dtype.kind in "biuf"
+        shape = "×".join(map(str, value.shape))
+        numbers = ", ".join(f"{number:.6g}" for number in value.ravel().tolist())
+        texts[name] = numbers if is_short else f"{value.dtype} {shape}"
+    return texts
 
 
 def python_lines(path: str) -> str:

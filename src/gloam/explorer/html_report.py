@@ -20,6 +20,7 @@ from gloam.archives import GridArchive
 from gloam.datasets.rows import evenly_spaced
 from gloam.explorer.archive_view import (
     described_run,
+    packed_column,
     packed_discount,
     packed_elites,
     packed_map,
@@ -200,6 +201,10 @@ def _add_archive(parts: Parts, run: OpenedRun, address: str, content: dict[str, 
         most = parts.left // 2
         parts.add_json(f"{address}/pairs?seed={seed}", pairs(run, seed), most=most)
     _add_rows(parts, run, address, seed)
+    share = parts.share(parts.left * 3 // 10)
+    for number in range(len(content["columns"])):
+        column = packed_column(run, seed, number)
+        share.add_arrays(f"{address}/column?seed={seed}&number={number}", column)
     if content["model"]:
         parts.add_arrays(f"{address}/discount", packed_discount(run, None, shortened))
     snapshots = content["moments"]

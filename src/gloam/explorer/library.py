@@ -32,6 +32,7 @@ from gloam.gallery.drawings import Drawer, Pictures
 from gloam.gallery.pairs import elite_pictures
 from gloam.plots.plane import Plane
 from gloam.runs.comparison import compare
+from gloam.spaces import Form
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +46,7 @@ _FIX = "Restore it from a copy."
 _MAX_DEPTH = 6
 _MAX_FOLDERS = 20_000
 _MAX_RUNS = 2000
+_MAX_LINKS = 20
 # Folders inside of runs and studies that contain no runs.
 _SKIPPED = {"checkpoint", "snapshots", "figures", "report", "__pycache__"}
 # Runs, and seeds of each, whose elites stay in memory.
@@ -72,6 +74,8 @@ class Contents:
     studies: dict[str, Entry]
     complete: bool
     """False if there were more folders or runs than are searched."""
+    links: tuple[str, ...] = ()
+    """Links to folders, which are not followed: they could lead out of the folder."""
 
 
 class Library:
@@ -109,6 +113,7 @@ class Library:
         return {
             "folder": self.root.name,
             "complete": contents.complete,
+            "links": contents.links[:_MAX_LINKS],
             "runs": sorted(runs, key=lambda run: run["name"]),
             "studies": sorted(studies, key=lambda study: study["name"]),
         }
@@ -227,12 +232,13 @@ def _read_study(path: Path) -> dict[str, Any]:
 def _contents(root: Path) -> Contents:
     runs: dict[str, Entry] = {}
     studies: dict[str, Entry] = {}
+    links: list[str] = []
     waiting, seen = [(root, 0)], 0
     while waiting:
         folder, depth = waiting.pop()
         seen += 1
         if seen > _MAX_FOLDERS or len(runs) >= _MAX_RUNS:
-            return Contents(runs, studies, complete=False)
+            return Contents(runs, studies, False, tuple(links))
         try:
             with os.scandir(folder) as scanned:
                 children = list(scanned)
@@ -245,8 +251,11 @@ def _contents(root: Path) -> Contents:
         elif "study.json" in names and is_document(folder / "study.json", "study"):
             studies[entry.id] = entry
         if depth < _MAX_DEPTH:
-            waiting += [(Path(child.path), depth + 1) for child in children if _is_searched(child)]
-    return Contents(runs, studies, complete=True)
+            searched = [child for child in children if _is_searched(child)]
+            waiting += [(Path(child.path), depth + 1) for child in searched if not _is_link(child)]
+            places = [Path(child.path).relative_to(root) for child in searched if _is_link(child)]
+            links += sorted(map(str, places))
+    return Contents(runs, studies, True, tuple(links))
 
 
 def _entry(root: Path, folder: Path) -> Entry:
@@ -266,10 +275,14 @@ def _is_searched(child: os.DirEntry) -> bool:
     if child.name in _SKIPPED or child.name.startswith("."):
         return False
     try:
-        # Links could form a cycle, or lead out of the folder.
-        return child.is_dir(follow_symlinks=False)
+        return child.is_dir()
     except OSError:
         return False
+
+
+def _is_link(child: os.DirEntry) -> bool:
+    """Whether a folder is a link. Links could form a cycle, or lead out of the folder."""
+    return not child.is_dir(follow_symlinks=False)
 
 
 class EliteRows(NamedTuple):
@@ -355,6 +368,11 @@ class OpenedRun:
                 return None
 
         return self.cached("domain", self.config.identity, read)
+
+    @property
+    def form(self) -> Form | None:
+        """The space or tree that solutions stand for; ``None`` for plain vectors."""
+        return self.cached("form", self.config.identity, self.folder.read_form)
 
     def elites(self, seed: int) -> EliteRows:
         """Return the elites of a seed as of the newest checkpoint."""

@@ -186,7 +186,7 @@ class RunFolder:
             checks.instance(name, value, _PARTS[name])
             return value
 
-    def _read_form(self) -> Form | None:
+    def read_form(self) -> Form | None:
         """Return the space or tree that solutions stand for; ``None`` for plain vectors."""
         content = objects.first_of_class(self.read_config().algorithm, ("Space", "Tree"))
         with content_of(self.path / "config.json", _COPY):
@@ -326,7 +326,7 @@ class RunFolder:
                 about = {"reference": references[index].item() if index < len(references) else None}
         with content_of(path, fix):
             reference = checks.objective("reference", about.get("reference"))
-            return elites_from(archive, arrays, reference, self._read_form())
+            return elites_from(archive, arrays, reference, self.read_form())
 
     def check_not_finished(self) -> None:
         """Check that there are no elites of a run whose checkpoints are gone.

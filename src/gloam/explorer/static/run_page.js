@@ -97,7 +97,7 @@ class RunPage {
       this.head,
       h("h1", {}, run.name),
       stateMark(run),
-      h("p", { class: "quiet" }, run.algorithm ? `${run.algorithm} on ${run.domain}, started ${date(run.started)}` : ""),
+      h("p", { class: "quiet" }, run.algorithm ? `${run.algorithm} on ${run.domain}${run.started ? `, started ${date(run.started)}` : ""}` : ""),
       run.iterations ? progress(run) : null,
     );
     const problems = [...(run.warnings ?? [])];
@@ -116,6 +116,7 @@ class RunPage {
       tile("Time", duration(results.seconds)),
       tile("Seeds", String(run.seeds.length)),
       results.failed_total > 0 && tile("Failed evaluations", number(results.failed_total)),
+      results.infeasible_total > 0 && tile("Infeasible solutions", number(results.infeasible_total)),
     );
   }
 
