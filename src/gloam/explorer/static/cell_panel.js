@@ -55,7 +55,7 @@ export class CellPanel {
         details.found && fact("Found", foundText(details.found)),
       ),
       this.measures(details),
-      named("Fields", details.fields),
+      factsOf("Fields", details.fields),
       this.solution(details),
       this.copies(details),
       this.neighbours(details.neighbours),
@@ -64,14 +64,14 @@ export class CellPanel {
 
   /** The variables of a space by name, or the numbers of a vector. */
   solution({ values, solution, solution_dim }) {
-    return named("Solution", values) ?? numbers("Solution", solution, solution_dim);
+    return factsOf("Solution", values) ?? numbers("Solution", solution, solution_dim);
   }
 
   /** The measures by name, or as a list of numbers if they are many. */
   measures({ measures, measure_dim }) {
     const names = this.run.archive.measures;
     if (!names || !measures) return numbers("Measures", measures, measure_dim);
-    return named("Measures", Object.fromEntries(measures.map((value, k) => [names[k], number(value)])));
+    return factsOf("Measures", Object.fromEntries(measures.map((value, k) => [names[k], number(value)])));
   }
 
   async showDiscount(seed, cell, isLast) {
@@ -135,7 +135,7 @@ function fact(name, value) {
 }
 
 /** Texts by name, under a heading; `null` if there are none. */
-function named(title, texts) {
+function factsOf(title, texts) {
   const facts = Object.entries(texts ?? {}).map(([name, value]) => fact(name, value));
   return facts.length ? h("div", { class: "numbers" }, h("h3", {}, title), h("dl", { class: "facts" }, facts)) : null;
 }
