@@ -68,6 +68,8 @@ class RunSummary:
         """A table of metrics, and the part of the summary that depends on it."""
         self._free_lock: object = None
         """Stamp of a lock file that no process held."""
+        self._rescored: tuple[Any, Any, DamagedFileError | None] | None = None
+        """Stamp and content of the corrected scores, or what is wrong with them."""
         self._checked: dict[Path, tuple[object, DamagedFileError | None]] = {}
         """Files of arrays with their stamps, and what is wrong with them."""
 
@@ -81,12 +83,15 @@ class RunSummary:
                 return {"state": "newer" if is_newer else "damaged", "reason": _told(error)}
             table, error = file.read()
             state, path = self._state(config), self._folder.path
+            corrected, problem = self._corrected(state.iteration)
+            scores = self._scores(table)
             return (
                 self._described
                 | {"state": state.state, "reason": state.reason}
-                | {"warnings": [_told(error)] if error else []}
+                | {"warnings": [_told(each) for each in (error, problem) if each]}
                 | _progress(table, state, config)
-                | self._scores(table)
+                | scores
+                | {"results": scores["results"] | corrected}
                 | {"version": elites_version(path, config.seeds), "elites": has_elites(path)}
             )
 
@@ -128,6 +133,27 @@ class RunSummary:
             scored = {"results": _results(counted), "sparkline": _sparkline(counted)}
             self._scored = table, scored
         return self._scored[1]
+
+    def _corrected(self, reached: int | None) -> tuple[dict[str, float], DamagedFileError | None]:
+        """Return the corrected scores of the elites of the newest checkpoint, if there are any."""
+        now = stamp(self._folder.path / "corrected.npz")
+        if now is None:
+            return {}, None
+        if self._rescored is None or self._rescored[0] != now:
+            try:
+                self._rescored = now, self._folder.read_corrected(), None
+            except DamagedFileError as error:
+                self._rescored = now, None, error
+        _, found, problem = self._rescored
+        if found is None or found[2] != reached:
+            return {}, problem
+        scores, number, _ = found
+        shown = {name: float(values.mean()) for name, values in scores.items() if name != "f_min"}
+        for name in ("corrected_qd_score", "corrected_coverage"):
+            if len(scores[name]) > 1:
+                error = scores[name].std(ddof=1) / np.sqrt(len(scores[name]))
+                shown[f"{name}_error"] = float(error)
+        return shown | {"corrected_f_min": float(scores["f_min"].min()), "corrected": number}, None
 
     def _state(self, config: RunConfig) -> RunState:
         path = self._folder.path

@@ -18,7 +18,7 @@ from gloam.datasets import Dataset, Matches
 from gloam.datasets.matches import Order
 from gloam.evaluators import Evaluator
 from gloam.formats import RunFolder
-from gloam.runs.reevaluation import Corrected, Problem, corrected
+from gloam.runs.reevaluation import Corrected, Problem, corrected, write_scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,7 +88,7 @@ class Result:
 
         Standard errors are root mean squares of the differences between the score and those of 64
         random halves of the evaluations. They shrink as ``1 / sqrt(number)``, and are NaN for one
-        evaluation.
+        evaluation. The run folder, if there is one, gets the scores for the explorer.
 
         Args:
             number: Number of evaluations of each elite.
@@ -117,8 +117,12 @@ class Result:
         problem = self._problem
         if evaluator is not None:
             problem = dataclasses.replace(problem, evaluator=evaluator)
-        batch = self.evaluations_per_seed // self._last("iteration")
-        return corrected(self.elites_by_seed, problem, number, batch)
+        iteration = self._last("iteration")
+        batch = self.evaluations_per_seed // iteration
+        found = corrected(self.elites_by_seed, problem, number, batch)
+        if self.run_dir is not None:
+            write_scores(RunFolder(self.run_dir), found, iteration)
+        return found
 
     def gallery(
         self,

@@ -180,7 +180,7 @@ class RunsPage {
       h("td", { class: "algorithm" }, run.algorithm ?? "–"),
       h("td", { class: "domain" }, run.domain ?? "–"),
       h("td", { class: "number", "data-name": "Iterations" }, steps),
-      h("td", { class: "number", "data-name": "QD score" }, number(results.qd_score), results.f_min ? h("small", {}, ` from ${number(results.f_min)}`) : null),
+      h("td", { class: "number", "data-name": "QD score" }, number(results.qd_score), results.f_min ? h("small", {}, ` from ${number(results.f_min)}`) : null, results.corrected ? h("small", {}, ` corrected ${number(results.corrected_qd_score)}`) : null),
       h("td", { class: "number", "data-name": "Coverage" }, percent(results.coverage)),
       h("td", { class: "number", "data-name": "Best" }, number(results.best_objective)),
       h("td", { class: "number", "data-name": "Seeds", title: `seeds ${run.settings?.seeds ?? "–"}` }, number(run.seeds?.length)),
