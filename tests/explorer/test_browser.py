@@ -247,6 +247,30 @@ def test_colors_show_fields_and_variables_and_axes_are_chosen(page, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", ["desktop, light"], indirect=True)
+def test_a_discount_below_all_objectives_and_corrected_scores_are_explained(page, runs):
+    folder = RunFolder(shutil.copytree(runs / "grid", runs / "high"))
+    elites = folder.read_archive(3)
+    store = elites.store
+    high = Store(store.solutions, store.objectives + 100, store.measures, store.fields)
+    folder.write_archive(Elites(elites.archive, high), seed=3)
+    names = ("corrected_qd_score", "corrected_coverage")
+    scores = {name: np.array([1.5, 2.5]) for name in ("f_min", *names)}
+    scores |= {f"{name}_error": np.zeros(2) for name in names}
+    folder.write_corrected(scores, number=30, iteration=6)
+    with serving(runs) as address:
+        page.open_run(address, "grid")
+        page.wait("document.querySelectorAll('.map .legend')[1].textContent.includes('discount')")
+        assert "lowest objective" not in page.text(".map p.small")
+        page.open_run(address, "high")
+        page.wait("document.querySelector('.map p.small').textContent.includes('lowest objective')")
+        tiles = dict(zip(page.texts(".tile dt"), page.texts(".tile dd"), strict=True))
+        assert tiles["Corrected QD score from 1.5"] == "2 ± 0.5"
+        assert tiles["Corrected coverage"] == "200.0% ± 50.0%"
+        assert "30 new evaluations" in page.text(".note")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["desktop, light"], indirect=True)
 def test_long_names_and_scores_leave_room_for_the_curves(page, runs):
     path = runs / "a long name of a run on several problems" / "with another long part of it, 3"
     shutil.copytree(runs / "grid", path)

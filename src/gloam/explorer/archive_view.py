@@ -87,7 +87,7 @@ class Column(NamedTuple):
     title: str
     source: str
     """Name of the field, or "" for a variable."""
-    index: int
+    place: int
     """Index among the numbers of the field, or in the vector."""
     choices: list[str] | None = None
     """Texts of a category, whose numbers are indices."""
@@ -129,10 +129,10 @@ def packed_column(run: OpenedRun, seed: int, number: int) -> bytes:
         raise ValueError(f"The run has {len(columns)} columns, none with the number {number}.")
     column, form = columns[number], run.form
     if column.kind == "field":
-        values = rows.elites.field(column.source).reshape(len(rows.cells), -1)[:, column.index]
+        values = rows.elites.field(column.source).reshape(len(rows.cells), -1)[:, column.place]
     else:
         assert isinstance(form, Space)
-        values = form.numbers(rows.solutions)[0][:, column.index]
+        values = form.numbers(rows.solutions)[0][:, column.place]
         if column.choices is not None:
             values = np.clip(np.rint(values), 0, len(column.choices) - 1)
         elif column.is_log:

@@ -52,7 +52,7 @@ class Svg:
 
 
 Picture = UInt8[np.ndarray, "height width *channels"] | Svg
-Pictures = Callable[[np.ndarray], Sequence[Picture]]
+Pictures = Callable[[np.ndarray], np.ndarray | Sequence[Picture]]
 """Maps indices of elites in ``elites.solutions`` to pictures: uint8 images ``(height, width[, 3])``
 or SVG."""
 
@@ -143,8 +143,8 @@ def picture_of(drawing: Any) -> Picture:
         return _svg(drawing)
     image = drawing if isinstance(drawing, Image.Image) else Image.fromarray(_pixels(drawing))
     if max(image.size) > _SOURCE_SIDE:
-        smaller = tuple(min(side, _SOURCE_SIDE) for side in image.size)
-        image = image.resize(smaller, Image.Resampling.NEAREST)
+        width, height = (min(side, _SOURCE_SIDE) for side in image.size)
+        image = image.resize((width, height), Image.Resampling.NEAREST)
     if image.mode == "1":
         image = image.convert("L")
     if image.mode != "L":

@@ -87,7 +87,8 @@ def gallery(
         if not is_reached
     ]
     dashed = {"facecolor": "none", "edgecolor": style.QUIET, "linestyle": "--"}
-    sheet.axes.add_collection(PatchCollection(frames, linewidth=sheet.zoom, **dashed))
+    dashed["linewidth"] = sheet.zoom
+    sheet.axes.add_collection(PatchCollection(frames, **dashed))
     rows = zip(drawn["label"], drawn["name"], captions(drawn), strict=True)
     sheet.write_captions(
         [(_shortened(label, name, sheet.letters), *texts) for label, name, texts in rows]
@@ -136,7 +137,7 @@ def elite_gallery(
     return sheet.figure
 
 
-def _drawable(pictures: Sequence[Picture]) -> list[np.ndarray]:
+def _drawable(pictures: np.ndarray | Sequence[Picture]) -> list[np.ndarray]:
     """Return pictures as arrays, which Matplotlib can draw."""
     shown = "SVG: see gallery.html, the explorer or a report"
     return [sign(shown) if isinstance(picture, Svg) else picture for picture in pictures]
@@ -253,14 +254,16 @@ def _rendered(
     solutions: Float[np.ndarray, "n sol"],
     size: int | tuple[int, int] | None,
     rows: Int[np.ndarray, " rows"],
-) -> Sequence[Picture]:
+) -> np.ndarray:
     """Return what a domain renders, in batches."""
     blocks = [solutions[rows[start : start + _BATCH]] for start in range(0, len(rows), _BATCH)]
     images = [image_bytes("render", np.asarray(render(block, size))) for block in blocks]
     return np.concatenate(images)
 
 
-def made_pictures(pictures: Pictures, rows: Int[np.ndarray, " n"]) -> Sequence[Picture]:
+def made_pictures(
+    pictures: Pictures, rows: Int[np.ndarray, " n"]
+) -> np.ndarray | Sequence[Picture]:
     """Return the pictures of elites, after checking what the user's function returned."""
     made = pictures(rows)
     if isinstance(made, list) and len(made) == len(rows):
@@ -268,7 +271,7 @@ def made_pictures(pictures: Pictures, rows: Int[np.ndarray, " n"]) -> Sequence[P
     return checked_images(made, len(rows))
 
 
-def item_pictures(dataset: Dataset, items: Int[np.ndarray, " n"]) -> Sequence[Picture]:
+def item_pictures(dataset: Dataset, items: Int[np.ndarray, " n"]) -> np.ndarray | Sequence[Picture]:
     """Return the images of items, or lines if they are vectors."""
     if dataset.has_images:
         return np.stack([dataset.image(item) for item in items.tolist()])

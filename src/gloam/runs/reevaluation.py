@@ -127,7 +127,7 @@ def reevaluate(
 
 def write_scores(folder: RunFolder, found: Corrected, iteration: int) -> None:
     """Write corrected scores of elites of an iteration into a run folder, for the explorer."""
-    scores = {name: column.to_numpy() for name, column in found.table.items()}
+    scores = {str(name): column.to_numpy() for name, column in found.table.items()}
     try:
         folder.write_corrected(scores, number=found.number, iteration=iteration)
     except (OSError, ValueError) as error:
