@@ -207,8 +207,9 @@ def newest_checkpoint(path: Path) -> int | None:
 def _started(config: RunConfig) -> float | None:
     """Return the time at which a run was started, in seconds since 1970, if it is recorded."""
     started = config.plan.get("started")
-    is_number = isinstance(started, (int, float)) and not isinstance(started, bool)
-    return float(started) if is_number and 0 < started < _LATEST else None
+    if isinstance(started, bool) or not isinstance(started, (int, float)):
+        return None
+    return float(started) if 0 < started < _LATEST else None
 
 
 def has_elites(path: Path) -> bool:

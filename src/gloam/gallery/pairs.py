@@ -86,7 +86,7 @@ def gallery(
         for (left, top), is_reached in zip(sheet.corners, reached, strict=True)
         if not is_reached
     ]
-    dashed = {"facecolor": "none", "edgecolor": style.QUIET, "linestyle": "--"}
+    dashed: Any = {"facecolor": "none", "edgecolor": style.QUIET, "linestyle": "--"}
     dashed["linewidth"] = sheet.zoom
     sheet.axes.add_collection(PatchCollection(frames, **dashed))
     rows = zip(drawn["label"], drawn["name"], captions(drawn), strict=True)
