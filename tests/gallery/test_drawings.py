@@ -16,7 +16,7 @@ import gloam
 from gloam.gallery import drawings, elite_gallery, gallery_run
 from gloam.gallery.drawings import Drawer, Svg, lines, picture_of, sign
 from gloam.gallery.html_page import page
-from gloam.gallery.pairs import elite_pictures, gallery
+from gloam.gallery.pairs import elite_pictures, gallery, made_pictures
 from gloam.interop import elites_from_arrays
 from tests.gallery.conftest import HOSTILE, found
 from tests.helpers import refused
@@ -292,6 +292,15 @@ def test_svg_is_an_image_on_a_page_and_a_sign_in_a_figure(monkeypatch):
     assert shown.shape == (128, 128, 3)
     monkeypatch.setattr("gloam.gallery.html_page._MAX_SVG", 2 * len(hostile))
     assert page(matches, pictures).count('src="data:image/svg+xml;base64,') == 2
+
+
+def test_lists_of_other_things_are_no_pictures():
+    rows = np.arange(2)
+    pictures = [GRAY, Svg(SQUARE)]
+    assert made_pictures(lambda _: pictures, rows) is pictures
+    for wrong in ([GRAY / 255, GRAY / 255], [GRAY], [GRAY, None], [GRAY[0], GRAY[0]]):
+        with refused("images: expected 2 uint8 images"):
+            made_pictures(lambda _, wrong=wrong: wrong, rows)
 
 
 def test_elites_without_items_are_drawn_from_best_to_worst(tmp_path):

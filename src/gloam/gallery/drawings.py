@@ -178,6 +178,14 @@ def _pixels(drawing: Any) -> UInt8[np.ndarray, "height width *channels"]:
     return np.ascontiguousarray(image_bytes("draw", array[None])[0])
 
 
+def is_picture(value: Any) -> bool:
+    """Whether this is a picture that pages and figures can show."""
+    if not isinstance(value, np.ndarray):
+        return isinstance(value, Svg)
+    has_colors = value.ndim == 2 or value.shape[2:] == (3,)
+    return value.dtype == np.uint8 and has_colors and value.size > 0
+
+
 def image_bytes(name: str, values: Shaped[np.ndarray, "n *image"]) -> np.ndarray:
     """Return images as uint8; floats range from 0 to 1."""
     expected = "images (height, width) or (height, width, 3)"
@@ -273,7 +281,7 @@ def lines(
             pen.line((0, zero, scale, zero), fill=215, width=4)
         across = np.linspace(margin, scale - margin, len(values))
         places = np.stack([across, level(values)], axis=1)
-        pen.line(list(map(tuple, places.tolist())), fill=40, width=8, joint="curve")
+        pen.line(list(map(tuple, places.tolist())), fill=40, width=8)
         pictures.append(np.array(image.reduce(2)))
     return pictures
 

@@ -20,7 +20,16 @@ from gloam.datasets import Dataset, Matches
 from gloam.datasets.dataset import checked_images, is_image
 from gloam.datasets.matches import Order
 from gloam.datasets.rows import evenly_spaced
-from gloam.gallery.drawings import Drawer, Picture, Pictures, Svg, image_bytes, lines, sign
+from gloam.gallery.drawings import (
+    Drawer,
+    Picture,
+    Pictures,
+    Svg,
+    image_bytes,
+    is_picture,
+    lines,
+    sign,
+)
 from gloam.plots import style
 
 # Lengths are in pixels of the figure: a small picture is crisp only if each of its pixels covers a
@@ -32,6 +41,7 @@ _ASPECT = 1.45
 _POINT = 72 / style.DPI  # points of a pixel
 _IMAGE: Any = {"cmap": "gray", "vmin": 0, "vmax": 255, "aspect": "auto", "zorder": 2}
 _BATCH = 256  # solutions that are rendered at a time
+_FEW = 2000  # items from which the limits of lines are taken
 _NUMBERS = 8  # measures in a caption, which is cut off at the width of its picture
 
 _ORDERS = {
@@ -266,8 +276,8 @@ def made_pictures(
 ) -> np.ndarray | Sequence[Picture]:
     """Return the pictures of elites, after checking what the user's function returned."""
     made = pictures(rows)
-    if isinstance(made, list) and len(made) == len(rows):
-        return made  # of drawings, which differ in size and were checked one by one
+    if isinstance(made, list) and len(made) == len(rows) and all(map(is_picture, made)):
+        return made  # drawings, which may differ in size
     return checked_images(made, len(rows))
 
 
@@ -280,7 +290,8 @@ def item_pictures(dataset: Dataset, items: Int[np.ndarray, " n"]) -> np.ndarray 
 
 def _limits(dataset: Dataset) -> tuple[float, float]:
     """Return the limits of lines, the same for all items and elites so that they compare."""
-    return float(dataset.items.min()), float(dataset.items.max())
+    some = dataset.items[evenly_spaced(len(dataset), _FEW)]
+    return float(some.min()), float(some.max())
 
 
 def ordered(matches: Matches, by: Order) -> pd.DataFrame:
