@@ -51,6 +51,29 @@ def write_pictures_run(path):
     return write_run(path, algorithm, domain, seeds=[0], dataset=data)
 
 
+SPACE = gloam.Space(
+    rate=gloam.Real(1e-3, 1, log=True),
+    layers=gloam.Integer(1, 5),
+    kind=gloam.Categorical(["a", 2, None], shape=(2,)),
+)
+
+
+def write_space_run(path):
+    """A run with six named measures, three fields, and the variables of a space."""
+    fields = {"speed": (), "forces": (3,), "image": (5, 5)}
+    centroids = np.random.default_rng(0).uniform(-1, 1, (30, 6))
+    names = ("one", "two", "three", "four", "five", "six")
+    archive = gloam.CVTArchive(centroids, -1, 1, fields=fields, measure_names=names)
+    return write_run(path, small_dms(archive, SPACE), None, seeds=[0])
+
+
+def write_curves_run(path):
+    """A run on a dataset of nine vectors."""
+    curves = np.random.default_rng(0).normal(size=(9, 12)).astype(np.float32)
+    data = gloam.datasets.from_array(curves)
+    return write_run(path, small_dms(data.archive(), np.zeros(3)), None, seeds=[0], dataset=data)
+
+
 def write_run(path, algorithm, domain, *, seeds, dataset=None):
     """A finished run, as a driver would write it."""
     rng = np.random.default_rng(1)

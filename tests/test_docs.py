@@ -400,7 +400,7 @@ def test_the_python_of_the_plots_page_runs_and_every_picture_has_its_figure(tmp_
         if image:
             figures.append(names.pop("figure"))
             assert (ROOT / "docs" / image).stat().st_size < 150_000
-    assert len(figures) == 15
+    assert len(figures) == 16
     assert all(figure.axes for figure in figures)
     images = {image for _, image in parts if image}
     assert images == {f"images/plots/{p.name}" for p in (ROOT / "docs/images/plots").iterdir()}

@@ -45,7 +45,8 @@ ALLOWED = {
     # Callbacks know rows of metrics and elites; the loop of a run calls them.
     "callbacks": _BASE | {"archives"},
     "searches": _CORE | {"formats", "evaluators"},
-    "runs": _CORE | {"datasets", "formats", "evaluators", "callbacks", "searches", "plots"},
+    "runs": _CORE
+    | {"datasets", "formats", "evaluators", "callbacks", "searches", "plots", "gallery"},
     # Figures come from run folders: what reads them is allowed, what runs searches is not.
     "plots": _CORE | {"datasets", "formats"},
     "gallery": _CORE | {"datasets", "formats", "plots"},

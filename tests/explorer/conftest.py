@@ -32,7 +32,7 @@ def runs(made_runs, tmp_path) -> Path:
 
 
 @contextlib.contextmanager
-def serving(root: Path, *hosts: str, by_address: bool = False):
+def serving(root: Path, *hosts: str, by_address: bool = False, draw=None):
     """The address of an explorer in a thread."""
     uvicorn = pytest.importorskip("uvicorn", reason="the explorer needs gloam[explorer]")
     from gloam.explorer.app import explorer_app
@@ -40,7 +40,7 @@ def serving(root: Path, *hosts: str, by_address: bool = False):
     from gloam.explorer.server import _listening
 
     listening = _listening("127.0.0.1", 0)
-    app = explorer_app(Library(root), hosts, by_address=by_address)
+    app = explorer_app(Library(root, draw), hosts, by_address=by_address)
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", ws="none"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()

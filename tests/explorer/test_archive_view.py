@@ -7,6 +7,7 @@ from gloam.explorer.archive_view import (
     described_run,
     found_at,
     has_model,
+    packed_column,
     packed_discount,
     packed_elites,
     packed_map,
@@ -16,7 +17,7 @@ from gloam.explorer.library import OpenedRun
 from gloam.formats import RunFolder
 from tests.explorer.unpacking import unpacked
 from tests.helpers import refused
-from tests.run_folders import BATCH, small_dms, write_run
+from tests.run_folders import BATCH, small_dms, write_run, write_space_run
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +88,51 @@ def test_a_grid_of_three_measures_is_drawn_by_two_of_them(tmp_path):
         found["points"].reshape(-1, 3), snapshot["points"][snapshot["real"]]
     )
     assert len(found["values"]) == archive.num_cells
+
+
+@pytest.fixture(scope="module")
+def space(tmp_path_factory):
+    return OpenedRun(write_space_run(tmp_path_factory.mktemp("space") / "run").path)
+
+
+def test_elites_are_colored_by_fields_and_variables(space):
+    columns = described_run(space)["columns"]
+    titles = [f"{column['kind']} {column['title']}" for column in columns]
+    fields = ["field speed", "field forces_0", "field forces_1", "field forces_2"]
+    variables = ["log10 rate", "layers", "kind_0", "kind_1"]
+    assert titles == fields + [f"variable {name}" for name in variables]
+    rows = space.elites(0)
+    elites = rows.elites
+    values = elites.values()
+    expected = [elites.field("speed"), *elites.field("forces").T]
+    expected += [np.log10(values["rate"]), values["layers"], *values["kind"].T]
+    for number, (column, wanted) in enumerate(zip(columns, expected, strict=True)):
+        found, _ = unpacked(packed_column(space, 0, number))
+        np.testing.assert_array_equal(found["cell"], rows.cells)
+        if column["choices"]:
+            shown = [column["choices"][int(code)] for code in found["value"]]
+            assert shown == [str(choice) for choice in wanted]
+        else:
+            np.testing.assert_allclose(found["value"], wanted, rtol=1e-6)
+    with refused("The run has 8 columns", "8"):
+        packed_column(space, 0, 8)
+
+
+def test_two_of_six_named_measures_are_the_axes(space, pictures):
+    names = [one["name"] for one in described_run(space)["archive"]["projections"]]
+    assert names[:2] == ["pca", "axes"]
+    found, about = unpacked(packed_map(space, "axes", 0, (4, 1)))
+    rows = space.elites(0)
+    row = [rows.row_of(cell) for cell in found["cell"].tolist()]
+    assert sorted(row) == list(range(len(rows.cells)))
+    assert (np.diff(rows.objectives[row]) >= 0).all()
+    np.testing.assert_array_equal(found["x"], rows.measures[row, 4])
+    np.testing.assert_array_equal(found["y"], rows.measures[row, 1])
+    assert (about["x"], about["y"]) == ("five", "two")
+    with refused("The archive has 6 measures."):
+        packed_map(space, "axes", 0, (0, 6))
+    # Pixels have no names.
+    assert "axes" not in [one["name"] for one in described_run(pictures)["archive"]["projections"]]
 
 
 def test_a_run_without_a_model_has_none(made_runs):

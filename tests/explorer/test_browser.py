@@ -3,6 +3,7 @@
 The list and the page of a run are part of every test run; all else are slow tests.
 """
 
+import dataclasses
 import json
 import shutil
 from urllib.parse import urlsplit
@@ -21,7 +22,7 @@ from gloam.formats.run_folder import dataset_arrays, dataset_digest
 from gloam.formats.tables import MetricsFile
 from tests.explorer.conftest import HOSTILE, serving
 from tests.explorer.page import Page, chromium
-from tests.run_folders import small_dms, write_grid_run, write_run
+from tests.run_folders import small_dms, write_grid_run, write_run, write_space_run
 
 SCREENS = {"desktop, light": (1280, 860, False), "phone, dark": (390, 844, True)}
 MANY = 10_000
@@ -204,6 +205,90 @@ def test_two_measures_of_a_grid_are_chosen(page, tmp_path):
 
 
 @pytest.mark.slow
+def test_colors_show_fields_and_variables_and_axes_are_chosen(page, tmp_path):
+    folder = write_space_run(tmp_path / "run")
+    elites = folder.read_archive()
+    (tmp_path / "link").symlink_to(folder.path)
+    legend = "document.querySelector('.legend').textContent"
+    caption = "document.querySelector('.map figcaption').textContent"
+    with serving(tmp_path) as address:
+        page.open(address)
+        page.wait("document.querySelector('.note')?.textContent.includes('link')")
+        page.open_run(address, "run")
+        page.wait("document.querySelector('.legend .bar')")
+        options = page.texts(".map .toolbar select option")
+        for title in ("field: speed", "field: forces_2", "variable: log10 rate"):
+            assert title in options
+        page.select(".map .toolbar select", "column-0")
+        page.wait(f"{legend}.includes('speed')")
+        page.select(".map .toolbar select", "column-6")
+        page.wait(f"{legend} === 'a2None'")
+        page.select(".map .toolbar select", "axes", 1)
+        page.wait(f"{caption}.includes('one and two')")
+        page.select(".joined select", "3")
+        page.wait(f"{caption}.includes('four and two')")
+        page.select(".joined select", "3", 1)
+        page.wait(f"{caption}.includes('two and four')")
+        cell = elites.cells[0]
+        page.run(f"location.hash += '/cell/{cell}'")
+        page.wait("document.querySelector('.cell h2')")
+        assert page.texts(".numbers h3") == ["Measures", "Fields", "Solution"]
+        facts = dict(zip(page.texts(".facts dt"), page.texts(".facts dd"), strict=True))
+        assert float(facts["speed"]) == pytest.approx(elites.elite(cell).fields["speed"], rel=1e-3)
+        assert page.run(UNNAMED) == []
+    page.open(write_html(folder.path).as_uri())
+    page.wait("document.querySelector('.legend .bar')")
+    page.select(".map .toolbar select", "column-3")
+    page.wait(f"{legend}.includes('forces_2')")
+    page.run(f"location.hash = document.querySelector('.brand').hash + '/cell/{cell}'")
+    page.wait("document.querySelector('.cell h2')")
+    assert "forces_1" in page.texts(".facts dt")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["desktop, light"], indirect=True)
+def test_a_discount_below_all_objectives_and_corrected_scores_are_explained(page, runs):
+    folder = RunFolder(shutil.copytree(runs / "grid", runs / "high"))
+    elites = folder.read_archive(3)
+    store = elites.store
+    high = Store(store.solutions, store.objectives + 100, store.measures, store.fields)
+    folder.write_archive(Elites(elites.archive, high), seed=3)
+    names = ("corrected_qd_score", "corrected_coverage")
+    scores = {name: np.array([1.5, 2.5]) for name in ("f_min", *names)}
+    scores |= {f"{name}_error": np.zeros(2) for name in names}
+    folder.write_corrected(scores, number=30, iteration=6)
+    with serving(runs) as address:
+        page.open_run(address, "grid")
+        page.wait("document.querySelectorAll('.map .legend')[1].textContent.includes('discount')")
+        assert "lowest objective" not in page.text(".map p.small")
+        page.open_run(address, "high")
+        page.wait("document.querySelector('.map p.small').textContent.includes('lowest objective')")
+        tiles = dict(zip(page.texts(".tile dt"), page.texts(".tile dd"), strict=True))
+        assert tiles["Corrected QD score from 1.5"] == "2 ± 0.5"
+        assert tiles["Corrected coverage"] == "200.0% ± 50.0%"
+        assert "30 new evaluations" in page.text(".note")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["desktop, light"], indirect=True)
+def test_long_names_and_scores_leave_room_for_the_curves(page, runs):
+    path = runs / "a long name of a run on several problems" / "with another long part of it, 3"
+    shutil.copytree(runs / "grid", path)
+    folder = RunFolder(path)
+    table = folder.read_metrics().assign(qd_score=1359410.25, f_min=-1234.5, seconds=40000.0)
+    MetricsFile(path).write(table)
+    config = folder.read_config()
+    started = {"iterations": 10_000, "started": 1.7e9, "name": "a long name of a problem"}
+    folder.write_plan(dataclasses.replace(config, plan=started))
+    with serving(runs) as address:
+        page.open(address)
+        page.wait("rows().length === 4")
+        scrolled = "document.querySelector('.scroll-x')"
+        assert page.run(f"return {scrolled}.scrollWidth <= {scrolled}.clientWidth")
+        assert "2023-11-14" in page.column(11)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["desktop, light"], indirect=True)
 def test_a_tail_does_not_hide_the_other_colors(page, address):
     page.open(address)
@@ -296,6 +381,56 @@ def test_the_gallery_is_sorted_and_searched(page, address, made_runs):
     page.wait("document.querySelectorAll('.cell img.full').length === 2")
     page.wait("[...document.querySelectorAll('.cell img.full')].every((one) => one.naturalWidth)")
     assert page.run(UNNAMED) == []
+
+
+GREEN = (
+    "<svg viewBox='0 0 2 2'><script>document.x = 1</script><path d='M0 0H2V2H0' fill='#0f0'/></svg>"
+)
+# The color in the middle of an image, once it is loaded.
+COLOR_OF = """
+    const image = new Image();
+    image.onload = () => {
+      const context = document.createElement("canvas").getContext("2d");
+      context.drawImage(image, 0, 0);
+      done([...context.getImageData(32, 32, 1, 1).data]);
+    };
+    image.onerror = () => done(null);
+    image.src = ADDRESS;
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["desktop, light"], indirect=True)
+def test_drawings_are_shown_of_cells_and_in_the_gallery(page, runs):
+    def draw(solution, measures):
+        return GREEN if measures.ndim > 1 or measures[0] < 0 else 1 / 0
+
+    full = "document.querySelector('.cell img.full').src"
+    sheet = "getComputedStyle(document.querySelector(SELECTOR)).backgroundImage.slice(5, -2)"
+    elites = RunFolder(runs / "grid").read_archive(3)
+    with serving(runs, draw=draw) as address:
+        page.open_run(address, "grid")
+        page.wait("document.querySelector('.legend .bar')")
+        for is_drawn in (True, False):
+            cell = int(elites.cells[(elites.measures[:, 0] < 0) == is_drawn][0])
+            page.click_cell(cell // 6, cell % 6, 8, 6)
+            page.wait(f"document.querySelector('.cell h2')?.textContent === 'Cell {cell}'")
+            page.wait("document.querySelector('.cell img.full').naturalWidth")
+            color = page.run_async(COLOR_OF.replace("ADDRESS", full))
+            assert (color == [0, 255, 0, 255]) == is_drawn
+        assert page.run(UNNAMED) == []
+        page.open_run(address, "pictures")
+        page.wait("document.querySelectorAll('.pair').length > 0")
+        of_gallery = sheet.replace("SELECTOR", "'.pair-picture'")
+        assert page.run_async(COLOR_OF.replace("ADDRESS", of_gallery)) == [0, 255, 0, 255]
+    page.open(write_html(runs / "grid", draw=draw).as_uri())
+    page.wait("document.querySelector('.legend .bar')")
+    cell = int(elites.cells[elites.measures[:, 0] < 0][0])
+    page.click_cell(cell // 6, cell % 6, 8, 6)
+    page.wait("document.querySelector('.cell .pair-picture.large').style.backgroundImage")
+    of_cell = sheet.replace("SELECTOR", "'.cell .pair-picture.large'")
+    assert page.run_async(COLOR_OF.replace("ADDRESS", of_cell)) is not None
+    assert not page.run("return document.x")
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from gloam.explorer.library import OpenedRun
 from gloam.formats import RunFolder
 from tests.explorer.unpacking import png
 from tests.helpers import refused
+from tests.run_folders import write_space_run
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +57,17 @@ def test_an_empty_cell_of_a_dataset_has_the_nearest_elites(pictures):
     np.testing.assert_allclose(distances, np.sort(apart)[:8], rtol=1e-5)
 
 
+def test_a_cell_has_its_fields(tmp_path):
+    run = OpenedRun(write_space_run(tmp_path / "run").path)
+    rows = run.elites(0)
+    found = cell_details(run, 0, int(rows.cells[3]))["fields"]
+    fields = {name: rows.elites.field(name)[3] for name in ("speed", "forces")}
+    assert float(found["speed"]) == pytest.approx(float(fields["speed"]), rel=1e-5)
+    shown = [float(text) for text in found["forces"].split(", ")]
+    assert shown == pytest.approx(fields["forces"].tolist(), rel=1e-5)
+    assert found["image"] == "float32 5×5"
+
+
 def test_items_of_a_large_run_are_shown_with_their_own_elites(made_runs, monkeypatch):
     monkeypatch.setattr("gloam.explorer.cell_view._MAX_PRODUCTS", 1)
     run = OpenedRun(made_runs / "pictures")
@@ -64,7 +76,7 @@ def test_items_of_a_large_run_are_shown_with_their_own_elites(made_runs, monkeyp
     expected[rows.cells] = np.arange(len(rows.cells))
     np.testing.assert_array_equal(found["row"], expected)
     np.testing.assert_array_equal(np.isnan(found["distance"]), expected < 0)
-    pixels = png(sheet(run, 0, np.flatnonzero(expected < 0).tolist()))
+    pixels = png(sheet(run, 0, np.flatnonzero(expected < 0).tolist())[0])
     assert not pixels[:, :THUMB].any()
 
 
@@ -85,7 +97,7 @@ def test_a_sheet_shows_solution_and_item_of_each_cell(pictures):
     filled = int(rows.cells[0])
     empty = sorted(set(range(9)) - set(rows.cells.tolist()))[0]
     cells = [filled, empty]
-    pixels = png(sheet(pictures, 0, cells))
+    pixels = png(sheet(pictures, 0, cells)[0])
     assert pixels.shape == (THUMB * len(cells), 2 * THUMB + 4, 4)
     item = pictures.dataset.image(filled)
     scale = THUMB // 4
@@ -96,4 +108,4 @@ def test_a_sheet_shows_solution_and_item_of_each_cell(pictures):
     for place, drawn in enumerate(pictures.pictures(rows)(nearest)):
         left = pixels[place * THUMB : (place + 1) * THUMB : scale, :THUMB:scale]
         np.testing.assert_allclose(left[..., 0], drawn, atol=1)
-    assert png(picture(pictures, 0, filled, "item")).shape == (256, 256)
+    assert png(picture(pictures, 0, filled, "item")[0]).shape == (256, 256)

@@ -27,9 +27,14 @@ def test_links_and_files_of_other_programs_are_not_runs(runs, tmp_path):
     (runs / "link").symlink_to(tmp_path / "elsewhere")
     (runs / "mine").mkdir()
     (runs / "mine" / "config.json").write_text("{}")
+    (runs / "others" / "gone").symlink_to(tmp_path / "nothing")
+    (runs / "others" / "circle").symlink_to(runs)
+    (runs / "file").symlink_to(runs / "mine" / "config.json")
     found = Library(runs).folder()
     assert {run["name"] for run in found["runs"]} == {"others/map-elites", "pictures"}
     assert found["complete"]
+    # Named, so that nobody looks for their runs.
+    assert sorted(found["links"]) == ["link", "others/circle"]
 
 
 def test_opened_runs_are_kept_and_read_again_after_a_change(runs):

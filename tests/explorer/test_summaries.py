@@ -1,8 +1,8 @@
 import dataclasses
 import json
-import os
 import shutil
 
+import numpy as np
 import pytest
 
 import gloam
@@ -31,9 +31,47 @@ def test_a_finished_run_has_its_names_settings_and_final_scores(runs):
     assert found["settings"]["archive.shape"] == "8, 6"
     assert found["settings"]["emitter.batch_size"] == 6
     assert found["results"]["qd_score"] == pytest.approx(last["qd_score"].mean())
+    assert "infeasible_total" not in found["results"]
+    folder = RunFolder(runs / "grid")
+    MetricsFile(folder.path).write(table.assign(infeasible_total=2 * table["iteration"]))
+    assert summary_of(runs)["results"]["infeasible_total"] == 12
     assert found["results"]["qd_score_error"] == pytest.approx(last["qd_score"].sem())
     means = table.groupby("iteration")["qd_score"].mean()
     assert found["sparkline"] == pytest.approx(list(means), rel=1e-4)
+
+
+def test_corrected_scores_are_told_as_such_until_the_run_goes_on(runs):
+    folder = RunFolder(runs / "grid")
+    scores = {
+        "corrected_qd_score": np.array([4.0, 6.0]),
+        "corrected_qd_score_error": np.array([0.1, 0.1]),
+        "corrected_coverage": np.array([0.5, 0.7]),
+        "corrected_coverage_error": np.full(2, np.nan),
+        "f_min": np.array([-1.0, -1.0]),
+    }
+    library = Library(runs)
+
+    def results():
+        (entry,) = [one for one in library.look().runs.values() if one.name == "grid"]
+        found = library.summary(entry)
+        return {n: v for n, v in found["results"].items() if "corrected" in n}, found["warnings"]
+
+    assert results() == ({}, [])
+    folder.write_corrected(scores, number=20, iteration=6)
+    found, _ = results()
+    assert found["corrected"] == 20
+    assert found["corrected_f_min"] == -1
+    assert found["corrected_qd_score"] == 5
+    assert found["corrected_qd_score_error"] == pytest.approx(np.std([4, 6], ddof=1) / 2**0.5)
+    assert found["corrected_coverage"] == pytest.approx(0.6)
+    folder.write_corrected(scores, number=20, iteration=4)  # of elites before the newest checkpoint
+    assert results() == ({}, [])
+    folder.write_corrected(
+        {name: values[:1] for name, values in scores.items()}, number=20, iteration=6
+    )
+    found, (warning,) = results()
+    assert found == {}
+    assert warning.startswith("corrected.npz: ")
 
 
 def test_a_locked_run_is_running_and_says_how_long_it_takes(runs):
@@ -70,9 +108,14 @@ def test_a_run_that_a_callback_stopped_is_not_interrupted(runs):
 
 
 def test_a_run_tells_when_it_began_and_when_its_archive_appears(runs):
-    os.utime(runs / "grid" / "config.npz", (5, 7))
-    found = summary_of(runs)
-    assert found["started"] == 7
+    folder = RunFolder(runs / "grid")
+    config = folder.read_config()
+    assert summary_of(runs)["started"] is None  # not the time of a file, which a copy changes
+    for told, shown in ((1.5e9, 1.5e9), ("now", None), (True, None), (-1, None), (1e300, None)):
+        plan = dict(config.plan) | {"started": told}
+        folder.write_plan(dataclasses.replace(config, plan=plan))
+        found = summary_of(runs)
+        assert found["started"] == shown
     assert found["first"] == {
         "log_every": None,
         "checkpoint_every": None,

@@ -149,17 +149,24 @@ def test_any_name_can_be_drawn(tmp_path):
     assert (np.concatenate([edge[0], edge[-1], edge[:, 0], edge[:, -1]]) > 0.99).all()
 
 
-def test_without_pictures_of_items_solutions_are_drawn():
+def test_items_and_elites_that_are_vectors_are_drawn_as_lines():
     data = Dataset(np.eye(5), names=list("abcde"))
+    matches = found(data, np.eye(5), np.arange(5))
+    pictures = elite_pictures(matches.elites, data)
+    figure = gallery(matches, pictures, by="objective")
+    drawn = [image.get_array() for image in figure.axes[0].images]
+    # Equal vectors have equal pictures, and others have others.
+    for number, (solution, item) in enumerate(zip(drawn[::2], drawn[1::2], strict=True)):
+        np.testing.assert_array_equal(solution, item)
+        np.testing.assert_array_equal(solution, pictures(np.array([4 - number]))[0])
+    assert len({array.tobytes() for array in drawn}) == 5
+    assert page(matches, pictures).count("<img") == 10
+    # An image of the solution stands beside the line of its item.
     images = np.arange(5 * 12, dtype=np.uint8).reshape(5, 3, 4)
     matches = found(data, np.eye(5), np.arange(5), image=images)
     figure = gallery(matches, elite_pictures(matches.elites, data))
     drawn = [image.get_array() for image in figure.axes[0].images]
-    np.testing.assert_array_equal(drawn, images)  # all explained, in the order of the items
-    by_objective = gallery(matches, elite_pictures(matches.elites, data), by="objective")
-    drawn = [image.get_array() for image in by_objective.axes[0].images]
-    np.testing.assert_array_equal(drawn, images[::-1])
-    assert page(matches, elite_pictures(matches.elites, data)).count("<img") == 5
+    np.testing.assert_array_equal(drawn[::2], images)  # all explained, in the order of the items
 
 
 def test_what_cannot_be_drawn_is_refused(matches, pictures):
@@ -234,10 +241,8 @@ def test_measures_are_shown_as_the_dataset_shows_its_items():
 def test_elites_without_a_look_are_refused():
     data = Dataset(np.eye(5))
     matches = found(data, np.eye(5), np.ones(5))
-    with pytest.raises(
-        ValueError, match=r"pictures: expected .* Return an 'image' field from eval"
-    ):
-        elite_pictures(matches.elites, data, object())
+    with refused("dataset:", "None", "draw=..."):
+        elite_pictures(matches.elites)
     matches = found(data, np.eye(5), np.ones(5), image=np.full((5, 2, 2), 255.0, np.float32))
     with refused("field 'image':", "up to 255"):
         elite_pictures(matches.elites, data)(np.arange(5))

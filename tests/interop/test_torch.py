@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gloam
+from gloam.formats import objects
 from gloam.interop import torch_evaluation
 from tests.helpers import refused
 from tests.problems import small, vjp
@@ -32,6 +33,14 @@ def test_gradients_are_those_of_the_formula():
         found = by_autograd(SOLUTIONS, WEIGHTS, OF_MEASURES)
         np.testing.assert_allclose(found, vjp(SOLUTIONS, WEIGHTS, OF_MEASURES), atol=1e-6)
         assert found.dtype == np.float32
+
+
+def test_run_folders_have_the_name_of_the_function():
+    content = objects.encode(torch_evaluation(function)[0], {})
+    assert content["foreign"].endswith(":function")
+    assert content["source"] == objects.encode(function, {})["source"]
+    module = torch_evaluation(torch.nn.Linear(5, 4))[0]
+    assert objects.encode(module, {})["foreign"].endswith(":Linear")
 
 
 @pytest.mark.slow

@@ -343,7 +343,12 @@ def test_values_of_a_space_come_with_keys_or_seeds(start):
 
 def test_a_run_folder_is_evaluated_again_with_the_function(tmp_path):
     result = run(noisy, small(FEW), 5, seeds=2, run_dir=tmp_path / "traced")
-    ours, folders = result.reevaluated(4), gloam.reevaluate(tmp_path / "traced", noisy, 4)
+    ours = result.reevaluated(4)
+    folder = gloam.RunFolder(tmp_path / "traced")
+    scores, number, iteration = folder.read_corrected()
+    assert (number, iteration) == (4, folder.read_checkpoint_iteration())
+    assert scores["corrected_coverage"].tolist() == ours.table["corrected_coverage"].tolist()
+    folders = gloam.reevaluate(tmp_path / "traced", noisy, 4)
     assert ours.table.equals(folders.table)
     python = optimize(noisy_row, small(FEW), 5, run_dir=tmp_path / "p", per_solution=True)
     folders = gloam.reevaluate(tmp_path / "p", noisy_row, 4, per_solution=True)

@@ -45,11 +45,14 @@ def test_optimize_resumes_to_the_same_bits(tmp_path):
     assert_same_bits(whole.elites, halves.elites)
 
 
-def test_a_run_has_the_name_that_it_is_given(tmp_path):
+def test_a_run_has_the_name_that_it_is_given_and_the_time_of_its_start(tmp_path):
     options = {"run_dir": tmp_path, "progress": False}
+    before = time.time()
     gloam.optimize(evaluate, ALGORITHM, 2, name="reaching arm", **options)
     folder = gloam.RunFolder(tmp_path)
     assert domain_name(folder.read_config()) == "reaching arm"
+    started = folder.read_config().plan["started"]
+    assert before <= started <= time.time()
     starts = []
 
     class Recorder(gloam.callbacks.Callback):
@@ -62,6 +65,7 @@ def test_a_run_has_the_name_that_it_is_given(tmp_path):
         evaluate, ALGORITHM, 4, name="arm", resume=True, callbacks=[Recorder()], **options
     )
     assert folder.read_config().plan["name"] == "arm"
+    assert folder.read_config().plan["started"] == started
     assert starts[1].endswith(" arm")
 
 

@@ -155,6 +155,23 @@ def test_a_notebook_without_widgets_gets_lines(monkeypatch, capsys):
     assert "notebook: 2 of 2" in capsys.readouterr().err
 
 
+def test_a_search_says_once_that_it_compiles(on_terminal, monkeypatch, capfd):
+    progress.tell_of_compilation.cache_clear()
+    algorithm = problems.small("map-elites-line")
+    gloam.optimize(problems.evaluate, algorithm, 1, progress=False)
+    assert on_terminal.getvalue() == ""
+    for seed in (0, 1):
+        search = gloam.Search(algorithm, seed)
+        search.tell(*problems.evaluate(search.ask()))
+        search.ask()
+    assert on_terminal.getvalue().count("\n") == 1
+    assert "ompiling" in on_terminal.getvalue()
+    progress.tell_of_compilation.cache_clear()
+    monkeypatch.setattr(progress, "error_console", lambda: Console(file=io.StringIO()))
+    gloam.Search(algorithm).ask()
+    assert "ompiling" not in "".join(capfd.readouterr())
+
+
 def test_without_progress_nothing_is_printed(tmp_path, capfd):
     for start in (gloam.run, gloam.optimize, partial(gloam.optimize, asynchronous=True)):
         start(problems.evaluate, problems.small("map-elites-line"), 2, progress=False)

@@ -6,6 +6,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 
 from rich import filesize
 from rich.console import Console
@@ -22,6 +23,7 @@ from rich.progress import (
 from gloam._tools.checks import printable
 
 _LINE_SECONDS = 60.0
+_COMPILING = "Compiling the search (once per process; later starts use the cache) ..."
 
 
 class Display(AbstractContextManager["Display"]):
@@ -116,6 +118,14 @@ def print_lines(text: str) -> None:
 def error_console() -> Console:
     """Return a console on standard error."""
     return Console(stderr=True)
+
+
+@cache
+def tell_of_compilation() -> None:
+    """Print a line, once, that a search compiles; on terminals and in notebooks only."""
+    console = error_console()
+    if console.is_terminal or console.is_jupyter:
+        console.print(_COMPILING, markup=False, highlight=False)
 
 
 class RunDisplay(Display):

@@ -1,13 +1,15 @@
 """Commands that look at finished or running searches: plot, gallery, report and explore."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from gloam._tools.checks import printable
 from gloam._tools.progress import print_line, print_lines
+from gloam.cli import user_code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,23 +74,28 @@ class Compare:
 class Gallery:
     """Show every item of a dataset beside its nearest solution: an image, a page and a table.
 
-    A dataset without images gets the page and the table only.
+    Solutions and items that are no images are drawn as lines, or by a function of yours. With one,
+    a run without a dataset gets an image of its elites.
 
-    Example: gloam gallery runs/fill --by label
+    Examples: gloam gallery runs/fill --by label
+              gloam gallery runs/trusses --draw truss.py:picture
     """
 
     run: Annotated[Path, tyro.conf.Positional]
-    """Run folder of a run with a dataset."""
+    """Run folder."""
     by: Literal["explained", "distance", "objective", "label", "item"] = "explained"
     """Order of the pairs in the image. The page can be sorted."""
     count: int = 60
     """Number of pairs in the image."""
+    draw: str | None = None
+    """Function that draws a solution: my_file.py:NAME or my.module:NAME. Default NAME: draw."""
 
     def __call__(self) -> None:
         """Draw the gallery and write the files."""
         from gloam.gallery import gallery_run  # matplotlib takes a second to import
 
-        for path in gallery_run(self.run, by=self.by, count=self.count):
+        draw = _loaded(self.draw)
+        for path in gallery_run(self.run, by=self.by, count=self.count, draw=draw):
             print_line(path)
 
 
@@ -106,12 +113,14 @@ class Report:
     """Run folder or study folder."""
     out: Path | None = None
     """HTML file. Default: report.html in a run folder, report/report.html in a study folder."""
+    draw: str | None = None
+    """Function that draws a solution: my_file.py:NAME or my.module:NAME. Default NAME: draw."""
 
     def __call__(self) -> None:
         """Write the report and print its path."""
         from gloam.explorer.html_report import write_html
 
-        print_line(write_html(self.run_or_study, self.out))
+        print_line(write_html(self.run_or_study, self.out, draw=_loaded(self.draw)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,9 +141,17 @@ class Explore:
     """Address to listen on. Anyone who can reach it can read the runs, without a password."""
     browser: bool = True
     """Open the browser."""
+    draw: str | None = None
+    """Function that draws a solution: my_file.py:NAME or my.module:NAME. Default NAME: draw."""
 
     def __call__(self) -> None:
         """Serve until Ctrl-C."""
         from gloam.explorer.server import explore
 
-        explore(self.runs, port=self.port, host=self.host, browser=self.browser)
+        options: Any = {"port": self.port, "host": self.host, "browser": self.browser}
+        explore(self.runs, draw=_loaded(self.draw), **options)
+
+
+def _loaded(reference: str | None) -> Callable[..., Any] | None:
+    """Import the function that draws solutions, if one is named."""
+    return None if reference is None else user_code.load(reference, "draw")[1]

@@ -26,9 +26,11 @@ logger = logging.getLogger("gloam.explorer")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _LONGEST_PATH = 400
 _LONGEST_QUERY = 2000
-_BINARY, _JSON, _PNG = "application/octet-stream", "application/json", "image/png"
+_BINARY, _JSON = "application/octet-stream", "application/json"
+# A drawing of the user's function, also where a browser shows it as a page of its own.
+_SVG_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; sandbox"
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
-_PROJECTIONS = ("pca", "measures", "umap", "tsne")
+_PROJECTIONS = ("pca", "measures", "umap", "tsne", "axes")
 
 Answer = tuple[bytes, str]
 """Content and media type."""
@@ -57,6 +59,7 @@ def explorer_app(
         f"{run}/parts": answers.parts,
         f"{run}/metrics": answers.metrics,
         f"{run}/elites": answers.elites,
+        f"{run}/column": answers.column,
         f"{run}/map": answers.map,
         f"{run}/discount": answers.discount,
         f"{run}/pairs": answers.pairs,
@@ -87,7 +90,10 @@ def _endpoint(answer: Callable[[Request], Answer]) -> Callable[[Request], Respon
         tag = f'"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"etag": tag})
-        return Response(content, headers={"etag": tag}, media_type=media_type)
+        headers = {"etag": tag}
+        if media_type == cell_view.SVG:
+            headers["content-security-policy"] = _SVG_POLICY
+        return Response(content, headers=headers, media_type=media_type)
 
     return respond
 
@@ -150,11 +156,18 @@ class _Answers:
         at = query.integer("at", most=2**31)
         return archive_view.packed_elites(run, seed, at), _BINARY
 
+    def column(self, request: Request) -> Answer:
+        query = Query(request, "seed", "number")
+        run, seed = self._run_and_seed(request, query)
+        return archive_view.packed_column(run, seed, query.integer("number") or 0), _BINARY
+
     def map(self, request: Request) -> Answer:
-        query = Query(request, "seed", "by")
+        query = Query(request, "seed", "by", "x", "y")
         run, seed = self._run_and_seed(request, query)
         by = query.choice("by", _PROJECTIONS)
-        return archive_view.packed_map(run, by, seed), _BINARY
+        x, y = query.integer("x"), query.integer("y")
+        axes = (0 if x is None else x, 1 if y is None else y)
+        return archive_view.packed_map(run, by, seed, axes), _BINARY
 
     def discount(self, request: Request) -> Answer:
         query = Query(request, "at")
@@ -171,7 +184,7 @@ class _Answers:
         cells = query.integers("cells", count=cell_view.MAX_TILES)
         for cell in cells:
             _check_cell(run, cell)
-        return cell_view.sheet(run, seed, cells), _PNG
+        return cell_view.sheet(run, seed, cells)
 
     def cell(self, request: Request) -> Answer:
         run, seed = self._run_and_seed(request, Query(request, "seed"))
@@ -186,10 +199,10 @@ class _Answers:
         query = Query(request, "seed", "side")
         run, seed = self._run_and_seed(request, query)
         side = query.choice("side", ("solution", "item"))
-        content = cell_view.picture(run, seed, _cell(request, run), side)
-        if content is None:
+        answer = cell_view.picture(run, seed, _cell(request, run), side)
+        if answer is None:
             raise RefusedError(404, "There is no such picture.")
-        return content, _PNG
+        return answer
 
     def _entry(self, request: Request) -> Entry:
         return self._known(request.path_params["run"])
@@ -282,7 +295,7 @@ class Guard:
     Args:
         app: The application that answers the other requests.
         hosts: Names of this machine that requests may use.
-        policy: The Content-Security-Policy of all responses.
+        policy: The Content-Security-Policy of all responses that have none of their own.
         by_address: Whether requests may also use any IP address. No site can take an address for
             a name of its own.
     """
@@ -311,7 +324,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in self._headers.items():
-                    headers[name] = value
+                    headers.setdefault(name, value)
             await send(message)
 
         refusal = self._refusal(scope)

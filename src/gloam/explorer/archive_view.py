@@ -1,9 +1,10 @@
 """The archive of a run as the page draws it: its cells, maps of them, and the discount model."""
 
+import math
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -19,22 +20,28 @@ from gloam.explorer.summaries import newest_checkpoint
 from gloam.plots.discount import discounts, last_moment, moments_of, state_shapes
 from gloam.plots.plane import FEWEST_EMBEDDED, installed_embeddings, project
 from gloam.plots.run_figures import arguments_of
+from gloam.spaces import Real, Space
 
 # The page holds arrays of all cells.
 _MAX_CELLS = 20_000_000
 _MAX_LABELS = 200
 # Grids of more measures have few cells along each, and are drawn by projections only.
 _MAX_GRID = 4
+# Measures whose names and bounds are told.
+_MAX_AXES = 16
 # Elites that t-SNE and UMAP lay out, which takes seconds; a million would take hours.
 _MAX_EMBEDDED = 2000
 _embedding = threading.Lock()
 # Archives with more cells have no map of the discount model.
 _MAX_DISCOUNTS = 200_000
 _MAX_TRAINING_POINTS = 2000
+# Numbers of a field, and fields and variables, by which elites can be colored.
+_MAX_NUMBERS = 8
+_MAX_COLUMNS = 60
 
 
 def described_run(run: OpenedRun) -> dict[str, Any]:
-    """Describe what the page can show of a run: archive, snapshots, model and pictures.
+    """Describe what the page can show of a run: archive, columns, snapshots, model and pictures.
 
     Raises:
         ValueError, OSError: The folder cannot be read.
@@ -43,6 +50,7 @@ def described_run(run: OpenedRun) -> dict[str, Any]:
     has_moment = bool(snapshots) or newest_checkpoint(run.folder.path) is not None
     return {
         "archive": _described_archive(run),
+        "columns": [column._asdict() for column in _columns(run)],
         "moments": snapshots,
         "model": has_moment and has_model(run),
         "pictures": _picture_sides(run),
@@ -53,7 +61,7 @@ def _described_archive(run: OpenedRun) -> dict[str, Any]:
     archive = run.archive
     if archive.num_cells > _MAX_CELLS:
         raise ValueError(f"The archive has {archive.num_cells:,} cells, too many to draw.")
-    has_bounds = archive.measure_dim <= 16
+    has_bounds = archive.measure_dim <= _MAX_AXES
     # Many measures without names, such as pixels, are shown as a list of numbers.
     is_named = has_bounds and (archive.measure_names or archive.measure_dim <= _MAX_GRID)
     names = measure_labels(archive.measure_names, archive.measure_dim) if is_named else None
@@ -71,16 +79,80 @@ def _described_archive(run: OpenedRun) -> dict[str, Any]:
     }
 
 
+class Column(NamedTuple):
+    """A number of each elite, by which a map can be colored."""
+
+    kind: str
+    """``"field"`` or ``"variable"``."""
+    title: str
+    source: str
+    """Name of the field, or "" for a variable."""
+    place: int
+    """Index among the numbers of the field, or in the vector."""
+    choices: list[str] | None = None
+    """Texts of a category, whose numbers are indices."""
+    is_log: bool = False
+    """Whether colors show the logarithm to base 10."""
+
+
+def _columns(run: OpenedRun) -> list[Column]:
+    """Return the fields of few numbers and the variables of a space, up to a number of them."""
+    return run.cached("columns", run.config.identity, lambda: _listed_columns(run))
+
+
+def _listed_columns(run: OpenedRun) -> list[Column]:
+    columns = []
+    for name, spec in run.archive.fields.items():
+        size = math.prod(spec.shape)
+        if size <= _MAX_NUMBERS and np.dtype(spec.dtype).kind in "biuf":
+            titles = [f"{name}_{i}" for i in range(size)] if spec.shape else [name]
+            columns += [Column("field", title, name, i) for i, title in enumerate(titles)]
+    form = run.form
+    if isinstance(form, Space):
+        kinds = [variable for _, variable in form.variables for _ in range(variable.size)]
+        _, choices = form.numbers(form.start[None])
+        for (name, index), variable in zip(form.places, kinds, strict=True):
+            is_log = isinstance(variable, Real) and variable.log
+            title = f"log10 {name}" if is_log else name
+            columns.append(Column("variable", title, "", index, choices[index], is_log))
+    return columns[:_MAX_COLUMNS]
+
+
+def packed_column(run: OpenedRun, seed: int, number: int) -> bytes:
+    """Return the cells of the elites of a seed, and their values of a column.
+
+    Raises:
+        ValueError: The run has no such column.
+    """
+    columns, rows = _columns(run), run.elites(seed)
+    if number >= len(columns):
+        raise ValueError(f"The run has {len(columns)} columns, none with the number {number}.")
+    column, form = columns[number], run.form
+    if column.kind == "field":
+        values = rows.elites.field(column.source).reshape(len(rows.cells), -1)[:, column.place]
+    else:
+        assert isinstance(form, Space)
+        values = form.numbers(rows.solutions)[0][:, column.place]
+        if column.choices is not None:
+            values = np.clip(np.rint(values), 0, len(column.choices) - 1)
+        elif column.is_log:
+            values = np.log10(values)
+    return packed({"cell": rows.cells.astype(np.int32), "value": values.astype(np.float32)})
+
+
 def _projections(run: OpenedRun) -> list[dict[str, Any]]:
     """List the projections that can be chosen for a run, the default first.
 
-    The page itself draws ``"grid"``, two measures of a grid.
+    The page itself draws ``"grid"``, two measures of a grid. Of more measures with names, two are
+    chosen as ``"axes"``.
     """
     grid = [{"name": "grid", "title": "measures", "cells": None}] * _is_small_grid(run)
     if run.archive.measure_dim <= 2:
         return grid or [{"name": "measures", "title": "measures", "cells": None}]
     embeddings = installed_embeddings().items()
-    return [*grid, {"name": "pca", "title": "PCA", "cells": None}] + [
+    has_axes = bool(run.archive.measure_names) and run.archive.measure_dim <= _MAX_AXES and not grid
+    axes = [{"name": "axes", "title": "measures", "cells": None}] * has_axes
+    return [*grid, {"name": "pca", "title": "PCA", "cells": None}, *axes] + [
         {"name": name, "title": title, "cells": _MAX_EMBEDDED} for name, title in embeddings
     ]
 
@@ -92,14 +164,11 @@ def _is_small_grid(run: OpenedRun) -> bool:
 
 def _picture_sides(run: OpenedRun) -> dict[str, bool]:
     """Whether elites and items can be shown as pictures."""
-    dataset = run.dataset
-    if dataset is None:
-        return {"solution": False, "item": False}
     try:
         shown = run.pictures(run.elites(run.config.seeds[0])) is not None
     except ValueError:  # before the first checkpoint
         shown = False
-    return {"solution": shown, "item": dataset.has_images}
+    return {"solution": shown, "item": run.dataset is not None}
 
 
 def packed_elites(run: OpenedRun, seed: int, at: int | None = None) -> bytes:
@@ -176,9 +245,16 @@ def _label_codes(run: OpenedRun, cells: Int[np.ndarray, " n"]) -> Int[np.ndarray
     return np.array([codes[run.dataset.labels[cell]] for cell in cells.tolist()], np.int32)
 
 
-def packed_map(run: OpenedRun, projection: str, seed: int) -> bytes:
-    """Return the places of the cells by a projection that `described_run` lists."""
-    spots, cells, about = placed_cells(run, projection, seed)
+def packed_map(run: OpenedRun, projection: str, seed: int, axes: tuple[int, int] = (0, 1)) -> bytes:
+    """Return the places of the cells by a projection that `described_run` lists.
+
+    Args:
+        run: The run.
+        projection: Its name.
+        seed: The seed whose elites are placed, by a projection of elites.
+        axes: The two measures of ``"axes"``.
+    """
+    spots, cells, about = placed_cells(run, projection, seed, axes)
     x, y = spots.astype(np.float32).T
     arrays: dict[str, np.ndarray] = {"x": x, "y": y}
     if cells is not None:
@@ -187,12 +263,12 @@ def packed_map(run: OpenedRun, projection: str, seed: int) -> bytes:
 
 
 def placed_cells(
-    run: OpenedRun, projection: str, seed: int
+    run: OpenedRun, projection: str, seed: int, axes: tuple[int, int] = (0, 1)
 ) -> tuple[Float[np.ndarray, "n 2"], Int[np.ndarray, " n"] | None, dict[str, Any]]:
     """Return the places of cells, the cells (``None`` for all), and the titles of axes and map.
 
     Raises:
-        ValueError: The run has no such projection.
+        ValueError: The run has no such projection, or no such measures.
     """
     titles = {known["name"]: known["title"] for known in _projections(run)}
     if projection not in titles:
@@ -202,6 +278,15 @@ def placed_cells(
         title = f"PCA: {x}, {y}" if run.plane.is_projected else "measures"
         return run.plane.spots, None, {"x": x, "y": y, "title": title}
     rows = run.elites(seed)
+    if projection == "axes":
+        names = run.archive.measure_names
+        if max(axes) >= len(names):
+            raise ValueError(f"The archive has {len(names)} measures.")
+        # The best elites are drawn last, over the others.
+        order = np.argsort(rows.objectives, kind="stable")
+        x, y = (names[axis] for axis in axes)
+        about = {"x": x, "y": y, "title": f"{x} and {y} of the elites"}
+        return rows.measures[order][:, list(axes)], rows.cells[order], about
 
     def embedded() -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         count = min(_MAX_EMBEDDED, len(rows.cells))

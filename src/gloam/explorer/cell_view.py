@@ -1,5 +1,6 @@
 """Cells of an archive as the page shows them: details of one, pictures, and pairs with items."""
 
+import base64
 import io
 from collections.abc import Sequence
 from functools import partial
@@ -13,6 +14,7 @@ from gloam.datasets import Matches
 from gloam.datasets.matches import distances
 from gloam.explorer.archive_view import distances_of, found_at, model_algorithm
 from gloam.explorer.library import EliteRows, OpenedRun
+from gloam.gallery.drawings import Svg
 from gloam.gallery.pairs import item_pictures, made_pictures
 from gloam.plots.discount import discounts, last_moment
 from gloam.spaces import Space
@@ -21,12 +23,14 @@ MAX_TILES = 48
 """Number of pairs on one sheet."""
 THUMB = 64
 """Side of a small picture, in pixels."""
+PNG, SVG = "image/png", "image/svg+xml"
 
 _GAP = 4
 _LARGE = 512
 _NEIGHBOURS = 8
 # Numbers of a solution that are sent to the page.
 _MAX_NUMBERS = 4096
+_MAX_FIELD = 16
 # Products of items, elites and measures, above which items are shown with the elites of their own
 # cells only: to find the nearest elites of a live run would take too long.
 _MAX_PRODUCTS = 10**11
@@ -59,6 +63,7 @@ def cell_details(run: OpenedRun, seed: int, cell: int) -> dict[str, Any]:
         "measures": measures[:_MAX_NUMBERS],
         "solution": solution[:_MAX_NUMBERS],
         "values": _values(rows, row),
+        "fields": _fields(rows, row),
         "measure_dim": len(measures),
         "solution_dim": len(solution),
         "distance": None if to_centroid is None else to_centroid[row],
@@ -75,6 +80,18 @@ def _values(rows: EliteRows, row: int) -> dict[str, str] | None:
         return None
     (texts,) = form.texts(rows.solutions[row : row + 1])
     return dict(list(texts.items())[:_MAX_NUMBERS])
+
+
+def _fields(rows: EliteRows, row: int) -> dict[str, str]:
+    """Return the fields of an elite as text by name; of large ones, their shape."""
+    texts = {}
+    for name, array in rows.elites.store.fields.items():
+        value = np.asarray(array[rows.cells[row]])
+        is_short = value.size <= _MAX_FIELD and value.dtype.kind in "biuf"
+        shape = "×".join(map(str, value.shape))
+        numbers = ", ".join(f"{number:.6g}" for number in value.ravel().tolist())
+        texts[name] = numbers if is_short else f"{value.dtype} {shape}"
+    return texts
 
 
 def python_lines(path: str) -> str:
@@ -198,46 +215,82 @@ def _rounded(values: Float[np.ndarray, " n"]) -> list[float]:
     return [float(f"{value:.6g}") for value in values.tolist()]
 
 
-def picture(run: OpenedRun, seed: int, cell: int, side: str) -> bytes | None:
-    """Return the picture of an elite (``"solution"``) or its item (``"item"``), if it has one."""
+def picture(run: OpenedRun, seed: int, cell: int, side: str) -> tuple[bytes, str] | None:
+    """Return the picture of an elite (``"solution"``) or its item (``"item"``), if it has one.
+
+    Returns:
+        Content and media type.
+    """
     if side == "item":
-        dataset = run.dataset
-        images = None if dataset is None else item_pictures(dataset, np.array([cell]))
+        if run.dataset is None:
+            return None
+        (image,) = item_pictures(run.dataset, np.array([cell]))
     else:
         rows = run.elites(seed)
         pictures, row = run.pictures(rows), rows.row_of(cell)
         if pictures is None or row is None:
             return None
-        images = made_pictures(pictures, np.array([row]))
-    if images is None:
-        return None
-    times = max(1, _LARGE // (2 * max(images.shape[1:3])))  # small ones are enlarged
-    return _png(images[0].repeat(times, axis=0).repeat(times, axis=1))
+        (image,) = made_pictures(pictures, np.array([row]))
+    if isinstance(image, Svg):
+        return image.text.encode(), SVG
+    times = max(1, _LARGE // (2 * max(image.shape[:2])))  # small ones are enlarged
+    return _png(image.repeat(times, axis=0).repeat(times, axis=1)), PNG
 
 
-def sheet(run: OpenedRun, seed: int, cells: Sequence[int]) -> bytes:
+def sheet(run: OpenedRun, seed: int, cells: Sequence[int]) -> tuple[bytes, str]:
     """Return pairs one below the other: the nearest solution on the left, the item on the right.
 
-    The sides that have no pictures are empty.
+    Without a dataset, the solutions are those of the cells. The sides that have no pictures are
+    empty.
+
+    Returns:
+        Content and media type. It is an SVG if one of the pictures is.
     """
     tiles = np.zeros((MAX_TILES, THUMB, 2 * THUMB + _GAP, 4), np.uint8)
     rows, dataset = run.elites(seed), run.dataset
-    pictures = run.pictures(rows)
-    filled: list[tuple[int, int]] = []
-    if pictures is not None and dataset is not None:
-        nearest, _, _ = _nearest(run, rows, Matches(rows.elites, dataset))
-        filled = [(tile, int(nearest[cell])) for tile, cell in enumerate(cells)]
-        filled = [(tile, row) for tile, row in filled if row >= 0]
-    if pictures is not None and filled:
-        # Always the same number of rows, so that a domain's function is compiled once.
-        chosen = np.array([row for _, row in filled])
-        made = made_pictures(pictures, np.resize(chosen, MAX_TILES))
-        for (tile, _), image in zip(filled, made, strict=False):
+    pictures, drawn = run.pictures(rows), {}
+    if pictures is not None:
+        shown = _shown_rows(run, rows, cells)
+        filled = np.flatnonzero(shown >= 0)
+        if len(filled):
+            # Always the same number of rows, so that a domain's function is compiled once.
+            made = made_pictures(pictures, np.resize(shown[filled], MAX_TILES))
+            drawn = dict(zip(filled.tolist(), made, strict=False))
+    for tile, image in drawn.items():
+        if not isinstance(image, Svg):
             tiles[tile, :, :THUMB] = _fitted(image)
-    items = None if dataset is None else item_pictures(dataset, np.asarray(cells, int))
-    for tile, image in enumerate([] if items is None else items):
-        tiles[tile, :, THUMB + _GAP :] = _fitted(image)
-    return _png(tiles[: len(cells)].reshape(-1, 2 * THUMB + _GAP, 4))
+    if dataset is not None:
+        for tile, image in enumerate(item_pictures(dataset, np.asarray(cells, int))):
+            assert not isinstance(image, Svg)
+            tiles[tile, :, THUMB + _GAP :] = _fitted(image)
+    pixels = _png(tiles[: len(cells)].reshape(-1, 2 * THUMB + _GAP, 4))
+    vectors = {tile: image for tile, image in drawn.items() if isinstance(image, Svg)}
+    return (_svg_sheet(pixels, len(cells), vectors), SVG) if vectors else (pixels, PNG)
+
+
+def _shown_rows(run: OpenedRun, rows: EliteRows, cells: Sequence[int]) -> Int[np.ndarray, " n"]:
+    """Return the rows of the elites that are shown for cells; -1 for none."""
+    if run.dataset is not None:
+        return _nearest(run, rows, Matches(rows.elites, run.dataset))[0][list(cells)]
+    found = [rows.row_of(cell) for cell in cells]
+    return np.array([-1 if row is None else row for row in found])
+
+
+def _svg_sheet(pixels: bytes, count: int, vectors: dict[int, Svg]) -> bytes:
+    """Return a sheet with drawings over its pixels. A drawing is an image of its own in it.
+
+    Images in images run no scripts, and their text cannot leave them.
+    """
+    wide, high = 2 * THUMB + _GAP, count * THUMB
+    png = f"data:image/png;base64,{base64.b64encode(pixels).decode()}"
+    images = [f'<image width="{wide}" height="{high}" href="{png}"/>']
+    images += [
+        f'<image y="{tile * THUMB}" width="{THUMB}" height="{THUMB}" href="{drawing.address}"/>'
+        for tile, drawing in vectors.items()
+    ]
+    size = f'width="{wide}" height="{high}" viewBox="0 0 {wide} {high}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>'
+    return f"{head}{''.join(images)}</svg>".encode()
 
 
 def _fitted(pixels: UInt8[np.ndarray, "h w *c"]) -> UInt8[np.ndarray, "64 64 4"]:

@@ -7,6 +7,7 @@ and a large archive is reduced to the best elites of blocks of cells, or to a ra
 import base64
 import gzip
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from gloam.archives import GridArchive
 from gloam.datasets.rows import evenly_spaced
 from gloam.explorer.archive_view import (
     described_run,
+    packed_column,
     packed_discount,
     packed_elites,
     packed_map,
@@ -48,7 +50,12 @@ _START = 'import "gloam/main";'
 _MARK = '<meta name="generator" content="gloam report">'
 
 
-def write_html(path: str | os.PathLike, out: str | os.PathLike | None = None) -> Path:
+def write_html(
+    path: str | os.PathLike,
+    out: str | os.PathLike | None = None,
+    *,
+    draw: Callable[..., Any] | None = None,
+) -> Path:
     """Write a run or a study as one self-contained HTML file.
 
     The file has the views of `gloam explore`, for the first seed of a run, and is smaller than
@@ -59,6 +66,7 @@ def write_html(path: str | os.PathLike, out: str | os.PathLike | None = None) ->
         path: A run folder or a study folder.
         out: The file; by default ``report.html`` in the run folder, or ``report/report.html`` in
             the study folder.
+        draw: Makes a picture of a solution, see `gloam.gallery.elite_pictures`.
 
     Returns:
         The file.
@@ -68,7 +76,7 @@ def write_html(path: str | os.PathLike, out: str | os.PathLike | None = None) ->
             report of gloam.
     """
     root = Path(path)
-    library = Library(root)
+    library = Library(root, draw)
     contents = library.look()
     study, run = (
         next((entry for entry in entries.values() if entry.path == library.root), None)
@@ -193,6 +201,10 @@ def _add_archive(parts: Parts, run: OpenedRun, address: str, content: dict[str, 
         most = parts.left // 2
         parts.add_json(f"{address}/pairs?seed={seed}", pairs(run, seed), most=most)
     _add_rows(parts, run, address, seed)
+    share = parts.share(parts.left * 3 // 10)
+    for number in range(len(content["columns"])):
+        column = packed_column(run, seed, number)
+        share.add_arrays(f"{address}/column?seed={seed}&number={number}", column)
     if content["model"]:
         parts.add_arrays(f"{address}/discount", packed_discount(run, None, shortened))
     snapshots = content["moments"]
@@ -223,15 +235,19 @@ def _add_rows(parts: Parts, run: OpenedRun, address: str, seed: int) -> None:
 
 
 def _add_sheets(parts: Parts, run: OpenedRun, address: str, seed: int) -> None:
-    """Add small pictures of pairs while there is room."""
-    ordered = np.argsort(pairs(run, seed)["distance"], kind="stable")
+    """Add small pictures of pairs, or of elites without a dataset, while there is room."""
+    if run.dataset is None:
+        rows = run.elites(seed)
+        ordered = rows.cells[np.argsort(-rows.objectives, kind="stable")]
+    else:
+        ordered = np.argsort(pairs(run, seed)["distance"], kind="stable")
     sheets: list[list[int]] = []
     count = -(-len(ordered) // MAX_TILES)
     for start in range(count):
         # Each sheet has good and bad pairs, whatever the number of sheets.
         cells = [int(cell) for cell in ordered[start::count]]
         name = f"{address}/sheet?seed={seed}&number={start}"
-        if parts.left < 300_000 or not parts.add_picture(name, sheet(run, seed, cells)):
+        if parts.left < 300_000 or not parts.add_picture(name, sheet(run, seed, cells)[0]):
             break
         sheets.append(cells)
     parts.add_json(f"{address}/sheets?seed={seed}", {"sheets": sheets})

@@ -28,9 +28,11 @@ from gloam.explorer.summaries import RunSummary, elites_version, newest_checkpoi
 from gloam.formats import RunFolder
 from gloam.formats.config import RunConfig
 from gloam.formats.documents import is_document, read_document
-from gloam.gallery.pairs import Pictures, elite_pictures, has_pictures
+from gloam.gallery.drawings import Drawer, Pictures
+from gloam.gallery.pairs import elite_pictures
 from gloam.plots.plane import Plane
 from gloam.runs.comparison import compare
+from gloam.spaces import Form
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +46,7 @@ _FIX = "Restore it from a copy."
 _MAX_DEPTH = 6
 _MAX_FOLDERS = 20_000
 _MAX_RUNS = 2000
+_MAX_LINKS = 20
 # Folders inside of runs and studies that contain no runs.
 _SKIPPED = {"checkpoint", "snapshots", "figures", "report", "__pycache__"}
 # Runs, and seeds of each, whose elites stay in memory.
@@ -71,6 +74,8 @@ class Contents:
     studies: dict[str, Entry]
     complete: bool
     """False if there were more folders or runs than are searched."""
+    links: tuple[str, ...] = ()
+    """Links to folders, which are not followed: they could lead out of the folder."""
 
 
 class Library:
@@ -78,10 +83,13 @@ class Library:
 
     Args:
         root: The folder.
+        draw: A function of the user's program that draws solutions, see
+            `gloam.gallery.elite_pictures`. Files never name one.
     """
 
-    def __init__(self, root: Path):
+    def __init__(self, root: Path, draw: Callable[..., Any] | None = None):
         self.root = Path(root).resolve()
+        self._drawer = None if draw is None else Drawer(draw)
         self._contents = Contents({}, {}, True)
         self._summaries: dict[Path, RunSummary] = {}
         self._opened: OrderedDict[str, OpenedRun] = OrderedDict()
@@ -105,6 +113,7 @@ class Library:
         return {
             "folder": self.root.name,
             "complete": contents.complete,
+            "links": contents.links[:_MAX_LINKS],
             "runs": sorted(runs, key=lambda run: run["name"]),
             "studies": sorted(studies, key=lambda study: study["name"]),
         }
@@ -132,7 +141,7 @@ class Library:
         with self._lock:
             run = self._opened.pop(entry.id, None)
             if run is None or run.folder.path != entry.path:
-                run = OpenedRun(entry.path)
+                run = OpenedRun(entry.path, self._drawer)
             self._opened[entry.id] = run
             while len(self._opened) > _MAX_OPEN:
                 self._opened.popitem(last=False)
@@ -223,12 +232,13 @@ def _read_study(path: Path) -> dict[str, Any]:
 def _contents(root: Path) -> Contents:
     runs: dict[str, Entry] = {}
     studies: dict[str, Entry] = {}
+    links: list[str] = []
     waiting, seen = [(root, 0)], 0
     while waiting:
         folder, depth = waiting.pop()
         seen += 1
         if seen > _MAX_FOLDERS or len(runs) >= _MAX_RUNS:
-            return Contents(runs, studies, complete=False)
+            return Contents(runs, studies, False, tuple(links))
         try:
             with os.scandir(folder) as scanned:
                 children = list(scanned)
@@ -241,8 +251,11 @@ def _contents(root: Path) -> Contents:
         elif "study.json" in names and is_document(folder / "study.json", "study"):
             studies[entry.id] = entry
         if depth < _MAX_DEPTH:
-            waiting += [(Path(child.path), depth + 1) for child in children if _is_searched(child)]
-    return Contents(runs, studies, complete=True)
+            searched = [child for child in children if _is_searched(child)]
+            waiting += [(Path(child.path), depth + 1) for child in searched if not _is_link(child)]
+            places = [Path(child.path).relative_to(root) for child in searched if _is_link(child)]
+            links += sorted(map(str, places))
+    return Contents(runs, studies, True, tuple(links))
 
 
 def _entry(root: Path, folder: Path) -> Entry:
@@ -262,10 +275,14 @@ def _is_searched(child: os.DirEntry) -> bool:
     if child.name in _SKIPPED or child.name.startswith("."):
         return False
     try:
-        # Links could form a cycle, or lead out of the folder.
-        return child.is_dir(follow_symlinks=False)
+        return child.is_dir()
     except OSError:
         return False
+
+
+def _is_link(child: os.DirEntry) -> bool:
+    """Whether a folder is a link. Links could form a cycle, or lead out of the folder."""
+    return not child.is_dir(follow_symlinks=False)
 
 
 class EliteRows(NamedTuple):
@@ -294,10 +311,12 @@ class OpenedRun:
 
     Args:
         path: The run folder.
+        drawer: Draws solutions, if the user's program has given a function for it.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, drawer: Drawer | None = None):
         self.folder = RunFolder(path)
+        self._drawer = drawer
         self._cache: dict[Any, tuple[Any, Any]] = {}
         self._locks: dict[Any, threading.RLock] = {}
         self._lock = threading.Lock()
@@ -350,6 +369,11 @@ class OpenedRun:
 
         return self.cached("domain", self.config.identity, read)
 
+    @property
+    def form(self) -> Form | None:
+        """The space or tree that solutions stand for; ``None`` for plain vectors."""
+        return self.cached("form", self.config.identity, self.folder.read_form)
+
     def elites(self, seed: int) -> EliteRows:
         """Return the elites of a seed as of the newest checkpoint."""
         version = f"{seed}-{elites_version(self.folder.path, self.config.seeds)}"
@@ -368,11 +392,11 @@ class OpenedRun:
         return self.cached(("elites", seed), version, read)
 
     def pictures(self, rows: EliteRows) -> Pictures | None:
-        """Return the pictures of elites, or ``None`` if they cannot be shown."""
+        """Return the pictures of elites, or ``None`` if they are just numbers."""
+        if self._drawer is not None:
+            return self._drawer.pictures(rows.elites)
         dataset = self.dataset
-        if dataset is None or not has_pictures(rows.elites, dataset, self.domain):
-            return None
-        return elite_pictures(rows.elites, dataset, self.domain)
+        return None if dataset is None else elite_pictures(rows.elites, dataset, self.domain)
 
     @property
     def is_plane_grid(self) -> bool:

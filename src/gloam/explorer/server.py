@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ def explore(
     port: int | None = None,
     host: str = "127.0.0.1",
     browser: bool = True,
+    draw: Callable[..., Any] | None = None,
 ) -> None:
     """Show the runs of a folder in the browser, until Ctrl-C. Run folders are not changed.
 
@@ -41,13 +43,15 @@ def explore(
         host: Address or name of this machine to listen on. Everyone who can reach it can read the
             runs, without a password; the default can only be reached from this machine.
         browser: Whether to open the browser.
+        draw: Makes a picture of a solution, for all runs; see `gloam.gallery.elite_pictures`. It is
+            called for one solution at a time.
     """
     uvicorn = _uvicorn()
     from gloam.explorer.app import explorer_app
 
     root = Path(folder)
     checks.expect(root.is_dir(), "folder", "an existing folder", f"'{root}'", "Give its path.")
-    library = Library(root)
+    library = Library(root, draw)
     _log_to_terminal()
     listening = _listening(host, port)
     bound, number = listening.getsockname()[:2]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _RESULTS = ("qd_score", "coverage", "best_objective", "seconds", "evaluations", "gradients")
-_RESULTS += ("failed_total", "f_min")
+_RESULTS += ("failed_total", "infeasible_total", "f_min")
 _SPARKLINE = 40
 # Options that determine when a run first shows its curves and its archive.
 _FIRST = ("log_every", "checkpoint_every", "checkpoint_seconds")
@@ -35,6 +35,7 @@ _FIRST = ("log_every", "checkpoint_every", "checkpoint_seconds")
 _MAX_ROWS = 1000
 _MAX_SETTINGS = 400
 _MAX_TEXT = 120
+_LATEST = 1e11  # seconds since 1970, in the year 5138
 # Initial parameters of networks, which are not settings.
 _LEARNED = ("weights", "biases")
 
@@ -67,6 +68,8 @@ class RunSummary:
         """A table of metrics, and the part of the summary that depends on it."""
         self._free_lock: object = None
         """Stamp of a lock file that no process held."""
+        self._rescored: tuple[Any, Any, DamagedFileError | None] | None = None
+        """Stamp and content of the corrected scores, or what is wrong with them."""
         self._checked: dict[Path, tuple[object, DamagedFileError | None]] = {}
         """Files of arrays with their stamps, and what is wrong with them."""
 
@@ -80,12 +83,15 @@ class RunSummary:
                 return {"state": "newer" if is_newer else "damaged", "reason": _told(error)}
             table, error = file.read()
             state, path = self._state(config), self._folder.path
+            corrected, problem = self._corrected(state.iteration)
+            scores = self._scores(table)
             return (
                 self._described
                 | {"state": state.state, "reason": state.reason}
-                | {"warnings": [_told(error)] if error else []}
+                | {"warnings": [_told(each) for each in (error, problem) if each]}
                 | _progress(table, state, config)
-                | self._scores(table)
+                | scores
+                | {"results": scores["results"] | corrected}
                 | {"version": elites_version(path, config.seeds), "elites": has_elites(path)}
             )
 
@@ -113,7 +119,7 @@ class RunSummary:
                 "seeds": list(config.seeds),
                 "iterations": config.plan.get("iterations"),
                 "first": {name: config.plan.get(name) for name in _FIRST},
-                "started": _started(self._folder.path),
+                "started": _started(config),
                 "dataset": config.dataset is not None,
                 "settings": settings_of(config),
             }
@@ -127,6 +133,27 @@ class RunSummary:
             scored = {"results": _results(counted), "sparkline": _sparkline(counted)}
             self._scored = table, scored
         return self._scored[1]
+
+    def _corrected(self, reached: int | None) -> tuple[dict[str, float], DamagedFileError | None]:
+        """Return the corrected scores of the elites of the newest checkpoint, if there are any."""
+        now = stamp(self._folder.path / "corrected.npz")
+        if now is None:
+            return {}, None
+        if self._rescored is None or self._rescored[0] != now:
+            try:
+                self._rescored = now, self._folder.read_corrected(), None
+            except DamagedFileError as error:
+                self._rescored = now, None, error
+        _, found, problem = self._rescored
+        if found is None or found[2] != reached:
+            return {}, problem
+        scores, number, _ = found
+        shown = {name: float(values.mean()) for name, values in scores.items() if name != "f_min"}
+        for name in ("corrected_qd_score", "corrected_coverage"):
+            if len(scores[name]) > 1:
+                error = scores[name].std(ddof=1) / np.sqrt(len(scores[name]))
+                shown[f"{name}_error"] = float(error)
+        return shown | {"corrected_f_min": float(scores["f_min"].min()), "corrected": number}, None
 
     def _state(self, config: RunConfig) -> RunState:
         path = self._folder.path
@@ -177,10 +204,12 @@ def newest_checkpoint(path: Path) -> int | None:
     return int(files[0].stem) if files and files[0].stem.isdecimal() else None
 
 
-def _started(path: Path) -> float | None:
-    """Return the time at which a run began, in seconds since 1970."""
-    first_file = stamp(path / "config.npz")  # written once
-    return first_file[2] / 1e9 if first_file else None
+def _started(config: RunConfig) -> float | None:
+    """Return the time at which a run was started, in seconds since 1970, if it is recorded."""
+    started = config.plan.get("started")
+    if isinstance(started, bool) or not isinstance(started, (int, float)):
+        return None
+    return float(started) if 0 < started < _LATEST else None
 
 
 def has_elites(path: Path) -> bool:

@@ -24,7 +24,8 @@ class RunConfig:
             `gloam.optimize`.
         seeds: The seeds.
         dataset: Digest of the items that the cells stand for, or ``None``.
-        plan: Number of iterations, and options; it may change when a run is resumed.
+        plan: Number of iterations, options, and when the run was started (in seconds since 1970);
+            it may change when a run is resumed.
         start: Digest of the solutions that the run started from, or ``None``.
         version: Version of gloam that wrote it.
     """

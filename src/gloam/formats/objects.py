@@ -70,8 +70,12 @@ def _encode_array(array: np.ndarray, arrays: dict[str, np.ndarray]) -> dict[str,
 
 
 def _encode_foreign(value: Any) -> dict[str, str]:
-    while isinstance(value, functools.partial):
-        value = value.func
+    while not hasattr(value, "__qualname__"):  # the function in a partial or another wrapper
+        is_partial = isinstance(value, functools.partial)
+        inner = value.func if is_partial else getattr(value, "__wrapped__", None)
+        if inner is None:
+            break
+        value = inner
     named = value if hasattr(value, "__qualname__") else type(value)
     content = {"foreign": f"{named.__module__}:{named.__qualname__}"}
     source = _source_digest(named)

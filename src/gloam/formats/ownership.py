@@ -23,7 +23,7 @@ ARCHIVE = re.compile(r"archive(-\d+)?\.npz")
 # Names of the files that gloam writes, by folder. Nothing else is ever removed or replaced.
 _NAMES = {
     "": r"config\.(json|npz)|metrics\.csv|dataset\.npz|(gallery|report)\.html"
-    rf"|matches\.(csv|parquet)|failures\.parquet|{ARCHIVE.pattern}",
+    rf"|matches\.(csv|parquet)|failures\.parquet|corrected\.npz|{ARCHIVE.pattern}",
     "checkpoint": CHECKPOINT.pattern,
     "snapshots": SNAPSHOT.pattern,
     "figures": r"(curves|archive|pairwise|discount|gallery)\.(png|pdf)",

@@ -3,6 +3,7 @@
 config.json, config.npz    algorithm, domain and settings of the run
 metrics.csv                a row for each seed and logged iteration
 failures.parquet           evaluations that failed, if there are any
+corrected.npz              scores of elites that were evaluated again, of a run with noise
 archive.npz                the elites of a finished run (archive-SEED.npz with several seeds)
 dataset.npz                the items that the cells stand for, if a dataset was given
 checkpoint/NNNNNNN.npz     the complete state after iteration NNNNNNN; the last two are kept
@@ -15,7 +16,7 @@ are validated on read. Nothing that a file names is imported or called.
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,9 @@ if TYPE_CHECKING:
 _COPY = "Restore it from a copy, or start the run again in another folder."
 # Reference of the QD score of each seed, among the arrays of a checkpoint.
 _REFERENCE = ".reference"
+# Scores of elites that were evaluated again.
+_CORRECTED = ("corrected_qd_score", "corrected_qd_score_error", "corrected_coverage")
+_CORRECTED += ("corrected_coverage_error", "f_min")
 # Parts of a configuration, and their classes.
 _PARTS = {"algorithm": Algorithm, "archive": Archive, "domain": object}
 _DELETE = "Delete it, or restore it from a copy."
@@ -186,7 +190,7 @@ class RunFolder:
             checks.instance(name, value, _PARTS[name])
             return value
 
-    def _read_form(self) -> Form | None:
+    def read_form(self) -> Form | None:
         """Return the space or tree that solutions stand for; ``None`` for plain vectors."""
         content = objects.first_of_class(self.read_config().algorithm, ("Space", "Tree"))
         with content_of(self.path / "config.json", _COPY):
@@ -326,7 +330,7 @@ class RunFolder:
                 about = {"reference": references[index].item() if index < len(references) else None}
         with content_of(path, fix):
             reference = checks.objective("reference", about.get("reference"))
-            return elites_from(archive, arrays, reference, self._read_form())
+            return elites_from(archive, arrays, reference, self.read_form())
 
     def check_not_finished(self) -> None:
         """Check that there are no elites of a run whose checkpoints are gone.
@@ -344,6 +348,34 @@ class RunFolder:
     def _archive_path(self, seed: int, config: RunConfig) -> Path:
         is_single = len(config.seeds) == 1
         return self.path / ("archive.npz" if is_single else f"archive-{seed}.npz")
+
+    def write_corrected(
+        self, scores: Mapping[str, np.ndarray], *, number: int, iteration: int
+    ) -> None:
+        """Write the corrected scores of all seeds.
+
+        Args:
+            scores: A number for each seed, in the order of the configuration, by the names of the
+                columns of `gloam.runs.reevaluation.Corrected.table`.
+            number: Number of evaluations of each elite.
+            iteration: Iteration of the elites.
+        """
+        about = {"run": self._identity, "number": number, "iteration": iteration}
+        arrays = {name: np.asarray(scores[name], np.float64) for name in _CORRECTED}
+        write_arrays(self.path / "corrected.npz", arrays, kind="corrected", about=about)
+
+    def read_corrected(self) -> tuple[dict[str, np.ndarray], int, int]:
+        """Read the corrected scores, the number of evaluations, and the iteration."""
+        path, config = self.path / "corrected.npz", self.read_config()
+        fix = "Delete it, or evaluate the elites again."
+        arrays, about = read_arrays(path, kind="corrected", fix=fix, run=config.identity)
+        with content_of(path, fix):
+            shape, dtype = (len(config.seeds),), np.dtype(np.float64)
+            fits = set(arrays) == set(_CORRECTED)
+            if not (fits and all((a.shape, a.dtype) == (shape, dtype) for a in arrays.values())):
+                raise ValueError("it has other scores than gloam writes")
+            number = checks.integer("number", about.get("number"), minimum=1)
+            return arrays, number, checks.integer("iteration", about.get("iteration"), minimum=0)
 
     def write_snapshot(self, iteration: int, arrays: dict[str, np.ndarray]) -> None:
         """Write the arrays that a picture of this iteration needs."""

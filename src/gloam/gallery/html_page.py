@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Float, Int
 from PIL import Image
 
 from gloam._tools import checks
@@ -23,8 +23,8 @@ from gloam.archives.qd_score import reference_note
 from gloam.datasets import Matches
 from gloam.datasets.matches import Order
 from gloam.datasets.rows import evenly_spaced
+from gloam.gallery.drawings import Picture, Pictures, Svg, sign
 from gloam.gallery.pairs import (
-    Pictures,
     captions,
     item_pictures,
     made_pictures,
@@ -41,12 +41,13 @@ _BATCH = 256  # pairs whose images are in memory at a time
 # Sides of images in pixels: up to _EXACT they are embedded unchanged; on the page, small images are
 # enlarged to about _AIM, and none is larger than _LARGEST.
 _EXACT, _AIM, _LARGEST = 64, 84, 112
+_MAX_SVG = 8_000_000  # characters of all SVG on a page
 _NARROWEST = 130
 
 
 def page(
     matches: Matches,
-    pictures: Pictures | None,
+    pictures: Pictures,
     *,
     title: str = "",
     limit: int = 2000,
@@ -60,8 +61,8 @@ def page(
 
     Args:
         matches: The elites and the items.
-        pictures: As for `gallery`, or ``None`` if elites cannot be shown. Images of up to 64 pixels
-            a side are embedded unchanged; larger ones are shrunk to 112.
+        pictures: As for `gallery`. Images of up to 64 pixels a side are embedded unchanged; larger
+            ones are shrunk to 112. SVG is embedded up to 8 MB.
         title: Heading of the page.
         limit: Maximum number of items to show, evenly spaced from the best explained to the worst;
             the figures count all. 2,000 pairs of 28 x 28 pixels make a page of 3 to 6 MB in gray,
@@ -86,7 +87,7 @@ def page(
         "distances": _distances(matches, thresholds),
         "labels": _labels(matches, thresholds),
         "held-out": "" if held_out is None else _held_out(held_out),
-        "notes": _notes(matches, pictures, len(shown)),
+        "notes": _notes(matches, len(shown)),
         "orders": "\n".join(_choice(by) for by in orders),
         "filter": _filter(thresholds),
         "sizes": sizes,
@@ -271,17 +272,15 @@ def _chart(what: str, drawn: str, top: float, values: Float[np.ndarray, " n"]) -
 # Pairs
 
 
-def _notes(matches: Matches, pictures: Pictures | None, shown: int) -> str:
+def _notes(matches: Matches, shown: int) -> str:
     items = len(matches.dataset)
     which = f"All {items:,} items."
     if shown < items:
         which = f"{shown:,} of {items:,} items, spread evenly from the best explained to the worst."
-    both = matches.dataset.has_images and pictures is not None
-    sides = " Left the nearest solution, right the item." if both else ""
     what = "item" if matches.dataset.labels is None else "label and item"
-    below = "Below" if matches.dataset.has_images or pictures is not None else "Shown"
     last = ", variables" if isinstance(matches.elites.form, Space) else ""
-    shows = f"{which}{sides} {below}: {what}, objective · distance, explained variance{last}."
+    below = f"Below: {what}, objective · distance, explained variance{last}."
+    shows = f"{which} Left the nearest solution, right the item. {below}"
     return "\n".join(f'<p class="quiet">{line}</p>' for line in [shows, *rules(matches)])
 
 
@@ -330,7 +329,7 @@ def _data(
     return text.replace("<", "\\u003c")
 
 
-def _pairs(matches: Matches, pictures: Pictures | None, shown: pd.DataFrame) -> tuple[str, str]:
+def _pairs(matches: Matches, pictures: Pictures, shown: pd.DataFrame) -> tuple[str, str]:
     """Return the list of pairs, and the sizes for its style."""
     images, (height, width) = _images(matches, pictures, shown)
     columns = (
@@ -342,7 +341,7 @@ def _pairs(matches: Matches, pictures: Pictures | None, shown: pd.DataFrame) -> 
         images,
     )
     entries = "\n".join(_entry(*row) for row in zip(*columns, strict=True))
-    pair = len(images[0]) * (width + 3) - 1
+    pair = 2 * (width + 3) - 1
     return entries, f"--box:{height}px;--wide:{width}px;--tile:{max(pair, _NARROWEST)}px"
 
 
@@ -356,11 +355,11 @@ def _entry(
 ) -> str:
     name = html.escape(name)
     drawn = "".join(f'<span><img alt="{shows} {name}" {image}></span>' for shows, image in images)
-    drawn = f'<div class="pictures">{drawn}</div>' if drawn else ""
     known = "" if label is None else f"<b>{_named(label)}</b> "
     mark = "" if is_reached else ' class="unreached"'
     return (
-        f'<li{mark}>{drawn}<div class="name" title="{name}">{known}{name}</div>'
+        f'<li{mark}><div class="pictures">{drawn}</div>'
+        f'<div class="name" title="{name}">{known}{name}</div>'
         f'<div class="numbers">{caption[0]}</div><div class="numbers">{caption[1]}</div>'
         f"{variables}</li>"
     )
@@ -383,28 +382,26 @@ def _variables(matches: Matches, shown: pd.DataFrame) -> list[str]:
 
 
 def _images(
-    matches: Matches, pictures: Pictures | None, shown: pd.DataFrame
+    matches: Matches, pictures: Pictures, shown: pd.DataFrame
 ) -> tuple[list[list[tuple[str, str]]], tuple[int, int]]:
     """Return the alternative text and attributes of the images of each pair, and their box."""
     dataset, rows, items = matches.dataset, shown["row"].to_numpy(), shown["item"].to_numpy()
-    if dataset.has_images:
-        first = dataset.image(0)
-    elif pictures is not None:
-        first = made_pictures(pictures, rows[:1])[0]
-    else:
-        return [[] for _ in rows], (0, 0)
-    box = _box(first.shape[0], first.shape[1])
+    first: Any = dataset.image(0) if dataset.has_images else made_pictures(pictures, rows[:1])[0]
+    height, width = (1, 1) if isinstance(first, Svg) else first.shape[:2]
+    box = _box(height, width)
     images: list[list[tuple[str, str]]] = []
+    budget = _MAX_SVG
     for start in range(0, len(rows), _BATCH):
         part = slice(start, start + _BATCH)
-        made = None if pictures is None else made_pictures(pictures, rows[part])
-        both = {"solution for": made, "item": item_pictures(dataset, items[part])}
-        sides = [
-            [(text, _source(image, box)) for image in side]
-            for text, side in both.items()
-            if side is not None
-        ]
-        images += [list(pair) for pair in zip(*sides, strict=True)]
+        made = zip(
+            made_pictures(pictures, rows[part]), item_pictures(dataset, items[part]), strict=True
+        )
+        for solution, item in made:
+            drawn = solution
+            if isinstance(solution, Svg):
+                budget -= len(solution.text)
+                drawn = solution if budget >= 0 else sign("left out: too much SVG for a page")
+            images.append([("solution for", _source(drawn, box)), ("item", _source(item, box))])
     return images, box
 
 
@@ -415,8 +412,10 @@ def _box(height: int, width: int) -> tuple[int, int]:
     return max(1, round(scale * height)), max(1, round(scale * width))
 
 
-def _source(picture: UInt8[np.ndarray, "height width *channels"], box: tuple[int, int]) -> str:
+def _source(picture: Picture, box: tuple[int, int]) -> str:
     """Return the attributes of an ``img`` element that fits into the box."""
+    if isinstance(picture, Svg):
+        return f'width="{box[1]}" height="{box[0]}" src="{picture.address}"'
     height, width = picture.shape[:2]
     image = Image.fromarray(picture)
     buffer = io.BytesIO()

@@ -1,12 +1,13 @@
 """Galleries: the items of a dataset, each beside its nearest elite, as one figure."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int, Shaped, UInt8
+from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
@@ -14,14 +15,22 @@ from matplotlib.patches import Rectangle
 
 from gloam._tools import checks
 from gloam.archives import Elites
+from gloam.archives.elites import archive_figures
 from gloam.datasets import Dataset, Matches
 from gloam.datasets.dataset import checked_images, is_image
 from gloam.datasets.matches import Order
 from gloam.datasets.rows import evenly_spaced
+from gloam.gallery.drawings import (
+    Drawer,
+    Picture,
+    Pictures,
+    Svg,
+    image_bytes,
+    is_picture,
+    lines,
+    sign,
+)
 from gloam.plots import style
-
-Pictures = Callable[[np.ndarray], np.ndarray]
-"""Maps indices of elites in ``elites.solutions`` to uint8 images ``(n, height, width[, 3])``."""
 
 # Lengths are in pixels of the figure: a small picture is crisp only if each of its pixels covers a
 # whole number of them.
@@ -32,6 +41,8 @@ _ASPECT = 1.45
 _POINT = 72 / style.DPI  # points of a pixel
 _IMAGE: Any = {"cmap": "gray", "vmin": 0, "vmax": 255, "aspect": "auto", "zorder": 2}
 _BATCH = 256  # solutions that are rendered at a time
+_FEW = 2000  # items from which the limits of lines are taken
+_NUMBERS = 8  # measures in a caption, which is cut off at the width of its picture
 
 _ORDERS = {
     "explained": "from the most explained variance to the least",
@@ -61,132 +72,226 @@ def gallery(
 
     Args:
         matches: The elites and the items.
-        pictures: Images of the elites, for instance from `elite_pictures`.
+        pictures: Pictures of the elites, for instance from `elite_pictures`. Figures cannot show
+            SVG: a sign takes its place.
         by: Order of the pairs.
         count: Maximum number of pairs to draw; 10 to 200 fit well.
         title: Heading of the figure.
         ax: Axes to draw into, scaled to fit. Default: a new figure.
 
     Returns:
-        The figure. Its images are solution and item in turn; solutions only, if the dataset has no
-        images.
+        The figure. Its images are solution and item in turn.
     """
     count = checks.integer("count", count, minimum=1)
     table = ordered(matches, by)
     drawn = table.iloc[evenly_spaced(len(table), count)]
-    made = made_pictures(pictures, drawn["row"].to_numpy())
-    items = item_pictures(matches.dataset, drawn["item"].to_numpy())
-    sides = [made] if items is None else [made, items]
-    layout = layout_for(len(drawn), len(sides), sides[-1].shape[1:3])
-    width, height = (side / style.DPI for side in layout.size)
-    figure, (axes,) = style.sheet(width, height, [(0, 0, width, height)], ax)
-    axes.set_axis_off()
-    zoom = 1.0
-    if ax is not None:
-        axes.set_box_aspect(height / width)
-        box, pixels = axes.get_window_extent(), figure.get_dpi() / style.DPI
-        zoom = min(box.width / layout.size[0], box.height / layout.size[1]) / pixels
-    # The mat behind a pair is its frame, and sets white pictures off from the background.
-    corners = [layout.corner(number) for number in range(len(drawn))]
-    mats = [
-        Rectangle((left - 1, top - 1), layout.pair + 2, layout.height + 2) for left, top in corners
-    ]
-    axes.add_collection(PatchCollection(mats, facecolor=style.FAINT, linewidth=0))
+    made = _drawable(made_pictures(pictures, drawn["row"].to_numpy()))
+    items = _drawable(item_pictures(matches.dataset, drawn["item"].to_numpy()))
+    # Lines have no size of their own.
+    shape = (items if matches.dataset.has_images else made)[0].shape[:2]
+    sheet = _Sheet(len(drawn), [made, items], shape, ax)
     reached = drawn["reached"].to_numpy()
     frames = [
-        Rectangle((left - 4, top - 4), layout.pair + 8, layout.height + 8)
-        for (left, top), is_reached in zip(corners, reached, strict=True)
+        Rectangle((left - 4, top - 4), sheet.layout.pair + 8, sheet.layout.height + 8)
+        for (left, top), is_reached in zip(sheet.corners, reached, strict=True)
         if not is_reached
     ]
-    dashed = {"facecolor": "none", "edgecolor": style.QUIET, "linestyle": "--", "linewidth": zoom}
-    axes.add_collection(PatchCollection(frames, **dashed))
-    for number, (left, top) in enumerate(corners):
-        for side, images in enumerate(sides):
-            x = left + side * (layout.width + _GAP)
-            _draw(axes, images[number], (x, top, layout.width, layout.height))
-    _captions(axes, drawn, layout, zoom)
-    _heading(axes, matches, title, len(drawn), by, zoom)
-    axes.set(xlim=(0, layout.size[0]), ylim=(layout.size[1], 0))
-    return figure
+    dashed: Any = {"facecolor": "none", "edgecolor": style.QUIET, "linestyle": "--"}
+    dashed["linewidth"] = sheet.zoom
+    sheet.axes.add_collection(PatchCollection(frames, **dashed))
+    rows = zip(drawn["label"], drawn["name"], captions(drawn), strict=True)
+    sheet.write_captions(
+        [(_shortened(label, name, sheet.letters), *texts) for label, name, texts in rows]
+    )
+    sheet.write_heading(title or "Solutions beside their items", *_heading(matches, drawn, by))
+    return sheet.figure
+
+
+def elite_gallery(
+    elites: Elites, pictures: Pictures, *, count: int = 60, title: str = "", ax: Axes | None = None
+) -> Figure:
+    """Draw elites without a dataset, from the best objective to the worst.
+
+    If there are more than ``count`` elites, the ones drawn are evenly spaced in this order.
+
+    Args:
+        elites: The elites.
+        pictures: Pictures of the elites, for instance from ``elite_pictures(elites, draw=draw)``.
+        count: Maximum number of elites to draw.
+        title: Heading of the figure.
+        ax: Axes to draw into, scaled to fit. Default: a new figure.
+    """
+    checks.instance("elites", elites, Elites, "Give result.elites or search.elites().")
+    count = checks.integer("count", count, minimum=1)
+    checks.expect(len(elites) > 0, "elites", "at least one elite", "none")
+    order = np.argsort(-elites.objectives, kind="stable")
+    rows = order[evenly_spaced(len(order), count)]
+    made = _drawable(made_pictures(pictures, rows))
+    sheet = _Sheet(len(rows), [made], made[0].shape[:2], ax)
+    texts = []
+    for row in rows.tolist():
+        measures = ", ".join(f"{value:.3g}" for value in elites.flat_measures[row, :_NUMBERS])
+        measures = (
+            measures if len(measures) <= sheet.letters else measures[: sheet.letters - 1] + "…"
+        )
+        texts.append((f"cell {elites.cells[row]:,}", f"{elites.objectives[row]:.4g}", measures))
+    sheet.write_captions(texts)
+    which = f"All {len(rows):,} elites"
+    if len(rows) < len(elites):
+        which = f"{len(rows):,} of {len(elites):,} elites, spread evenly over all of them"
+    figures = [f"{name} {value}" for name, value in archive_figures(elites).items()]
+    names = elites.archive.measure_names
+    below = f"Below: cell, objective, {', '.join(names[:_NUMBERS]) or 'measures'}."
+    notes = [f"{which}, from the best objective to the worst.", below]
+    sheet.write_heading(title or "Elites", figures, notes)
+    return sheet.figure
+
+
+def _drawable(pictures: np.ndarray | Sequence[Picture]) -> list[np.ndarray]:
+    """Return pictures as arrays, which Matplotlib can draw."""
+    shown = "SVG: see gallery.html, the explorer or a report"
+    return [sign(shown) if isinstance(picture, Svg) else picture for picture in pictures]
+
+
+class _Sheet:
+    """A figure with pictures in rows and columns, and the places of their texts."""
+
+    def __init__(
+        self, count: int, sides: list[list[np.ndarray]], shape: tuple[int, int], ax: Axes | None
+    ):
+        self.layout = layout_for(count, len(sides), shape)
+        layout = self.layout
+        width, height = (side / style.DPI for side in layout.size)
+        self.figure, (self.axes,) = style.sheet(width, height, [(0, 0, width, height)], ax)
+        self.axes.set_axis_off()
+        self.zoom = 1.0
+        if ax is not None:
+            self.axes.set_box_aspect(height / width)
+            box, pixels = self.axes.get_window_extent(), self.figure.get_dpi() / style.DPI
+            self.zoom = min(box.width / layout.size[0], box.height / layout.size[1]) / pixels
+        self.letters = int(_POINT * layout.tile / (0.6 * layout.font))
+        """Number of letters in a line of a caption."""
+        # The mat behind a pair is its frame, and sets white pictures off from the background.
+        self.corners = [layout.corner(number) for number in range(count)]
+        mats = [
+            Rectangle((left - 1, top - 1), layout.pair + 2, layout.height + 2)
+            for left, top in self.corners
+        ]
+        self.axes.add_collection(PatchCollection(mats, facecolor=style.FAINT, linewidth=0))
+        for number, (left, top) in enumerate(self.corners):
+            for side, images in enumerate(sides):
+                x = left + side * (layout.width + _GAP)
+                _draw(self.axes, images[number], (x, top, layout.width, layout.height))
+        self.axes.set(xlim=(0, layout.size[0]), ylim=(layout.size[1], 0))
+
+    def write_captions(self, texts: Sequence[tuple[str, ...]]) -> None:
+        """Write lines of text below each pair."""
+        layout, size = self.layout, self.zoom * self.layout.font
+        for (left, top), captioned in zip(self.corners, texts, strict=True):
+            for line, text in enumerate(captioned):
+                y = top + layout.height + 6 + line * layout.line
+                _write(self.axes, left, y, text, size, style.QUIET if line else style.INK)
+
+    def write_heading(self, title: str, figures: list[str], notes: list[str]) -> None:
+        """Write the title, a line of figures, and lines of notes."""
+        axes, zoom, small = self.axes, self.zoom, self.zoom * style.SMALL
+        _write(axes, _MARGIN, 36, title, zoom * (style.TITLE + 2), style.INK, weight="bold")
+        _write(axes, _MARGIN, 76, "     ".join(figures), zoom * style.LABEL, style.INK)
+        for line, note in enumerate(notes):
+            _write(axes, _MARGIN, 106 + 24 * line, note, small, style.QUIET)
 
 
 def elite_pictures(
-    elites: Elites, dataset: Dataset, domain: Any = None, size: int | tuple[int, int] | None = None
+    elites: Elites,
+    dataset: Dataset | None = None,
+    domain: Any = None,
+    size: int | tuple[int, int] | None = None,
+    *,
+    draw: Callable[..., Any] | None = None,
 ) -> Pictures:
-    """Return a function that gives images of the elites, for `gallery` and `page`.
+    """Return a function that gives pictures of the elites, for `gallery` and `page`.
 
-    The images are, in order of preference: the archive's field ``image`` (uint8, or floats from 0
-    to 1); what the domain renders; the measures, if the items are images.
+    The pictures are, in order of preference: those of ``draw``; the archive's field ``image``
+    (uint8, or floats from 0 to 1); what the domain renders; the measures, as images if the items
+    are images, and as lines otherwise.
 
     Args:
         elites: The filled archive.
-        dataset: The items of its cells.
+        dataset: The items of its cells. Needed unless ``draw`` is given.
         domain: The domain that was searched. Used if it has a method ``render(solutions, size)``
             that returns images with values from 0 to 1.
         size: Passed to ``render``.
+        draw: Makes a picture of one solution. It gets the values of a space by name, a tree or a
+            vector, also the measures if it has a parameter ``measures``, and returns an array (gray
+            or RGB; uint8, or floats from 0 to 1), an image of PIL or the text of an SVG; or it has
+            a parameter ``ax`` and draws on these axes of Matplotlib. Pictures of more than 256
+            pixels a side are shrunk. A sign with the reason takes the place of one that fails.
+
+    Example:
+        >>> import gloam
+        >>> archive = gloam.GridArchive((4, 4), -1, 1)
+        >>> search = gloam.Search(gloam.MAPElites(archive, np.zeros(8), 0.1, batch_size=4))
+        >>> search.tell([0.0] * 4, search.ask()[:, :2])
+        >>> def draw(solution, measures, ax):
+        ...     ax.bar(range(8), solution)
+        >>> pictures = elite_pictures(search.elites(), draw=draw)
+        >>> pictures(np.array([0]))[0].shape
+        (256, 256, 3)
     """
+    if draw is not None:
+        return Drawer(draw).pictures(elites)
     if "image" in elites.store.fields:
         images = elites.field("image")
-        shape = dataset.shape if is_image(dataset.shape) else ()
+        shape = dataset.shape if dataset is not None and is_image(dataset.shape) else ()
         if images.ndim == 2 and images.shape[1] == math.prod(shape):
             images = images.reshape(-1, *shape)
-        return lambda rows: _bytes("field 'image'", images[rows])
+        return lambda rows: image_bytes("field 'image'", images[rows])
     render = getattr(domain, "render", None)
     if callable(render):
-        solutions = elites.solutions
-        return lambda rows: np.concatenate(
-            [
-                _bytes("render", np.asarray(render(solutions[rows[start : start + _BATCH]], size)))
-                for start in range(0, len(rows), _BATCH)
-            ]
-        )
-    checks.expect(
-        is_image(dataset.shape),
-        "pictures",
-        "an archive with a field 'image', a domain with render(), or items that are images",
-        f"items of shape {dataset.shape}",
-        "Return an 'image' field from evaluate, and declare it: fields={'image': (28, 28)}.",
-    )
-    pixels = dataset.pixels(elites.flat_measures)
-    return lambda rows: pixels[rows]
+        return partial(_rendered, render, elites.solutions, size)
+    fix = "Give draw=..., a function that draws a solution."
+    checks.expect(dataset is not None, "dataset", "the items of the cells", "None", fix)
+    assert dataset is not None
+    if is_image(dataset.shape):
+        pixels = dataset.pixels(elites.flat_measures)
+        return lambda rows: pixels[rows]
+    limits = _limits(dataset)
+    return lambda rows: lines(elites.flat_measures[rows], limits)
 
 
-def has_pictures(elites: Elites, dataset: Dataset, domain: Any = None) -> bool:
-    """Whether `elite_pictures` can show the elites."""
-    can_render = callable(getattr(domain, "render", None))
-    return can_render or "image" in elites.store.fields or is_image(dataset.shape)
+def _rendered(
+    render: Callable[..., Any],
+    solutions: Float[np.ndarray, "n sol"],
+    size: int | tuple[int, int] | None,
+    rows: Int[np.ndarray, " rows"],
+) -> np.ndarray:
+    """Return what a domain renders, in batches."""
+    blocks = [solutions[rows[start : start + _BATCH]] for start in range(0, len(rows), _BATCH)]
+    images = [image_bytes("render", np.asarray(render(block, size))) for block in blocks]
+    return np.concatenate(images)
 
 
 def made_pictures(
     pictures: Pictures, rows: Int[np.ndarray, " n"]
-) -> UInt8[np.ndarray, "n height width *channels"]:
-    """Return the images of elites, after checking what the user's function returned."""
-    return checked_images(pictures(rows), len(rows))
+) -> np.ndarray | Sequence[Picture]:
+    """Return the pictures of elites, after checking what the user's function returned."""
+    made = pictures(rows)
+    if isinstance(made, list) and len(made) == len(rows) and all(map(is_picture, made)):
+        return made  # drawings, which may differ in size
+    return checked_images(made, len(rows))
 
 
-def item_pictures(
-    dataset: Dataset, items: Int[np.ndarray, " n"]
-) -> UInt8[np.ndarray, "n height width *channels"] | None:
-    """Return the images of items, or ``None`` if they have no images."""
-    if not dataset.has_images:
-        return None
-    return np.stack([dataset.image(item) for item in items.tolist()])
+def item_pictures(dataset: Dataset, items: Int[np.ndarray, " n"]) -> np.ndarray | Sequence[Picture]:
+    """Return the images of items, or lines if they are vectors."""
+    if dataset.has_images:
+        return np.stack([dataset.image(item) for item in items.tolist()])
+    return lines(dataset.items[items], _limits(dataset))
 
 
-def _bytes(name: str, values: Shaped[np.ndarray, "n *image"]) -> np.ndarray:
-    """Return images as uint8; floats range from 0 to 1."""
-    expected = "images (height, width) or (height, width, 3)"
-    checks.expect(is_image(values.shape[1:]), name, expected, f"shape {values.shape[1:]}")
-    if values.dtype == np.uint8:
-        return values
-    if values.dtype.kind == "f":
-        # Slightly too bright is clipped; bytes stored as floats would be all white.
-        values = np.nan_to_num(values)
-        highest = float(values.max(initial=0.0))
-        fix = "Divide by 255, or use uint8."
-        checks.expect(highest <= 2, name, "floats from 0 to 1", f"up to {highest:g}", fix)
-        values = 255 * values
-    return np.rint(np.clip(values, 0, 255)).astype(np.uint8)
+def _limits(dataset: Dataset) -> tuple[float, float]:
+    """Return the limits of lines, the same for all items and elites so that they compare."""
+    some = dataset.items[evenly_spaced(len(dataset), _FEW)]
+    return float(some.min()), float(some.max())
 
 
 def ordered(matches: Matches, by: Order) -> pd.DataFrame:
@@ -300,40 +405,21 @@ def _draw(axes: Axes, picture: np.ndarray, box: tuple[int, int, int, int]) -> No
     axes.imshow(picture, extent=(x, x + wide, y + high, y), interpolation=filtering, **_IMAGE)
 
 
-def _captions(axes: Axes, drawn: pd.DataFrame, layout: Layout, zoom: float) -> None:
-    """Write label, name, objective, distance and explained variance below each pair."""
-    letters = int(_POINT * layout.tile / (0.6 * layout.font))
-    rows = zip(drawn["label"], drawn["name"], captions(drawn), strict=True)
-    for number, (label, name, (values, explained)) in enumerate(rows):
-        left, top = layout.corner(number)
-        name = _shortened(label, name, letters)
-        y, size = top + layout.height + 6, zoom * layout.font
-        _write(axes, left, y, name, size, style.INK)
-        _write(axes, left, y + layout.line, values, size, style.QUIET)
-        _write(axes, left, y + 2 * layout.line, explained, size, style.QUIET)
-
-
-def _heading(axes: Axes, matches: Matches, title: str, drawn: int, by: str, zoom: float) -> None:
+def _heading(matches: Matches, drawn: pd.DataFrame, by: Order) -> tuple[list[str], list[str]]:
+    """Return the key figures, and the notes about what is shown."""
     items, missed = len(matches.dataset), int((~matches.reached).sum())
     figures = [
         f"explained variance {matches.explained:.1%}",
         f"not reached {missed:,} of {items:,} items",
         f"coverage {matches.coverage():.1%}",
     ]
-    which = f"All {drawn:,} items"
-    if drawn < items:
-        which = f"{drawn:,} of {items:,} items, spread evenly over all of them"
-    sides = "Left the nearest solution, right the item. " if matches.dataset.has_images else ""
+    which = f"All {len(drawn):,} items"
+    if len(drawn) < items:
+        which = f"{len(drawn):,} of {items:,} items, spread evenly over all of them"
     what = "item" if matches.dataset.labels is None else "label · item"
-    title = title or "Solutions beside their items"
-    below = f"{sides}Below: {what}, objective · distance, explained variance."
-    small = zoom * style.SMALL
-    _write(axes, _MARGIN, 36, title, zoom * (style.TITLE + 2), style.INK, weight="bold")
-    _write(axes, _MARGIN, 76, "     ".join(figures), zoom * style.LABEL, style.INK)
-    _write(axes, _MARGIN, 106, f"{which}, {_ORDERS[by]}.", small, style.QUIET)
-    _write(axes, _MARGIN, 130, below, small, style.QUIET)
-    for line, rule in enumerate(rules(matches)):
-        _write(axes, _MARGIN, 154 + 24 * line, rule, small, style.QUIET)
+    below = "Left the nearest solution, right the item. "
+    below += f"Below: {what}, objective · distance, explained variance."
+    return figures, [f"{which}, {_ORDERS[by]}.", below, *rules(matches)]
 
 
 def _write(

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from gloam.datasets.matches import Order
 from gloam.errors import ForeignError
 from gloam.formats import RunFolder
 from gloam.gallery.html_page import page
-from gloam.gallery.pairs import elite_pictures, gallery, has_pictures, ordered
+from gloam.gallery.pairs import elite_gallery, elite_pictures, gallery, ordered
 from gloam.plots import style
 from gloam.plots.run_figures import domain_name
 
@@ -24,16 +25,16 @@ def gallery_run(
     matches: Matches | None = None,
     held_out: Dataset | None = None,
     domain: Any = None,
+    draw: Callable[..., Any] | None = None,
     title: str = "",
 ) -> list[Path]:
-    """Write the page ``gallery.html`` and the table of matches of a run on a dataset.
+    """Write the gallery of a run: ``gallery.html``, ``figures/gallery.png``, and a table.
 
     The table has a row for each item (see `Matches.table`), as ``matches.csv`` and
-    ``matches.parquet``. If elites can be shown as images (see `gloam.gallery.elite_pictures`), the
-    page has them, and the figure ``figures/gallery.png`` is written too.
+    ``matches.parquet``. A run without a dataset gets the figure only, and needs ``draw``.
 
     Args:
-        run_dir: A folder that `gloam.run` or `gloam.optimize` wrote with ``dataset=...``.
+        run_dir: A folder that `gloam.run` or `gloam.optimize` wrote.
         by: Order of the pairs in the figure and the table.
         count: Maximum number of pairs in the figure.
         matches: The matches of the run, if they are known: finding the nearest elites of many items
@@ -41,21 +42,26 @@ def gallery_run(
         held_out: Items that were held out of the search; the page shows their distances.
         domain: The domain that was searched, if it is not in the run folder, such as an image
             generator.
+        draw: Makes a picture of a solution, see `gloam.gallery.elite_pictures`.
         title: Heading of the figure and the page. Default: the name of the domain.
 
     Returns:
         The files written.
     """
     folder = RunFolder(run_dir).must_hold_run()
+    config = folder.read_config()
+    title, figure_file = title or domain_name(config), folder.figures / "gallery.png"
+    if matches is None and config.dataset is None and draw is not None:
+        elites = folder.read_archive()
+        pictures = elite_pictures(elites, draw=draw)
+        return [style.save(elite_gallery(elites, pictures, count=count, title=title), figure_file)]
     if matches is None:
         matches = Matches(folder.read_archive(), folder.read_dataset())
     elites, dataset = matches.elites, matches.dataset
     if domain is None:
         with contextlib.suppress(ForeignError):
             domain = folder.read_part("domain")
-    title = title or domain_name(folder.read_config())
-    has_images = has_pictures(elites, dataset, domain)
-    pictures = elite_pictures(elites, dataset, domain) if has_images else None
+    pictures = elite_pictures(elites, dataset, domain, draw=draw)
     table = None if held_out is None else matches.held_out(held_out)
     text = page(matches, pictures, title=title, held_out=table)
     paths = [folder.path / name for name in ("gallery.html", "matches.csv", "matches.parquet")]
@@ -63,7 +69,5 @@ def gallery_run(
     rows = ordered(matches, by)
     files.write_bytes(paths[1], rows.to_csv(index=False).encode())
     files.write_table(paths[2], rows)
-    if pictures is not None:
-        figure = gallery(matches, pictures, by=by, count=count, title=title)
-        paths = [style.save(figure, folder.figures / "gallery.png"), *paths]
-    return paths
+    figure = gallery(matches, pictures, by=by, count=count, title=title)
+    return [style.save(figure, figure_file), *paths]

@@ -58,6 +58,7 @@ class TorchEvaluation:
             self._dtype = parameter.dtype
         self._is_checked = False  # that both parts of the results have gradients
         self.__name__ = getattr(function, "__name__", type(function).__name__)
+        self.__wrapped__ = function  # run folders have its name
 
     def __call__(self, solutions: np.ndarray) -> tuple[Any, ...]:
         """Evaluate a batch, without gradients."""

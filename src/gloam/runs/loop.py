@@ -132,7 +132,7 @@ def drive(driver: Driver, domain: Callable, algorithm: Algorithm, options: RunOp
         driver=driver.kind,
         seeds=driver.seeds,
         dataset=None if arrays is None else dataset_digest(arrays),
-        plan=options.plan,
+        plan=options.plan | {"started": time.time()},
         start=None if start is None else start.digest,
     )
     with folder.locked():
@@ -388,8 +388,9 @@ class _Loop:
         if folder is not None:
             for seed, elites in by_seed.items():
                 folder.write_archive(elites, seed=seed)
-        path = folder.path if folder else None
-        return Result(by_seed, self._rows.table(), driver.seeds, path, stopped=reason)
+        path, metrics = folder.path if folder else None, self._rows.table()
+        dataset = self._options.dataset
+        return Result(by_seed, metrics, driver.seeds, path, stopped=reason, _dataset=dataset)
 
     def _interrupted(self, stop: StopRequest) -> Interrupted:
         path = self._folder.path if self._folder else None
@@ -464,10 +465,10 @@ def _restore(
         )
     if config.dataset is None:
         config = dataclasses.replace(config, dataset=stored.dataset)
-    if config.plan.get("name") is None:
-        plan = {**config.plan, "name": stored.plan.get("name")}
-        config = dataclasses.replace(config, plan=plan)
-    folder.write_plan(config)
+    plan = {**config.plan, "started": stored.plan.get("started")}
+    if plan.get("name") is None:
+        plan["name"] = stored.plan.get("name")
+    folder.write_plan(dataclasses.replace(config, plan=plan))
     return checkpoint.seconds if checkpoint else 0.0, _restore_metrics(checkpoint, folder)
 
 

@@ -113,8 +113,9 @@ class RunOptions:
         Raises:
             ValueError, TypeError: It is not a plan.
         """
-        # The reason of a callback that stopped the run is no option.
-        options = {name: value for name, value in plan.items() if name != "stopped"}
+        # Neither the time of the start nor the reason of a callback that stopped is an option.
+        told = ("started", "stopped")
+        options = {name: value for name, value in plan.items() if name not in told}
         if set(options) != set(_PLAN):
             raise ValueError(f"its plan has the parts {sorted(plan)}")
         return cls(**options)

@@ -18,6 +18,7 @@ from gloam._tools import checks
 from gloam._tools.compiler import float32
 from gloam._tools.draws import REEVALUATION, evaluation_seeds, root_key
 from gloam._tools.programs import compiled, partition
+from gloam._tools.warn import warn
 from gloam.archives import Archive, Elites
 from gloam.archives.qd_score import ArchiveMetrics, archive_metrics, qd_score, reference_note
 from gloam.archives.store import add, empty_store, filled_store
@@ -101,6 +102,8 @@ def reevaluate(
 ) -> Corrected:
     """Evaluate the elites of a run folder again; see `gloam.Result.reevaluated`.
 
+    The corrected scores are written to ``corrected.npz`` of the run folder, for the explorer.
+
     Args:
         run_dir: The run folder.
         evaluate: The domain or the function of the run. A folder contains no code.
@@ -110,13 +113,25 @@ def reevaluate(
     """
     folder = run_dir if isinstance(run_dir, RunFolder) else RunFolder(run_dir)
     config = folder.must_hold_run().read_config()
+    iteration = folder.read_checkpoint_iteration()
     elites_by_seed = {seed: folder.read_archive(seed, archive=archive) for seed in config.seeds}
     last = folder.read_metrics().iloc[-1]
     batch = int(last["evaluations"]) // int(last["iteration"])
     got = type(evaluate).__name__
     checks.expect(callable(evaluate), "evaluate", "a function of a batch of solutions", got)
     problem = Problem(evaluate, config.driver == "fused", per_solution, evaluator)
-    return corrected(elites_by_seed, problem, number, batch)
+    found = corrected(elites_by_seed, problem, number, batch)
+    write_scores(folder, found, iteration)
+    return found
+
+
+def write_scores(folder: RunFolder, found: Corrected, iteration: int) -> None:
+    """Write corrected scores of elites of an iteration into a run folder, for the explorer."""
+    scores = {str(name): column.to_numpy() for name, column in found.table.items()}
+    try:
+        folder.write_corrected(scores, number=found.number, iteration=iteration)
+    except (OSError, ValueError) as error:
+        warn(f"The corrected scores could not be written to '{folder.path}': {error}")
 
 
 def corrected(

@@ -1,6 +1,7 @@
 """The result of a run."""
 
 import dataclasses
+from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +14,16 @@ from gloam.archives.elites import scores_from_one_reference
 from gloam.archives.qd_score import reference_note, tables_with_one_reference
 from gloam.archives.thumbnails import thumbnail
 from gloam.callbacks import CallbackFailure
+from gloam.datasets import Dataset, Matches
+from gloam.datasets.matches import Order
 from gloam.evaluators import Evaluator
-from gloam.runs.reevaluation import Corrected, Problem, corrected
+from gloam.formats import RunFolder
+from gloam.runs.reevaluation import Corrected, Problem, corrected, write_scores
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _FORMATS = {"QD score": "{:,.2f}", "coverage": "{:.1%}", "best objective": "{:.4g}"}
 
@@ -66,6 +72,7 @@ class Result:
     """Reason of the callback that stopped the run before its last iteration."""
     callback_failures: tuple[CallbackFailure, ...] = ()
     """Errors that callbacks raised."""
+    _dataset: Dataset | None = dataclasses.field(default=None, compare=False)
     _problem: Problem | None = dataclasses.field(default=None, compare=False)
 
     def reevaluated(
@@ -81,7 +88,7 @@ class Result:
 
         Standard errors are root mean squares of the differences between the score and those of 64
         random halves of the evaluations. They shrink as ``1 / sqrt(number)``, and are NaN for one
-        evaluation.
+        evaluation. The run folder, if there is one, gets the scores for the explorer.
 
         Args:
             number: Number of evaluations of each elite.
@@ -110,8 +117,62 @@ class Result:
         problem = self._problem
         if evaluator is not None:
             problem = dataclasses.replace(problem, evaluator=evaluator)
-        batch = self.evaluations_per_seed // self._last("iteration")
-        return corrected(self.elites_by_seed, problem, number, batch)
+        iteration = self._last("iteration")
+        batch = self.evaluations_per_seed // iteration
+        found = corrected(self.elites_by_seed, problem, number, batch)
+        if self.run_dir is not None:
+            write_scores(RunFolder(self.run_dir), found, iteration)
+        return found
+
+    def gallery(
+        self,
+        *,
+        draw: Callable[..., Any] | None = None,
+        by: Order = "explained",
+        count: int = 60,
+        title: str = "",
+        ax: "Axes | None" = None,
+    ) -> "Figure":
+        """Draw the elites of the first seed as pictures, beside the items of a dataset.
+
+        Elites without a dataset are drawn from the best objective to the worst, by ``draw``.
+
+        Args:
+            draw: Makes a picture of a solution, see `gloam.gallery.elite_pictures`.
+            by: Order of the items of a dataset.
+            count: Maximum number of elites or pairs.
+            title: Heading of the figure.
+            ax: Axes to draw into, scaled to fit. Default: a new figure.
+
+        Example:
+            >>> import gloam
+            >>> archive = gloam.GridArchive((8, 8), lower=-1, upper=1)
+            >>> algorithm = gloam.MAPElites(archive, x0=[0.0] * 9, sigma0=0.3, batch_size=20)
+            >>> def evaluate(solutions):
+            ...     return 1 - (solutions**2).sum(axis=1), solutions[:, :2]
+            >>> result = gloam.run(evaluate, algorithm, iterations=5, progress=False)
+            >>> def draw(solution, ax):
+            ...     ax.plot(solution.cumsum())
+            >>> figure = result.gallery(draw=draw, count=4)
+            >>> len(figure.axes[0].images)
+            4
+        """
+        from gloam.gallery import elite_gallery, elite_pictures, gallery
+
+        elites, dataset = self.elites, self._items()
+        domain = None if self._problem is None else self._problem.evaluate
+        pictures = elite_pictures(elites, dataset, domain, draw=draw)
+        options: Any = {"count": count, "title": title, "ax": ax}
+        if dataset is None:
+            return elite_gallery(elites, pictures, **options)
+        return gallery(Matches(elites, dataset), pictures, by=by, **options)
+
+    def _items(self) -> Dataset | None:
+        """Return the dataset of the run; from its folder, if it was resumed without it."""
+        folder = None if self.run_dir is None else RunFolder(self.run_dir)
+        if self._dataset is None and folder and folder.read_config().dataset is not None:
+            return folder.read_dataset()
+        return self._dataset
 
     def __getstate__(self) -> dict[str, Any]:
         # Functions of the user's often cannot be sent to other processes.

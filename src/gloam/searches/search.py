@@ -13,6 +13,7 @@ from gloam._tools import checks, drawing
 from gloam._tools.compiler import keep_compiled_programs
 from gloam._tools.draws import evaluation_seeds, root_key
 from gloam._tools.programs import compiled, partition
+from gloam._tools.progress import tell_of_compilation
 from gloam._version import __version__
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
@@ -119,6 +120,7 @@ class Search:
         They are ``(batch, sol)`` vectors; or, of a `gloam.Space`, a dict with an array
         ``(batch, ...)`` for each variable; or a tree whose arrays have a leading batch axis.
         """
+        tell_of_compilation()
         vectors = self.ask_vectors()
         return vectors if self._form is None else self._form.values(vectors)
 

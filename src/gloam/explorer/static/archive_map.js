@@ -23,6 +23,7 @@ const TITLES = {
   label: "label",
   discount: "discount",
 };
+const COLUMN = "column-";
 // Empty cells of larger archives are not drawn.
 const MOST_EMPTY = 300_000;
 
@@ -41,6 +42,10 @@ export class ArchiveMap {
     this.projection = this.archive.projections[0].name;
     /** The two measures that are shown of a grid of up to four. */
     this.view = this.archive.projections.some(({ name }) => name === "grid") ? new GridView(this.archive) : null;
+    /** The two measures that are the axes of the map of an archive with more names. */
+    this.axes = [0, 1];
+    /** The values of the field or variable that colors show. */
+    this.column = null;
     /** Called when other measures are shown. */
     this.onview = () => {};
     this.elites = null;
@@ -91,8 +96,10 @@ export class ArchiveMap {
       const query = at === null ? `seed=${seed}` : `seed=${seed}&at=${at}`;
       const elites = await arrays(`${run}/elites?${query}`);
       if (!this.isGrid) await this.loadPlaces();
+      if (at === null) await this.loadColumn();
       if (!isLast()) return;
       this.elites = elites;
+      this.at = at;
       if (at === null || !this.latest) this.latest = elites.objective;
       fill(this.problem);
       this.drawControls();
@@ -104,6 +111,7 @@ export class ArchiveMap {
   }
 
   placesAddress() {
+    if (this.projection === "axes") return `runs/${this.run.id}/map?by=axes&seed=${this.seed}&x=${this.axes[0]}&y=${this.axes[1]}`;
     const sampled = this.archive.projections.find(({ name }) => name === this.projection)?.cells;
     const query = sampled ? `?by=${this.projection}&seed=${this.seed}` : `?by=${this.projection}`;
     return `runs/${this.run.id}/map${query}`;
@@ -111,14 +119,45 @@ export class ArchiveMap {
 
   async loadPlaces() {
     const address = this.placesAddress();
-    if (this.places?.address === address) return;
+    const isShown = this.places?.address === address;
+    // Elites of a running run get other measures; other maps take long to compute.
+    if (isShown && this.projection !== "axes") return;
     const places = await arrays(address);
     // Another projection or seed was chosen in the meantime.
     if (address !== this.placesAddress()) return this.loadPlaces();
     this.places = { ...places, address };
     this.shownCells = null;
     if (!this.places.cell) this.allPlaces = this.places;
-    this.showPlaces();
+    if (!isShown) this.showPlaces();
+  }
+
+  columnAddress(color) {
+    return `runs/${this.run.id}/column?seed=${this.seed}&number=${color.slice(COLUMN.length)}`;
+  }
+
+  /** The field or variable that colors show, or `null`. */
+  get columnOf() {
+    return this.color.startsWith(COLUMN) ? this.run.columns[Number(this.color.slice(COLUMN.length))] : null;
+  }
+
+  /** Load the values of the field or variable that colors show. */
+  async loadColumn() {
+    const { color } = this;
+    if (!this.columnOf) return;
+    const column = await arrays(this.columnAddress(color));
+    if (color === this.color) this.column = { ...column, color };
+  }
+
+  async setColor(color) {
+    this.color = color;
+    try {
+      await this.loadColumn();
+      if (color !== this.color) return;
+      fill(this.problem);
+      this.draw();
+    } catch (error) {
+      if (color === this.color) fill(this.problem, note(error.message, "bad"));
+    }
   }
 
   showPlaces() {
@@ -152,21 +191,25 @@ export class ArchiveMap {
   drawControls() {
     const colors = ["objective", "distance", "found", "label"].filter((name) => name in this.elites);
     if (this.discounts) colors.push("discount");
+    const columns = this.at === null ? (this.run.columns ?? []) : []; // those of a snapshot are not recorded
+    const names = { found: "age", distance: "distance", objective: "objective", label: "label", discount: "discount" };
+    columns.forEach(({ kind, title }, number) => {
+      const color = `${COLUMN}${number}`;
+      if (!has(this.columnAddress(color))) return;
+      colors.push(color);
+      names[color] = `${kind}: ${title}`;
+    });
     if (!colors.includes(this.color)) this.color = colors[0];
     const key = colors.join();
     if (this.controlled === key) return;
     this.below.hidden = false;
     this.controlled = key;
-    const names = { found: "age", distance: "distance", objective: "objective", label: "label", discount: "discount" };
     const options = colors.map((value) => ({ value, title: names[value] }));
     const projections = this.archive.projections.filter(({ name, cells }) =>
-      name === "grid" || has(`runs/${this.run.id}/map?by=${name}${cells ? `&seed=${this.seed}` : ""}`));
+      name === "grid" || has(`runs/${this.run.id}/map?by=${name}${cells || name === "axes" ? `&seed=${this.seed}` : ""}`));
     fill(
       this.controls,
-      choice("Color", options, this.color, (value) => {
-        this.color = value;
-        this.draw();
-      }),
+      choice("Color", options, this.color, (value) => this.setColor(value)),
       projections.length > 1 &&
         choice(
           "Map",
@@ -190,6 +233,7 @@ export class ArchiveMap {
       if (name !== this.projection) return;
       if (this.isGrid) this.showView();
       else this.showPlaces();
+      if (name === "axes") this.drawAxes();
       fill(this.problem);
       this.draw();
       this.mark(this.marked);
@@ -198,9 +242,27 @@ export class ArchiveMap {
     }
   }
 
+  /** Fill the toolbar with the choices of two measures. */
+  drawAxes() {
+    const options = this.archive.measures.map((title, k) => ({ value: String(k), title }));
+    const axis = (label, side) =>
+      choice(label, options, String(this.axes[side]), (value) => {
+        // The measure of the other axis changes places with this one.
+        if (this.axes[1 - side] === Number(value)) this.axes[1 - side] = this.axes[side];
+        this.axes[side] = Number(value);
+        this.setProjection("axes");
+        this.viewControls.querySelectorAll("select")[side]?.focus();
+      });
+    fill(this.viewControls, axis("Across", 0), axis("Up", 1));
+  }
+
   /** The values of all cells for a color, NaN for empty cells. */
   values(color) {
     const found = new Float32Array(this.archive.num_cells).fill(NaN);
+    if (this.column?.color === color) {
+      this.column.cell.forEach((cell, i) => (found[cell] = this.column.value[i]));
+      return found;
+    }
     const { cell } = this.elites;
     const own = color === "discount" ? null : this.elites[color];
     const now = this.elites.about.iteration ?? 0;
@@ -214,9 +276,9 @@ export class ArchiveMap {
   draw() {
     const values = this.values(this.color);
     this.cellValues = values;
-    const labels = this.archive.labels.length;
+    const { labels } = this;
     const limits = this.color === "objective" ? this.limits : colorLimits(values, this.range);
-    const scale = this.color === "label" ? labelScale(labels) : duskScale(limits);
+    const scale = labels ? labelScale(labels.length) : duskScale(limits);
     if (this.isGrid) this.drawGrid(values, scale);
     else this.drawPoints(values, scale);
     this.plane.draw();
@@ -229,6 +291,11 @@ export class ArchiveMap {
     const by = shown && ` · ${shown}`;
     const coarse = this.archive.coarse ? ` · ${this.archive.coarse}` : "";
     this.caption.textContent = `Archive · ${number(filled)} of ${counted(this.archive.num_cells, "cell")} (${share}%)${when}${by}${coarse}`;
+  }
+
+  /** The texts of the codes that colors show; `null` for numbers. */
+  get labels() {
+    return this.color === "label" ? this.archive.labels : (this.columnOf?.choices ?? null);
   }
 
   drawGrid(values, scale) {
@@ -255,8 +322,8 @@ export class ArchiveMap {
   }
 
   drawLegend(limits, all) {
-    if (this.color === "label") {
-      const { labels } = this.archive;
+    const { labels } = this;
+    if (labels) {
       fill(
         this.legend,
         labels.slice(0, 24).map((label, code) => {
@@ -267,7 +334,8 @@ export class ArchiveMap {
       );
       return;
     }
-    fill(this.legend, scaleLegend(limits, all), h("span", { class: "quiet" }, TITLES[this.color]));
+    const title = this.columnOf?.title ?? TITLES[this.color];
+    fill(this.legend, scaleLegend(limits, all), h("span", { class: "quiet" }, title));
   }
 
   /** The cell at a place of the layer. */
@@ -292,8 +360,9 @@ export class ArchiveMap {
     const cell = this.cellOf(place);
     const value = this.cellValues?.[cell];
     if (Number.isNaN(value)) return `cell ${number(cell)}: empty`;
-    const text = this.color === "label" ? this.archive.labels[value] : number(value);
-    return `cell ${number(cell)}: ${this.color === "found" ? "iteration" : this.color} ${text}`;
+    const text = this.labels ? this.labels[value] : number(value);
+    const name = this.columnOf?.title ?? (this.color === "found" ? "iteration" : this.color);
+    return `cell ${number(cell)}: ${name} ${text}`;
   }
 
   close() {

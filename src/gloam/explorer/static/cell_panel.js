@@ -55,6 +55,7 @@ export class CellPanel {
         details.found && fact("Found", foundText(details.found)),
       ),
       this.measures(details),
+      factsOf("Fields", details.fields),
       this.solution(details),
       this.copies(details),
       this.neighbours(details.neighbours),
@@ -63,17 +64,14 @@ export class CellPanel {
 
   /** The variables of a space by name, or the numbers of a vector. */
   solution({ values, solution, solution_dim }) {
-    if (!values) return numbers("Solution", solution, solution_dim);
-    const facts = Object.entries(values).map(([name, value]) => fact(name, value));
-    return h("div", { class: "numbers" }, h("h3", {}, "Solution"), h("dl", { class: "facts" }, facts));
+    return factsOf("Solution", values) ?? numbers("Solution", solution, solution_dim);
   }
 
   /** The measures by name, or as a list of numbers if they are many. */
   measures({ measures, measure_dim }) {
     const names = this.run.archive.measures;
     if (!names || !measures) return numbers("Measures", measures, measure_dim);
-    const facts = measures.map((value, k) => fact(names[k], number(value)));
-    return h("div", { class: "numbers" }, h("h3", {}, "Measures"), h("dl", { class: "facts" }, facts));
+    return factsOf("Measures", Object.fromEntries(measures.map((value, k) => [names[k], number(value)])));
   }
 
   async showDiscount(seed, cell, isLast) {
@@ -103,7 +101,8 @@ export class CellPanel {
     await thumbs.load();
     const found = thumbs.find([cell], 0);
     if (!found?.address) return null;
-    const shown = h("span", { class: "pair-picture large", role: "img", "aria-label": "solution and item" });
+    const words = this.run.pictures.item ? "solution and item" : "solution";
+    const shown = h("span", { class: "pair-picture large", role: "img", "aria-label": words });
     shown.style.backgroundImage = `url("${found.address}")`;
     shown.style.backgroundPosition = `0 ${-128 * found.row}px`;
     return shown;
@@ -133,6 +132,12 @@ export class CellPanel {
 
 function fact(name, value) {
   return h("div", {}, h("dt", {}, name), h("dd", {}, value));
+}
+
+/** Texts by name, under a heading; `null` if there are none. */
+function factsOf(title, texts) {
+  const facts = Object.entries(texts ?? {}).map(([name, value]) => fact(name, value));
+  return facts.length ? h("div", { class: "numbers" }, h("h3", {}, title), h("dl", { class: "facts" }, facts)) : null;
 }
 
 function foundText({ after, until }) {

@@ -22,6 +22,7 @@ export async function cellDetails(run, seed, cell) {
     neighbours: [],
     python: run.python.replaceAll("{cell}", String(cell)).replaceAll("{seed}", String(seed)),
   });
+  found.fields = await fieldTexts(run, seed, row);
   if (!has(path)) return found;
   const rows = await arrays(path);
   const { measure_dim, solution_dim } = rows.about;
@@ -35,6 +36,16 @@ export async function cellDetails(run, seed, cell) {
     neighbours: neighbours(run, elites, rows.measures, measure_dim, row),
   });
   return found;
+}
+
+/** The fields that a report contains, as text by name. */
+async function fieldTexts(run, seed, row) {
+  const texts = {};
+  for (const [number, { kind, title }] of (run.columns ?? []).entries()) {
+    const path = `runs/${run.id}/column?seed=${seed}&number=${number}`;
+    if (kind === "field" && has(path)) texts[title] = String(Number((await arrays(path)).value[row].toPrecision(6)));
+  }
+  return texts;
 }
 
 /** The discount of an elite; `null` without a model. */

@@ -14,6 +14,11 @@ const WHY =
   "A solution counts as an improvement if its objective is above the discount. The model is a smooth function, raised where " +
   "better solutions were found, so it can lie above the objectives of other elites nearby: training does not lower it to them.";
 
+/** Why a model may lie below all elites. */
+const below = (highest, lowest) =>
+  `Here the highest discount, ${number(highest)}, is below the lowest objective, ${number(lowest)}: every solution that is as good counts as ` +
+  "an improvement. The discount starts low and rises by the share alpha of each improvement, so this is usual early in a run, and for longer with a small alpha.";
+
 export class DiscountMap {
   constructor(run, archiveMap) {
     this.run = run;
@@ -23,6 +28,7 @@ export class DiscountMap {
     this.legend = h("div", { class: "legend" }, h("span", { class: "quiet" }, "computing …"));
     this.problem = h("div", {});
     this.points = h("span", { class: "quiet" });
+    this.why = h("p", { class: "quiet small" }, WHY);
     this.isRaster = run.archive.measure_dim === 2;
     /** The two measures of a grid of more that the archive shows. */
     this.view = this.isRaster ? null : archiveMap.view;
@@ -41,7 +47,7 @@ export class DiscountMap {
       this.plane.element,
       this.legend,
       this.problem,
-      h("p", { class: "quiet small" }, WHY),
+      this.why,
     );
   }
 
@@ -65,6 +71,9 @@ export class DiscountMap {
     Object.assign(this, { found, limits, values: found.values, shown: found.values });
     let spots = found;
     const own = limitsOf(found.values);
+    const [lowest] = limitsOf(this.archiveMap.latest ?? []);
+    const isBelow = this.archiveMap.latest?.length > 0 && own[1] < lowest;
+    this.why.textContent = isBelow ? `${WHY} ${below(own[1], lowest)}` : WHY;
     const shared = [Math.max(own[0], limits[0]), Math.min(own[1], limits[1])];
     // The color limits of the archive, unless they would show little of the model.
     const tells = shared[1] - shared[0] > 0.3 * (own[1] - own[0]);

@@ -76,6 +76,8 @@ const METRICS = {
   epochs: "Training epochs",
   failed_total: "Failed evaluations",
   failed: "Failed evaluations per iteration",
+  infeasible_total: "Infeasible solutions",
+  infeasible: "Infeasible solutions per iteration",
   below_f_min: "Objectives below f_min",
   outside_bounds: "Measures outside of the bounds",
   seconds: "Seconds",

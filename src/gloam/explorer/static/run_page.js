@@ -5,7 +5,7 @@ import { CellPanel } from "gloam/cell_panel";
 import { Chart, meanCurve } from "gloam/curves";
 import { DiscountMap } from "gloam/discount_map";
 import { choice, fill, h } from "gloam/dom";
-import { date, duration, metricTitle, number, percent, scoreTitle, setting } from "gloam/format";
+import { counted, date, duration, metricTitle, number, percent, scoreTitle, setting } from "gloam/format";
 import { Gallery } from "gloam/gallery";
 import { setPageKeys } from "gloam/keys";
 import { poll } from "gloam/live";
@@ -97,25 +97,29 @@ class RunPage {
       this.head,
       h("h1", {}, run.name),
       stateMark(run),
-      h("p", { class: "quiet" }, run.algorithm ? `${run.algorithm} on ${run.domain}, started ${date(run.started)}` : ""),
+      h("p", { class: "quiet" }, run.algorithm ? `${run.algorithm} on ${run.domain}${run.started ? `, started ${date(run.started)}` : ""}` : ""),
       run.iterations ? progress(run) : null,
     );
     const problems = [...(run.warnings ?? [])];
     if (run.reason && run.state !== "running") problems.push(run.reason);
-    fill(this.problem, problems.map((text) => note(text, run.results ? "" : "bad")));
     const results = run.results ?? {};
+    const again = `Corrected scores are means of ${counted(results.corrected, "new evaluation")} of each elite. Noise biases the other scores upwards.`;
+    fill(this.problem, problems.map((text) => note(text, run.results ? "" : "bad")), results.corrected && note(again));
     const error = (name) => results[`${name}_error`];
     if (!run.results) return;
     fill(
       this.tiles,
       tile(scoreTitle(results.f_min), withError(results.qd_score, error("qd_score"))),
+      results.corrected && tile(`Corrected ${scoreTitle(results.corrected_f_min)}`, withError(results.corrected_qd_score, error("corrected_qd_score"))),
       tile("Coverage", withError(results.coverage, error("coverage"), percent)),
+      results.corrected && tile("Corrected coverage", withError(results.corrected_coverage, error("corrected_coverage"), percent)),
       tile("Best objective", withError(results.best_objective, error("best_objective"))),
       tile("Evaluations", number(results.evaluations)),
       results.gradients > 0 && tile("Gradients", number(results.gradients)),
       tile("Time", duration(results.seconds)),
       tile("Seeds", String(run.seeds.length)),
       results.failed_total > 0 && tile("Failed evaluations", number(results.failed_total)),
+      results.infeasible_total > 0 && tile("Infeasible solutions", number(results.infeasible_total)),
     );
   }
 

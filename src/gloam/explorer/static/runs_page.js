@@ -31,7 +31,7 @@ export function runsPage() {
 
 class RunsPage {
   constructor() {
-    this.folder = { runs: [], studies: [], folder: "" };
+    this.folder = { runs: [], studies: [], links: [], folder: "" };
     this.tag = null;
     this.filter = h("input", {
       type: "search",
@@ -42,6 +42,7 @@ class RunsPage {
     });
     this.compare = h("a", { class: "button", role: "button" }, "Compare");
     this.count = h("span", { class: "quiet", id: "count" });
+    this.links = h("div", {});
     this.studies = h("section", { class: "studies" });
     this.head = h("tr", {});
     this.body = h("tbody", {});
@@ -61,6 +62,7 @@ class RunsPage {
       this.studies,
       h("div", { class: "toolbar" }, this.filter, this.compare, this.count),
       h("div", { class: "scroll-x" }, table),
+      this.links,
     );
     this.drawHead();
     this.drawChosen();
@@ -90,6 +92,9 @@ class RunsPage {
   draw() {
     const title = this.element.querySelector("#folder");
     title.textContent = this.folder.folder || "Runs";
+    const { links } = this.folder;
+    const linked = `Links to folders are not followed: ${links.join(", ")}. "gloam explore LINK" shows the runs behind one.`;
+    fill(this.links, links.length > 0 && note(linked));
     fill(
       this.studies,
       this.folder.studies.map((study) =>
@@ -175,12 +180,12 @@ class RunsPage {
       h("td", { class: "algorithm" }, run.algorithm ?? "–"),
       h("td", { class: "domain" }, run.domain ?? "–"),
       h("td", { class: "number", "data-name": "Iterations" }, steps),
-      h("td", { class: "number", "data-name": "QD score" }, number(results.qd_score), results.f_min ? h("small", {}, ` from ${number(results.f_min)}`) : null),
+      h("td", { class: "number", "data-name": "QD score" }, number(results.qd_score), results.f_min ? h("small", {}, ` from ${number(results.f_min)}`) : null, results.corrected ? h("small", {}, ` corrected ${number(results.corrected_qd_score)}`) : null),
       h("td", { class: "number", "data-name": "Coverage" }, percent(results.coverage)),
       h("td", { class: "number", "data-name": "Best" }, number(results.best_objective)),
       h("td", { class: "number", "data-name": "Seeds", title: `seeds ${run.settings?.seeds ?? "–"}` }, number(run.seeds?.length)),
       h("td", { class: "number", "data-name": "Time" }, duration(results.seconds)),
-      h("td", { class: "number", "data-name": "Started", title: date(run.started) }, date(run.started).slice(0, 10)),
+      h("td", { class: "number started", "data-name": "Started", title: date(run.started) }, date(run.started).slice(0, 10)),
       h("td", { class: "spark" }, sparkline(run.sparkline, "QD score over iterations")),
     );
   }

@@ -43,8 +43,10 @@ export function pictureAddress(path) {
   if (!isReport) return `/api/${path}`;
   if (!(path in report.pictures)) return null;
   if (!kept.has(path)) {
-    const blob = new Blob([bytesOf(report.pictures[path])], { type: "image/png" });
-    kept.set(path, URL.createObjectURL(blob));
+    const bytes = bytesOf(report.pictures[path]);
+    // A drawing may be an SVG, which is shown as an image only: there it runs no scripts.
+    const type = bytes[0] === "<".charCodeAt(0) ? "image/svg+xml" : "image/png";
+    kept.set(path, URL.createObjectURL(new Blob([bytes], { type })));
   }
   return kept.get(path);
 }
