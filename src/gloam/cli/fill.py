@@ -124,7 +124,7 @@ class Fill:
         if not self.resume:
             gloam.RunFolder(self.out).check_new()
         module, evaluate = user_code.load(self.function, "evaluate")
-        evaluator = self._evaluator()
+        evaluator = processes(self.workers, self.timeout)
         if evaluator is not None:
             evaluator.check(evaluate)
         x0 = getattr(module, "x0", None) if self.x0 is None else self.x0
@@ -134,7 +134,7 @@ class Fill:
         checks.expect(sigma0 is not None, "sigma0", "a number", "none", fix)
         assert sigma0 is not None
         shape = _measures_shape(evaluate, start)
-        size, mode = _picture_form(shape)
+        size, mode = picture_form(shape)
         texts = {"column": self.column, "label": self.labels, "names": self.names}
         form = self.size or size, self.mode or mode
         data = read_dataset(self.dataset, *form, **texts, progress=not self.follow.quiet)
@@ -173,16 +173,18 @@ class Fill:
             gloam.datasets.Matches(gloam.RunFolder(self.out).read_archive(), data), self.out
         )
 
-    def _evaluator(self) -> "gloam.evaluators.Processes | None":
-        checks.integer("workers", self.workers, minimum=0)
-        if self.workers > 0:
-            return gloam.evaluators.Processes(self.workers, timeout=self.timeout)
-        if self.timeout is not None:
-            raise ValueError(
-                f"timeout: --timeout {self.timeout:g} requires --workers, because only a worker "
-                "process can be terminated."
-            )
-        return None
+
+def processes(workers: int, timeout: float | None) -> "gloam.evaluators.Processes | None":
+    """Return the worker processes of --workers and --timeout; ``None`` for this process."""
+    checks.integer("workers", workers, minimum=0)
+    if workers > 0:
+        return gloam.evaluators.Processes(workers, timeout=timeout)
+    if timeout is not None:
+        raise ValueError(
+            f"timeout: --timeout {timeout:g} requires --workers, because only a worker process can "
+            "be terminated."
+        )
+    return None
 
 
 def read_dataset(
@@ -246,7 +248,7 @@ def _measures_shape(evaluate: Any, start: np.ndarray) -> tuple[int, ...]:
     return np.shape(measures)
 
 
-def _picture_form(shape: tuple[int, ...]) -> tuple[tuple[int, int], Literal["L", "RGB"]]:
+def picture_form(shape: tuple[int, ...]) -> tuple[tuple[int, int], Literal["L", "RGB"]]:
     """Return size and mode of the images in measures of a shape; 28 x 28 if there are none."""
     if len(shape) == 3 or (len(shape) == 4 and shape[3] == 3):
         return (shape[1], shape[2]), "RGB" if len(shape) == 4 else "L"

@@ -49,21 +49,43 @@ def gallery_run(
     folder = RunFolder(run_dir).must_hold_run()
     if matches is None:
         matches = Matches(folder.read_archive(), folder.read_dataset())
-    elites, dataset = matches.elites, matches.dataset
     if domain is None:
         with contextlib.suppress(ForeignError):
             domain = folder.read_part("domain")
     title = title or domain_name(folder.read_config())
+    return write_gallery(
+        folder.path, matches, by=by, count=count, held_out=held_out, domain=domain, title=title
+    )
+
+
+def write_gallery(
+    folder: Path,
+    matches: Matches,
+    *,
+    by: Order = "explained",
+    count: int = 60,
+    held_out: Dataset | None = None,
+    domain: Any = None,
+    title: str = "",
+) -> list[Path]:
+    """Write the files of `gallery_run` into a folder, which need not hold a run.
+
+    Args:
+        folder: The folder.
+        matches: The matches.
+        by, count, held_out, domain, title: As for `gallery_run`.
+    """
+    elites, dataset = matches.elites, matches.dataset
     has_images = has_pictures(elites, dataset, domain)
     pictures = elite_pictures(elites, dataset, domain) if has_images else None
     table = None if held_out is None else matches.held_out(held_out)
     text = page(matches, pictures, title=title, held_out=table)
-    paths = [folder.path / name for name in ("gallery.html", "matches.csv", "matches.parquet")]
+    paths = [folder / name for name in ("gallery.html", "matches.csv", "matches.parquet")]
     files.write_bytes(paths[0], text.encode())
     rows = ordered(matches, by)
     files.write_bytes(paths[1], rows.to_csv(index=False).encode())
     files.write_table(paths[2], rows)
     if pictures is not None:
         figure = gallery(matches, pictures, by=by, count=count, title=title)
-        paths = [style.save(figure, folder.figures / "gallery.png"), *paths]
+        paths = [style.save(figure, folder / "figures" / "gallery.png"), *paths]
     return paths
