@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
 # Exponents of numbers that are written without one.
 _LEAST, _MOST = -4, 15
+# Largest number of decimals of a mean and its error.
+_DECIMALS = 7
 _LATEX = str.maketrans(
     {symbol: f"\\{symbol}" for symbol in "{}$&#%_"}
     | {
@@ -54,12 +56,12 @@ def with_error(mean: float, error: float, unit: str = "") -> str:
         short = significant(mean, 5)
         short = short.rstrip("0").rstrip(".") if "." in short and "e" not in short else short
         return f"{short} ± 0{unit}" if error == 0 else f"{short}{unit}"
-    shown = significant(error, 2)
-    if "e" in shown:
+    decimals = max(0, 1 - _power(error))
+    if decimals > _DECIMALS:
         # To the same place: as many digits more as the mean is larger than the error.
-        digits = 2 + _power(mean) - _power(error) if mean else 1
-        return f"{significant(mean, max(1, digits))} ± {shown}{unit}"
-    return f"{mean:,.{len(shown.partition('.')[2])}f} ± {shown}{unit}"
+        digits = 2 + _power(mean) - _power(error)
+        return f"{significant(mean, max(1, digits))} ± {significant(error, 2)}{unit}"
+    return f"{mean:,.{decimals}f} ± {float(f'{error:.1e}'):,.{decimals}f}{unit}"
 
 
 def p_value(p: float) -> str:

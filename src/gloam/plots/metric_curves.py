@@ -1,4 +1,4 @@
-"""Curves over iterations or evaluations (QD score, coverage, loss, unique cells), and of objectives.
+"""Curves of metrics over iterations or evaluations, and of objectives.
 
 Curves compare runs by label. With several seeds a curve is the mean, within a band of its standard
 error.

@@ -121,8 +121,8 @@ class Comparison:
     @property
     def _has_tests(self) -> bool:
         """Whether there are two algorithms, and two seeds of each."""
-        sizes = self.scores.groupby("algorithm").size()
-        return len(sizes) > 1 and int(sizes.min()) > 1
+        sizes = self.scores["algorithm"].value_counts().to_list()
+        return len(sizes) > 1 and min(sizes) > 1
 
     def _best(self, metric: str) -> str | None:
         """Return the algorithm that is significantly better than all others, if there is one."""
