@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 import gloam
+from gloam._tools.readable import with_error
 from gloam_lab import LatentDigits
 
 
@@ -49,7 +50,10 @@ def main():
             rows.append({"evaluations": f"{evaluations:,}", "share": share} | row)
         print(f"seed {seed} is done", flush=True)
     by_row = pd.DataFrame(rows).groupby("evaluations", sort=False)
-    print(by_row.mean().join(by_row.sem(), rsuffix=" error").to_string())
+    means, errors = by_row.mean(), by_row.sem()
+    for name in means:
+        texts = map(with_error, means[name], errors[name])
+        print(f"{name}: {', '.join(f'{n}: {text}' for n, text in zip(means.index, texts))}")
 
 
 if __name__ == "__main__":

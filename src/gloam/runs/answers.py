@@ -42,8 +42,9 @@ _EVALUATIONS, _BATCHES = 10, 10
 _NOISE = 0.04
 # Largest number of solutions in a combination, as `AimedMoves` has it.
 _NUM_NEAR = 32
-# Rows that are compared with the items at a time, and numbers of the elites near to targets.
-_ROWS, _NUMBERS = 4096, 2**24
+# Rows that are compared with the items at a time, distances of these, and numbers of the elites
+# near to targets.
+_ROWS, _DISTANCES, _NUMBERS = 4096, 2**22, 2**24
 
 
 @checks.names_arguments
@@ -105,9 +106,9 @@ def answer(
     total = number * _EVALUATIONS if evaluations is None else evaluations
     total = checks.integer("evaluations", total, minimum=0)
     size = -(-total // min(_BATCHES, -(-total // number))) if total else 1
-    emitter = _emitter(known, box)
-    problem = _Problem(evaluate, known, archive, per_solution, as_evaluator(evaluator))
+    emitter, root = _emitter(known, box), root_key(seed)
     memory = _Memory(known, archive, total)
+    problem = _Problem(evaluate, memory, per_solution, as_evaluator(evaluator))
     rows: list[dict[str, Any]] = []
 
     def log(evaluations: int, failed: int) -> None:
@@ -125,10 +126,10 @@ def answer(
     workers = problem.evaluator if total else contextlib.nullcontext()
     with workers, work_bar("answers", total, show=progress) as advance:
         for batch, first in enumerate(range(0, total, size)):
-            key = jax.random.fold_in(root_key(seed), batch)
             chosen = np.arange(first, min(first + size, total)) % number
+            key = jax.random.fold_in(root, batch)
             solutions = memory.combined(emitter, chosen, key=key)
-            results, failures = problem.evaluated(solutions, key)
+            results, failures = problem.evaluated(solutions, key=evaluation_key(root, batch))
             if batch == 0:
                 refuse_first_batches([Outcome(seed, len(solutions), failures)])
             memory.add(solutions, results)
@@ -199,28 +200,26 @@ class _Problem:
     def __init__(
         self,
         evaluate: Callable[..., Any],
-        elites: Elites,
-        archive: CVTArchive,
+        memory: "_Memory",
         per_solution: bool,
         evaluator: Evaluator,
     ):
         checks.instance("per_solution", per_solution, bool)
+        self._archive, self.evaluator = memory.archive, evaluator
         self._function, self._has_seeds = as_seeded(
-            evaluate, elites.form, per_solution=per_solution
+            evaluate, memory.elites.form, per_solution=per_solution
         )
-        self.evaluator, self._archive = evaluator, archive
         evaluator.check(self._function)
-        spec = ResultSpec.of(archive)
-        self._spec = dataclasses.replace(spec, has_objectives=not is_closeness(elites))
+        spec = ResultSpec.of(self._archive)
+        self._spec = dataclasses.replace(spec, has_objectives=memory.has_objective)
 
     def evaluated(
-        self, solutions: Float[np.ndarray, "batch sol"], key: PRNGKeyArray
+        self, solutions: Float[np.ndarray, "batch sol"], *, key: PRNGKeyArray
     ) -> tuple[Results, list[Failure]]:
         """Return the results of a batch, with NaN in the measures of rows that are not valid."""
         rows = solutions
         if self._has_seeds:
-            seeds = evaluation_seeds(evaluation_key(key, 0), len(solutions))
-            rows = rows_with_seeds(solutions, seeds)
+            rows = rows_with_seeds(solutions, evaluation_seeds(key, len(solutions)))
         evaluated = self.evaluator.evaluate(self._function, rows, self._spec)
         failures = all_failures(evaluated, self._archive)
         objectives, measures, fields, _ = evaluated
@@ -248,8 +247,8 @@ class _Memory:
     def __init__(self, elites: Elites, archive: CVTArchive, capacity: int):
         size = 4 * capacity * (elites.solutions.shape[1] + archive.measure_dim)
         checks.fits_memory("evaluations", size, f"{capacity:,} evaluations", "Use fewer.")
-        self._elites, self._archive = elites, archive
-        self._has_objective = not is_closeness(elites)
+        self.elites, self.archive = elites, archive
+        self.has_objective = not is_closeness(elites)
         arrays = {name: elites.field(name) for name in archive.fields} | {
             "solutions": elites.solutions,
             "objectives": elites.objectives,
@@ -268,9 +267,8 @@ class _Memory:
         self._squared = np.full((number, _NUM_NEAR), np.inf)
         self._answer, self._inside = np.zeros(number, int), np.full(number, -np.inf)
         self._radius = np.full(number, -np.inf)
-        for start in range(0, len(elites), _ROWS):
-            self._compare(np.arange(start, min(start + _ROWS, len(elites))))
-        if self._has_objective:
+        self._compare(np.arange(len(elites)))
+        if self.has_objective:
             self._radius = self._squared[:, 0] / 4  # half the distance, squared
             is_exact = self.distances() == 0
             objectives = self._of("objectives", self._answer)
@@ -287,7 +285,7 @@ class _Memory:
             if new[name] is not None:
                 added[slots] = new[name][rows]
         self._length += len(rows)
-        self._compare(len(self._elites) + np.arange(slots.start, slots.stop))
+        self._compare(len(self.elites) + np.arange(slots.start, slots.stop))
 
     def combined(
         self, emitter: AimedMoves, items: Int[np.ndarray, " batch"], *, key: PRNGKeyArray
@@ -316,16 +314,16 @@ class _Memory:
 
     def answers(self) -> Elites:
         """Return the answers, that of item ``i`` as the elite of cell ``i``."""
-        archive, cells = self._archive, np.arange(self._archive.num_cells)
+        archive, cells = self.archive, np.arange(self.archive.num_cells)
         measures = self._of("measures", self._answer)
         objectives = self._of("objectives", self._answer)
-        if not self._has_objective:
+        if not self.has_objective:
             objectives = np.asarray(archive.closeness(jnp.asarray(measures), jnp.asarray(cells)))
         fields = {name: self._of(name, self._answer) for name in archive.fields}
         solutions = self._of("solutions", self._answer)
         store = filled_store(archive, solutions, objectives, measures, cells, fields)
-        reference = self._elites.f_min if self._has_objective else 0.0
-        return Elites(archive, store, reference=reference, form=self._elites.form)
+        reference = self.elites.f_min if self.has_objective else 0.0
+        return Elites(archive, store, reference=reference, form=self.elites.form)
 
     def distances(self) -> Float[np.ndarray, " items"]:
         """Return the distances between items and answers, in the space of the search."""
@@ -334,29 +332,30 @@ class _Memory:
 
     def _compare(self, rows: Int[np.ndarray, " n"]) -> None:
         """Update the nearest solutions and the answers of all items by some rows."""
-        if not len(rows):
-            return
-        points = self._spaced(self._of("measures", rows)) - self._middle
+        size = max(1, min(_ROWS, _DISTANCES // len(self._items)))
         items = self._items - self._middle
-        squared = (items**2).sum(axis=1)[:, None] + (points**2).sum(axis=1) - 2 * items @ points.T
-        squared = np.maximum(squared, 0.0)
+        for start in range(0, len(rows), size):
+            block = rows[start : start + size]
+            points = self._spaced(self._of("measures", block)) - self._middle
+            squared = (items**2).sum(axis=1)[:, None] + (points**2).sum(axis=1)
+            self._update(block, np.maximum(squared - 2 * items @ points.T, 0.0))
+
+    def _update(self, rows: Int[np.ndarray, " n"], squared: Float[np.ndarray, "items n"]) -> None:
+        """Update nearest solutions and answers, given squared distances from the items."""
         inside = squared <= self._radius[:, None]
         objectives = np.where(inside, self._of("objectives", rows), -np.inf)
-        best = objectives.argmax(axis=1)
-        highest = np.take_along_axis(objectives, best[:, None], axis=1)[:, 0]
-        nearest = squared.argmin(axis=1)
-        smallest = np.take_along_axis(squared, nearest[:, None], axis=1)[:, 0]
-        is_nearer = (self._inside == -np.inf) & (smallest < self._squared[:, 0])
-        self._answer = np.where(is_nearer, rows[nearest], self._answer)
-        self._answer = np.where(highest > self._inside, rows[best], self._answer)
-        self._inside = np.maximum(self._inside, highest)
-        all_squared = np.concatenate([self._squared, squared], axis=1)
-        all_rows = np.concatenate(
-            [self._near, np.broadcast_to(rows, (len(items), len(rows)))], axis=1
-        )
-        order = all_squared.argsort(axis=1, kind="stable")[:, :_NUM_NEAR]
-        self._squared = np.take_along_axis(all_squared, order, axis=1)
-        self._near = np.take_along_axis(all_rows, order, axis=1)
+        best, nearest = objectives.argmax(axis=1), squared.argmin(axis=1)
+        every = np.arange(len(squared))
+        is_nearer = squared[every, nearest] < self._squared[:, 0]
+        self._answer = np.where(is_nearer & (self._inside == -np.inf), rows[nearest], self._answer)
+        is_better = objectives[every, best] > self._inside
+        self._answer = np.where(is_better, rows[best], self._answer)
+        self._inside = np.maximum(self._inside, objectives[every, best])
+        candidates = np.concatenate([self._squared, squared], axis=1)
+        numbers = np.concatenate([self._near, np.broadcast_to(rows, squared.shape)], axis=1)
+        order = candidates.argsort(axis=1, kind="stable")[:, :_NUM_NEAR]
+        self._squared = np.take_along_axis(candidates, order, axis=1)
+        self._near = np.take_along_axis(numbers, order, axis=1)
 
     def _of(self, name: str, rows: Int[np.ndarray, " n"]) -> np.ndarray:
         """Return an array of some solutions, elites or new ones."""
@@ -368,5 +367,5 @@ class _Memory:
 
     def _spaced(self, measures: Float[np.ndarray, "n meas"]) -> Float[np.ndarray, "n meas"]:
         """Return measures in the space of the search, in which distances count."""
-        archive = self._elites.archive
+        archive = self.elites.archive
         return np.asarray(archive.discount_space(jnp.asarray(measures)) / archive.units)
