@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 import gloam
-from gloam._tools.readable import with_error
+from gloam._tools.readable import as_markdown, with_error
 from gloam_lab import LatentDigits
 
 
@@ -51,9 +51,8 @@ def main():
         print(f"seed {seed} is done", flush=True)
     by_row = pd.DataFrame(rows).groupby("evaluations", sort=False)
     means, errors = by_row.mean(), by_row.sem()
-    for name in means:
-        texts = map(with_error, means[name], errors[name])
-        print(f"{name}: {', '.join(f'{n}: {text}' for n, text in zip(means.index, texts))}")
+    table = {name: map(with_error, means[name], errors[name]) for name in means}
+    print(as_markdown(pd.DataFrame({"evaluations": means.index} | table)))
 
 
 if __name__ == "__main__":
