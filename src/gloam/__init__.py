@@ -3,6 +3,7 @@
 Searches:
     run, optimize       a whole search, of a function in JAX or in Python; they return a Result
     resume              continues a run of one of gloam's domains
+    answer              solutions for new items, from the elites of a finished search
     reevaluate          evaluates the elites of a run folder again, for noise
     Search, AsyncSearch ask and tell
     Asynchronous        settings of an asynchronous run

@@ -29,6 +29,7 @@ from .archives import GridArchive as GridArchive
 from .formats import RunFolder as RunFolder
 from .runs import Asynchronous as Asynchronous
 from .runs import Result as Result
+from .runs import answer as answer
 from .runs import optimize as optimize
 from .runs import reevaluate as reevaluate
 from .runs import resume as resume

@@ -15,8 +15,9 @@ import pandas as pd
 
 from gloam._tools import checks
 from gloam._tools.files import write_bytes
+from gloam._tools.readable import as_latex, as_markdown, with_error
 from gloam.formats import RunFolder
-from gloam.runs.comparison import as_markdown, checked_values, games_howell
+from gloam.runs.comparison import checked_values, games_howell
 from gloam_lab.ceilings import Ceiling, ceiling
 from gloam_lab.published import published, title
 from gloam_lab.study import DOMAINS, Study
@@ -226,11 +227,11 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
         }
         for metric, name in METRICS.items():
             unit = "%" if metric == "coverage" else ""
-            texts[name] = f"{row[metric]:,.2f} ± {row[f'{metric}_error']:.2f}{unit}"
+            texts[name] = with_error(row[metric], row[f"{metric}_error"], unit)
             theirs = row.get(f"{metric}_paper", np.nan)
             if not pd.isna(theirs):
                 error = row[f"{metric}_paper_error"]
-                texts[f"paper's {name}"] = f"{theirs:,.2f} ± {error:.2f}{unit}"
+                texts[f"paper's {name}"] = with_error(theirs, error, unit)
                 difference, errors = row[f"{metric}_difference"], row[f"{metric}_errors"]
                 texts[f"{name} differs"] = f"{difference:+.1f}% ({errors:+.1f} s.e.)"
         rows.append(texts | {"s": f"{row['seconds']:.1f}"})
@@ -344,18 +345,3 @@ def _groups(cells: pd.DataFrame, metric: str) -> dict[str, np.ndarray]:
     }
     is_enough = len(groups) > 1 and min(len(group) for group in groups.values()) > 1
     return groups if is_enough else {}
-
-
-def as_latex(table: pd.DataFrame) -> str:
-    """Return a table as LaTeX, with booktabs rules."""
-    escape = str.maketrans(
-        {"%": r"\%", "±": r"$\pm$", "<": "$<$", ">": "$>$", "_": r"\_"}
-        | {"≤": r"$\le$", "≥": r"$\ge$"}
-    )
-    head, *body = (
-        " & ".join(str(cell).translate(escape) for cell in line) + r" \\"
-        for line in (list(table.columns), *table.to_numpy().tolist())
-    )
-    begin = rf"\begin{{tabular}}{{{'l' * len(table.columns)}}}"
-    lines = [begin, r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]
-    return "\n".join(lines) + "\n"

@@ -16,6 +16,7 @@ from gloam.emitters import (
     AimedMoves,
     BasicRestart,
     CmaEmitters,
+    ElitesWanted,
     Recombination,
     RestartWithoutImprovement,
     Swaps,
@@ -168,3 +169,24 @@ def test_pieces_that_do_not_fit_are_refused(piece, message):
     pieces |= {"discount": NoDiscount()} | piece
     with pytest.raises(ValueError, match=message):
         gloam.Algorithm(**pieces)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "name"),
+    [
+        (24, "elites_to_ask of Asking"),
+        (ElitesWanted(24), "elites_to_ask of Asking"),  # and not a tuple of it
+        ((24,), "elites_to_ask of Asking"),
+        ((ElitesWanted(0),), "number in elites_to_ask of Asking"),
+        ((ElitesWanted(4, best_of=1.5),), "best_of in elites_to_ask of Asking"),
+    ],
+)
+def test_wrong_elites_to_ask_are_named(wanted, name):
+    class Asking(Variation):
+        elites_to_ask = wanted
+
+    emitter = Asking(X0, 0.2)
+    with pytest.raises((ValueError, TypeError), match=f"^{name}"):
+        gloam.Algorithm(emitter, ARCHIVE, NoDiscount())
+    with pytest.raises((ValueError, TypeError), match=f"^{name}"):
+        gloam.emitters.Mixture([Variation(X0, 0.2), emitter])

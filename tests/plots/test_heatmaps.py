@@ -10,6 +10,7 @@ from matplotlib.path import Path as Outline
 
 import gloam
 from gloam import plots
+from gloam.archives.store import Store
 from gloam.plots.heatmaps import cell_polygons, draw_heatmap
 from gloam.plots.plane import Plane, cell_values
 from tests.plots.conftest import drawn, filled
@@ -93,6 +94,46 @@ def test_a_field_or_numbers_give_the_colors(plane):
         plots.heatmap(plane, color=np.zeros(29))
     with pytest.raises(ValueError, match="color: expected a number for each cell"):
         plots.heatmap(plane, color=["a"] * 30)
+
+
+def test_a_variable_of_a_space_gives_the_colors():
+    variables = {
+        "age": gloam.Integer(0, 9),  # also a field
+        "rate": gloam.Real(1e-3, 1, log=True),
+        "kind": gloam.Categorical(["wood", "steel"]),
+        "place": gloam.Real(-1, 1, shape=(2,)),
+    }
+    space = gloam.Space(**variables)
+    archive = gloam.GridArchive((2, 2), 0, 1, fields={"age": ()})
+    values = {
+        "age": [4, 0, 9, 2],
+        "rate": [0.01, 0.1, 1.0, 0.5],
+        "kind": ["steel", "wood", "steel", "wood"],
+        "place": np.array([[0, 1], [0, -1], [0, 0.5], [0, 0]]),
+    }
+    store = Store(
+        space.vectors(values),
+        np.float32([1, -np.inf, 3, 4]),  # the second cell is empty
+        np.zeros((4, 2), np.float32),
+        {"age": np.float32([5, 6, 7, 8])},
+    )
+    elites = gloam.Elites(archive, store, form=space)
+    expected = {
+        "age": [5, 7, 8],
+        "solution_age": [4, 9, 2],
+        "rate": [0.01, 1.0, 0.5],
+        "kind": [1, 1, 0],
+        "place_1": [1, 0.5, 0],
+    }
+    for name, numbers in expected.items():
+        shown = cell_values(elites, name)
+        np.testing.assert_allclose(shown.values[elites.cells], numbers, rtol=1e-5)
+        assert np.isnan(shown.values[1])
+        assert name in elites.to_pandas()
+    figure = plots.heatmap(elites, color="kind")
+    assert figure.axes[1].get_ylabel() == "kind (0 is wood, 1 is steel)"
+    with pytest.raises(ValueError, match=r"color: expected .*rate.*got 'rates'"):
+        plots.heatmap(elites, color="rates")
 
 
 def _by_rows(cells, elites):

@@ -5,6 +5,8 @@ import sys
 
 import matplotlib
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from gloam import plots
@@ -63,6 +65,26 @@ def test_colors_are_distinct_and_belong_to_names():
     assert len(set(colors.values())) == len(labels)
     assert colors["CMAMAE"] == line_colors(["CMA-MAE"])["CMA-MAE"]
     assert len(line_colors([f"run {i}" for i in range(30)])) == 30
+
+
+NAMES = ["CMAMAE", "one", "DDS", "two", "MAPElitesLine", "three", "DMS", "a", "random search"]
+
+
+@given(st.sets(st.sampled_from(NAMES), min_size=1), st.randoms())
+def test_the_color_of_a_name_does_not_depend_on_order_or_on_algorithms(chosen, random):
+    ordered = sorted(chosen)
+    random.shuffle(ordered)
+    colors = line_colors(ordered)
+    assert list(colors) == ordered
+    assert len(set(colors.values())) == len(ordered)
+    assert colors == line_colors(sorted(chosen))
+    # The algorithms of gloam never change, and take no color of others.
+    others = [
+        name for name in ordered if name.lower() in ("one", "two", "three", "a", "random search")
+    ]
+    assert {name: colors[name] for name in others} == line_colors(others)
+    for name in set(ordered) - set(others):
+        assert colors[name] == line_colors([name])[name]
 
 
 def test_a_figure_is_saved_under_its_name(tmp_path):

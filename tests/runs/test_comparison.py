@@ -79,6 +79,59 @@ def test_the_figure_and_the_text_have_all_algorithms(results):
         assert f"| {name} |" in text
 
 
+def comparison_of(**scores):
+    """A comparison of algorithms with these QD scores, and equal coverages."""
+    rows = [
+        {
+            "algorithm": name,
+            "qd_score": value,
+            "coverage": 0.5,
+            "best_objective": n,
+            "evaluations": 9_000,
+        }
+        for name, values in scores.items()
+        for n, value in enumerate(values)
+    ]
+    return statistics.Comparison(pd.DataFrame(rows), {}, 0.0)
+
+
+def test_the_best_is_bold_if_it_is_significantly_best():
+    clear = comparison_of(good=[900.0, 901, 902], a_b=[100.0, 110, 105], c=[80.0, 120, 95])
+    assert r"good & 3 & 9,000 & \textbf{901.00 $\pm$ 0.58} & 50 $\pm$ 0\%" in clear.to_latex()
+    assert r"a\_b & 3 & 9,000 & 105.0 $\pm$ 2.9 &" in clear.to_latex()
+    assert clear.to_latex().count("textbf") == 1
+    assert "| good | 3 | 9,000 | **901.00 ± 0.58** | 50 ± 0% | 1.00 ± 0.58 |" in repr(clear)
+    # The first of two that do not differ, a single seed, and an algorithm alone are not.
+    equal = comparison_of(good=[900.0, 901, 902], other=[899.0, 901, 903], c=[1.0, 2, 3])
+    for found in (equal, comparison_of(a=[9.0], b=[1.0]), comparison_of(a=[9.0, 8.0])):
+        assert "textbf" not in found.to_latex()
+        assert "**" not in found.to_markdown()
+    assert "| a | 1 | 9,000 | 9 | 50% | 0 |" in repr(comparison_of(a=[9.0], b=[1.0]))
+
+
+def test_p_values_of_the_text_are_those_of_the_tests():
+    found = comparison_of(a=[900.0, 901, 902, 903], b=[100.0, 110, 105, 99])
+    p = found.tests()["p"][0]
+    assert 1e-9 < p < 1e-3
+    *_, line = found.to_markdown().splitlines()
+    _, first, second, difference, shown, *_ = (cell.strip() for cell in line.split("|"))
+    assert (first, second) == ("a", "b")
+    assert float(shown) == pytest.approx(p, rel=0.05)
+    assert float(difference) == pytest.approx(798.0, rel=1e-3)
+
+
+def test_runs_of_different_batches_are_drawn_over_evaluations(results):
+    larger = gloam.MAPElites(gloam.GridArchive((5, 5), -1, 1), X0, 0.3, batch_size=20)
+    options = {"seeds": 2, "progress": False, "log_every": 1}
+    other = gloam.optimize(evaluate, larger, 2, **options)
+    figure = gloam.compare({"plain": results["plain"], "larger": other}).figure()
+    assert figure.axes[0].get_xlabel() == "evaluations"
+    drawn = {line.get_label(): line.get_xdata().tolist() for line in figure.axes[0].lines}
+    assert drawn["plain"] == [10, 20, 30]
+    assert drawn["larger"] == [20, 40]
+    assert gloam.compare(results).figure().axes[0].get_xlabel() == "iteration"
+
+
 def test_the_command_compares_folders(results, tmp_path, capsys):
     out = tmp_path / "figure.png"
     folders = [str(one.run_dir) for one in results.values()]

@@ -183,7 +183,7 @@ def test_a_result_shows_means_over_seeds(tmp_path):
     found = result(tmp_path, [1, 3])
     page = shown(found)
     # Scores 4.5 and 6.5: their mean, and their standard error.
-    assert {"2 seeds", "3", "30", "5.50 ± 1.00", "75.0% ± 0.0%"} <= set(page.texts)
+    assert {"2 seeds", "3", "30", "5.5 ± 1.0", "75 ± 0%"} <= set(page.texts)
     assert "polyline" in page.tags
     assert repr(found) == (
         "Result(2 seeds, 3 iterations, 30 evaluations per seed, QD score 5.50, coverage 75.0%)"

@@ -11,8 +11,10 @@ from PIL import Image
 
 EMPTY, EMPTY_DOT = "#eeeef1", "#e1e2e8"
 """Colors of cells without an elite, as areas and as dots: lighter than any objective."""
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#22242b")
-"""Colors of lines, by Okabe and Ito, without their yellow, which is too light for a line."""
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+PALETTE += ("#22242b", "#332288", "#882255", "#999933", "#117733", "#7f7f7f")
+"""Colors of lines: by Okabe and Ito, without their yellow, which is too light for a line, then
+black, four of Paul Tol's muted colors, and gray."""
 
 # Matplotlib's inferno, which is perceptually uniform and safe for color-blind readers. Its ends
 # are left out; the light one would not stand out from empty cells.

@@ -9,6 +9,7 @@ from gloam._tools.registry import register
 from gloam.archives import Archive
 from gloam.discounts import Discount
 from gloam.emitters import Emitter
+from gloam.emitters.emitter import check_elites_wanted
 
 
 def _complete(algorithm: "Algorithm") -> None:
@@ -60,6 +61,7 @@ class Algorithm(eqx.Module):
         cells = f"the {self.archive.num_cells:,} cells"
         checks.fits_memory("archive", self.size_of_elites, cells)
         emitter = self.emitter
+        check_elites_wanted(emitter)
         num_rows = emitter.num_solutions + emitter.num_elites_to_adapt
         num_rows += sum(draw.number * draw.best_of for draw in emitter.elites_to_ask)
         numbers, most = num_rows * self._row_size, checks.LARGEST_INTEGER

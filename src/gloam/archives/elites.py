@@ -372,11 +372,10 @@ class Elites:
         columns: dict[str, np.ndarray] = {"cell": self.cells, "objective": self.objectives}
         arrays: dict[str, Any] = {"measures": self.measures, "solution": self.solutions}
         arrays |= {name: self.field(name) for name in self.store.fields}
-        taken = {*columns, *self.archive.measure_names, *self.store.fields}
         for name, values in arrays.items():
             if name == "solution" and self.form is not None:
                 variables = self.form.columns(values)
-                columns |= {f"solution_{n}" if n in taken else n: v for n, v in variables.items()}
+                columns |= {self.column_of(n): v for n, v in variables.items()}
             elif values.ndim == 1:
                 columns[name] = values
             else:
@@ -386,6 +385,11 @@ class Elites:
                     names = list(self.archive.measure_names)
                 columns |= dict(zip(names, flat.T, strict=True))
         return pd.DataFrame(columns)
+
+    def column_of(self, variable: str) -> str:
+        """Return the name of the column of a variable of a space, as in `to_pandas`."""
+        taken = {"cell", "objective", *self.archive.measure_names, *self.store.fields}
+        return f"solution_{variable}" if variable in taken else variable
 
     @cached_property
     def _statistics(self) -> EliteStatistics:

@@ -19,6 +19,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from gloam._tools import checks
 from gloam._version import __version__
+from gloam.cli.answer import Answer
 from gloam.cli.demo import Demo, Resume
 from gloam.cli.fill import Fill, New
 from gloam.cli.look import Compare, Explore, Gallery, Plot, Report
@@ -27,6 +28,7 @@ _COMMANDS: dict[str, Any] = {
     "demo": Demo,
     "new": New,
     "fill": Fill,
+    "answer": Answer,
     "gallery": Gallery,
     "resume": Resume,
     "plot": Plot,
@@ -36,7 +38,7 @@ _COMMANDS: dict[str, Any] = {
 }
 
 # Options that count from 0; the others count from 1.
-_FROM_ZERO = {"seed", "workers", "port", "moves", "empty_points"}
+_FROM_ZERO = {"seed", "evaluations", "workers", "port", "moves", "empty_points"}
 _paths = ConstructorRegistry()
 
 

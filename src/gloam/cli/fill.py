@@ -130,7 +130,7 @@ class Fill:
         if not self.resume:
             gloam.RunFolder(self.out).check_new()
         module, evaluate = user_code.load(self.function, "evaluate")
-        evaluator = self._evaluator()
+        evaluator = processes(self.workers, self.timeout)
         if evaluator is not None:
             evaluator.check(evaluate)
         x0 = getattr(module, "x0", None) if self.x0 is None else self.x0
@@ -140,7 +140,7 @@ class Fill:
         has_step = sigma0 is not None or self.bounds is not None
         checks.expect(has_step, "sigma0", "a number", "none", fix)
         shape = _measures_shape(evaluate, start)
-        size, mode = _picture_form(shape)
+        size, mode = picture_form(shape)
         texts = {"column": self.column, "label": self.labels, "names": self.names}
         form = self.size or size, self.mode or mode
         data = read_dataset(self.dataset, *form, **texts, progress=not self.follow.quiet)
@@ -180,16 +180,18 @@ class Fill:
             gloam.datasets.Matches(gloam.RunFolder(self.out).read_archive(), data), self.out
         )
 
-    def _evaluator(self) -> "gloam.evaluators.Processes | None":
-        checks.integer("workers", self.workers, minimum=0)
-        if self.workers > 0:
-            return gloam.evaluators.Processes(self.workers, timeout=self.timeout)
-        if self.timeout is not None:
-            raise ValueError(
-                f"timeout: --timeout {self.timeout:g} requires --workers, because only a worker "
-                "process can be terminated."
-            )
-        return None
+
+def processes(workers: int, timeout: float | None) -> "gloam.evaluators.Processes | None":
+    """Return the worker processes of --workers and --timeout; ``None`` for this process."""
+    checks.integer("workers", workers, minimum=0)
+    if workers > 0:
+        return gloam.evaluators.Processes(workers, timeout=timeout)
+    if timeout is not None:
+        raise ValueError(
+            f"timeout: --timeout {timeout:g} requires --workers, because only a worker process can "
+            "be terminated."
+        )
+    return None
 
 
 def read_dataset(
@@ -253,7 +255,7 @@ def _measures_shape(evaluate: Any, start: np.ndarray) -> tuple[int, ...]:
     return np.shape(measures)
 
 
-def _picture_form(shape: tuple[int, ...]) -> tuple[tuple[int, int], Literal["L", "RGB"]]:
+def picture_form(shape: tuple[int, ...]) -> tuple[tuple[int, int], Literal["L", "RGB"]]:
     """Return size and mode of the images in measures of a shape; 28 x 28 if there are none."""
     if len(shape) == 3 or (len(shape) == 4 and shape[3] == 3):
         return (shape[1], shape[2]), "RGB" if len(shape) == 4 else "L"

@@ -94,8 +94,22 @@ def print_metrics(result: "Result") -> None:
 
 def show_matches(matches: "Matches", run_dir: Path, *, domain: Any = None, title: str = "") -> None:
     """Print how well the elites match the items, also by label, and write the gallery."""
-    from gloam.archives.qd_score import reference_note
     from gloam.gallery import gallery_run  # matplotlib takes a second to import
+
+    print_matches(matches)
+    show_gallery(gallery_run(run_dir, matches=matches, domain=domain, title=title), run_dir)
+
+
+def show_gallery(paths: "list[Path]", folder: Path) -> None:
+    """Print the files of a gallery, and how to look at it."""
+    for path in paths:
+        print_line(path)
+    print_line(f"To look at the pairs, open {folder / 'gallery.html'} in a browser.")
+
+
+def print_matches(matches: "Matches") -> None:
+    """Print how well the elites match the items, also by label."""
+    from gloam.archives.qd_score import reference_note
 
     elites, data = matches.elites, matches.dataset
     print_line(
@@ -117,6 +131,3 @@ def show_matches(matches: "Matches", run_dir: Path, *, domain: Any = None, title
                 f"{row.label:>12} {row.filled:>6} of {row.items:<6} {row.coverage:>8.1%} "
                 f"{row.explained:>9.1%}"
             )
-    for path in gallery_run(run_dir, matches=matches, domain=domain, title=title):
-        print_line(path)
-    print_line(f"To look at the pairs, open {run_dir / 'gallery.html'} in a browser.")

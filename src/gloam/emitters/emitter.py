@@ -113,6 +113,20 @@ class ElitesWanted(NamedTuple):
     """Size of a tournament: each elite has the largest improvement of this many random ones."""
 
 
+def check_elites_wanted(emitter: Any) -> None:
+    """Check the draws of elites that an emitter of the user's own asks for."""
+    draws = emitter.elites_to_ask
+    is_tuple = isinstance(draws, (tuple, list))
+    fits = is_tuple and all(isinstance(draw, ElitesWanted) for draw in draws)
+    name = f"elites_to_ask of {type(emitter).__name__}"
+    fix = "Give (ElitesWanted(24),) for 24 random elites, or () if ask needs none."
+    expected = "a tuple of gloam.emitters.ElitesWanted"
+    checks.expect(fits, name, expected, checks.short(draws), fix)
+    for draw in draws:
+        checks.integer(f"number in {name}", draw.number, minimum=1)
+        checks.integer(f"best_of in {name}", draw.best_of, minimum=1)
+
+
 class TargetsWanted(NamedTuple):
     """A draw of targets that the parts of an emitter share."""
 

@@ -18,6 +18,7 @@ from gloam.emitters.emitter import (
     Divisible,
     ElitesWanted,
     Emitter,
+    check_elites_wanted,
 )
 from gloam.records import Aims, DrawsTargets, Feedback, Proposal
 
@@ -63,6 +64,7 @@ class Mixture(Emitter):
             is_branching = isinstance(emitter, Branching)
             expected, got = "emitters that ask without gradients", type(emitter).__name__
             checks.expect(not is_branching, "emitters", expected, got, "Use it alone.")
+            check_elites_wanted(emitter)
         sizes = [emitter.x0.shape[0] for emitter in emitters]
         expected = "emitters for solutions of one size"
         checks.expect(len(set(sizes)) == 1, "emitters", expected, f"sizes {sizes}")

@@ -50,24 +50,47 @@ def gallery_run(
     """
     folder = RunFolder(run_dir).must_hold_run()
     config = folder.read_config()
-    title, figure_file = title or domain_name(config), folder.figures / "gallery.png"
+    title = title or domain_name(config)
     if matches is None and config.dataset is None and draw is not None:
         elites = folder.read_archive()
         pictures = elite_pictures(elites, draw=draw)
-        return [style.save(elite_gallery(elites, pictures, count=count, title=title), figure_file)]
+        figure = elite_gallery(elites, pictures, count=count, title=title)
+        return [style.save(figure, folder.figures / "gallery.png")]
     if matches is None:
         matches = Matches(folder.read_archive(), folder.read_dataset())
-    elites, dataset = matches.elites, matches.dataset
     if domain is None:
         with contextlib.suppress(ForeignError):
             domain = folder.read_part("domain")
+    options: Any = {"by": by, "count": count, "held_out": held_out, "domain": domain, "draw": draw}
+    return write_gallery(folder.path, matches, title=title, **options)
+
+
+def write_gallery(
+    folder: Path,
+    matches: Matches,
+    *,
+    by: Order = "explained",
+    count: int = 60,
+    held_out: Dataset | None = None,
+    domain: Any = None,
+    draw: Callable[..., Any] | None = None,
+    title: str = "",
+) -> list[Path]:
+    """Write the files of `gallery_run` into a folder, which need not hold a run.
+
+    Args:
+        folder: The folder.
+        matches: The matches.
+        by, count, held_out, domain, draw, title: As for `gallery_run`.
+    """
+    elites, dataset = matches.elites, matches.dataset
     pictures = elite_pictures(elites, dataset, domain, draw=draw)
     table = None if held_out is None else matches.held_out(held_out)
     text = page(matches, pictures, title=title, held_out=table)
-    paths = [folder.path / name for name in ("gallery.html", "matches.csv", "matches.parquet")]
+    paths = [folder / name for name in ("gallery.html", "matches.csv", "matches.parquet")]
     files.write_bytes(paths[0], text.encode())
     rows = ordered(matches, by)
     files.write_bytes(paths[1], rows.to_csv(index=False).encode())
     files.write_table(paths[2], rows)
     figure = gallery(matches, pictures, by=by, count=count, title=title)
-    return [style.save(figure, figure_file), *paths]
+    return [style.save(figure, folder / "figures" / "gallery.png"), *paths]

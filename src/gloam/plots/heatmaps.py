@@ -48,8 +48,9 @@ def heatmap(
     Args:
         elites: A filled archive, or an archive and the ``(cells,)`` objectives of its cells, minus
             infinity where a cell is empty.
-        color: What the colors show: ``"objective"``, a scalar field, or a number for each cell
-            (cells with NaN stay pale).
+        color: What the colors show: ``"objective"``, a scalar field, a variable of a `gloam.Space`
+            by its column in `gloam.Elites.to_pandas` (a category as the number of its choice), or a
+            number for each cell (cells with NaN stay pale).
         measures: The two measures of a grid to draw, by number from 0 or by name; by default the
             first two.
         at: Values of other measures of a grid, such as ``{"weight": 0.5}``: only cells that contain

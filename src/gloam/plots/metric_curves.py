@@ -1,11 +1,11 @@
-"""Curves over iterations (QD score, coverage, loss, unique cells), and of objectives.
+"""Curves of metrics over iterations or evaluations, and of objectives.
 
 Curves compare runs by label. With several seeds a curve is the mean, within a band of its standard
 error.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from gloam._tools import checks
+from gloam._tools.readable import with_error
 from gloam.archives import Elites
 from gloam.archives.qd_score import reference_note, tables_with_one_reference
 from gloam.plots import style
@@ -45,7 +46,8 @@ def curves(
 ) -> Figure:
     """Draw metrics over iterations: the mean over seeds, within a band of its standard error.
 
-    QD scores are counted from one reference, the lowest ``f_min`` of the metrics.
+    Runs whose batches differ in size are drawn over the number of evaluations. QD scores are
+    counted from one reference, the lowest ``f_min`` of the metrics.
 
     Args:
         metrics: The metrics of a run as `gloam.RunFolder.read_metrics` returns them, or those of
@@ -67,7 +69,7 @@ def curves(
     tables, reference = tables_with_one_reference(list(runs.values()))
     runs = dict(zip(runs, tables, strict=True))
     names = _columns(runs, columns, alone=alone)
-    colors = style.line_colors(runs)
+    colors, over = style.line_colors(runs), _over(runs)
     wide = min(len(names), 3 if len(names) == 3 else 2)
     high = -(-len(names) // wide)
     figure, panels = style.panels(ax, high, wide, (4.6 * wide, 2.9 * high + 0.5))
@@ -76,13 +78,13 @@ def curves(
     for axes, name in zip(panels.flat, names, strict=False):
         for label, table in runs.items():
             if _has_values(table, name):
-                _draw_curve(axes, table, name, label, colors[label])
+                _draw_curve(axes, table, name, over, label, colors[label])
         _finish(axes, name, reference_note(reference) if name == "qd_score" else "")
         if alone:
             last = _last(runs[algorithm], name)
             axes.set_title(last, loc="right", fontsize=style.LABEL, color=style.QUIET)
     for axes in panels.flat[max(0, len(names) - wide) : len(names)]:
-        axes.set_xlabel("iteration")
+        axes.set_xlabel(over)
     if ax is not None:
         style.heading(ax, title)
     elif title:
@@ -103,9 +105,7 @@ def unique_cells(metrics: Metrics, *, title: str = "", ax: Axes | None = None) -
     """
     axes = style.axes_for(ax, 4.8, 3.3)
     figure = curves(metrics, columns=["unique_cells"], title=title, ax=axes)
-    tables = [metrics] if isinstance(metrics, pd.DataFrame) else metrics.values()
-    lasts = [table.iloc[-1] for table in tables if "evaluations" in table]
-    sizes = {round(row["evaluations"] / row["iteration"]) for row in lasts if row["iteration"]}
+    sizes = _batch_sizes([metrics] if isinstance(metrics, pd.DataFrame) else metrics.values())
     for size in sorted(sizes):
         axes.axhline(size, color=style.QUIET, linewidth=0.8, linestyle=(0, (4, 3)))
         edge = ("axes fraction", "data")
@@ -189,17 +189,31 @@ def _num_seeds(table: pd.DataFrame) -> int:
     return len(set(table["seed"]))
 
 
+def _over(runs: Mapping[str, pd.DataFrame]) -> str:
+    """Return the column of the horizontal axis: evaluations if batches of runs differ in size."""
+    is_known = all("evaluations" in table for table in runs.values())
+    return "evaluations" if is_known and len(_batch_sizes(runs.values())) > 1 else "iteration"
+
+
+def _batch_sizes(tables: Iterable[pd.DataFrame]) -> set[int]:
+    """Return the numbers of evaluations in an iteration."""
+    lasts: list[Any] = [table.iloc[-1] for table in tables if "evaluations" in table]
+    return {round(row["evaluations"] / row["iteration"]) for row in lasts if row["iteration"]}
+
+
 def _over_seeds(
-    metrics: pd.DataFrame, name: str
+    metrics: pd.DataFrame, name: str, over: str = "iteration"
 ) -> tuple[Int[np.ndarray, " n"], Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Return the iterations, the mean over seeds, and its standard error (0 for one seed)."""
-    table = pd.DataFrame(metrics.groupby("iteration")[name].agg(["mean", "sem"]))
+    """Return the values of ``over``, the mean over seeds, and its standard error (0 for one)."""
+    table = pd.DataFrame(metrics.groupby(over)[name].agg(["mean", "sem"]))
     error = np.nan_to_num(table["sem"].to_numpy())
     return table.index.to_numpy(), table["mean"].to_numpy(), error
 
 
-def _draw_curve(axes: Axes, table: pd.DataFrame, name: str, label: str, color: str) -> None:
-    at, mean, error = _over_seeds(table, name)
+def _draw_curve(
+    axes: Axes, table: pd.DataFrame, name: str, over: str, label: str, color: str
+) -> None:
+    at, mean, error = _over_seeds(table, name, over)
     marker = "o" if len(at) == 1 else None
     axes.plot(at, mean, color=color, linewidth=1.8, label=label, marker=marker, zorder=3)
     if _num_seeds(table) == 1:
@@ -207,7 +221,7 @@ def _draw_curve(axes: Axes, table: pd.DataFrame, name: str, label: str, color: s
     axes.fill_between(at, mean - error, mean + error, color=color, alpha=0.2, linewidth=0)
     if _num_seeds(table) <= _FEW_SEEDS:
         for _, rows in table.groupby("seed"):
-            axes.plot(rows["iteration"], rows[name], color=color, linewidth=0.6, alpha=0.55)
+            axes.plot(rows[over], rows[name], color=color, linewidth=0.6, alpha=0.55)
 
 
 def _finish(axes: Axes, name: str, note: str = "") -> None:
@@ -225,9 +239,11 @@ def _finish(axes: Axes, name: str, note: str = "") -> None:
 def _last(table: pd.DataFrame, name: str) -> str:
     """Return the last value as text, for instance ``7,204 ± 12``."""
     _, mean, error = (values[-1] for values in _over_seeds(table, name))
+    if _num_seeds(table) > 1:
+        scale, unit = (100.0, "%") if name == "coverage" else (1.0, "")
+        return f"last {with_error(scale * mean, scale * error, unit)}"
     shown = {"qd_score": "{:,.1f}", "coverage": "{:.1%}", "loss": "{:.2g}"}.get(name, "{:,.0f}")
-    spread = f" ± {shown.format(error)}" if _num_seeds(table) > 1 else ""
-    return f"last {shown.format(mean)}{spread}"
+    return f"last {shown.format(mean)}"
 
 
 def _add_legend(

@@ -16,12 +16,14 @@ from gloam._tools.drawing import PrincipalComponents
 from gloam.archives import Archive, Elites
 from gloam.archives.archive import measure_labels
 from gloam.plots import style
+from gloam.spaces import Space
 
 Filled = Elites | tuple[Archive, Float[np.ndarray, " cells"]]
 """A filled archive, or an archive and the ``(cells,)`` objectives of its cells, minus infinity
 where a cell is empty."""
 Color = str | Shaped[np.ndarray, " cells"]
-"""``"objective"``, the name of a scalar field, or a number for each cell."""
+"""``"objective"``, the name of a scalar field or of a variable of a space (as in
+`gloam.Elites.to_pandas`), or a number for each cell."""
 Method = Literal["pca", "umap", "tsne"]
 """Ways to project measures onto two axes."""
 
@@ -82,10 +84,29 @@ def cell_values(elites: Filled, color: Color = "objective") -> CellValues:
         is_corrected = isinstance(elites, Elites) and elites.is_corrected
         return CellValues(archive, objectives, f"{'corrected ' * is_corrected}{color}")
     fields = elites.store.fields if isinstance(elites, Elites) else {}
-    known = [name for name, values in fields.items() if np.ndim(values) == 1]
-    checks.choice("color", color, ("objective", *known), "Or give a number for each cell.")
-    values = np.where(np.isfinite(objectives), np.asarray(fields[color], np.float64), np.nan)
-    return CellValues(archive, values, color)
+    known = {name: values for name, values in fields.items() if np.ndim(values) == 1}
+    variables = _variables(elites) if isinstance(elites, Elites) else {}
+    names = ("objective", *known, *variables)
+    checks.choice("color", color, names, "Or give a number for each cell.")
+    if color in known:
+        values = np.where(np.isfinite(objectives), np.asarray(known[color], np.float64), np.nan)
+        return CellValues(archive, values, color)
+    assert isinstance(elites, Elites)
+    values = np.full(archive.num_cells, np.nan)
+    values[elites.cells], choices = variables[color]
+    texts = [f"{number} is {choice}" for number, choice in enumerate(choices or [])]
+    return CellValues(archive, values, f"{color} ({', '.join(texts)})" if texts else color)
+
+
+def _variables(
+    elites: Elites,
+) -> dict[str, tuple[Float[np.ndarray, " elites"], list[str] | None]]:
+    """Return numbers of the variables of a space by column, and the choices of categories."""
+    if not isinstance(elites.form, Space):
+        return {}
+    numbers, choices = elites.form.numbers(elites.solutions)
+    places = elites.form.places
+    return {elites.column_of(name): (numbers[:, at], choices[at]) for name, at in places}
 
 
 def _check_cells(name: str, values: np.ndarray, archive: Archive, fix: str) -> None:

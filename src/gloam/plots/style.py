@@ -5,8 +5,8 @@ no window system is needed.
 """
 
 import io
-import itertools
 import os
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -61,16 +61,22 @@ def color_scale(limits: Limits, colors: Colormap | None = None) -> dict[str, Any
 def line_colors(labels: Iterable[str]) -> dict[str, str]:
     """Return a color for each label; an algorithm has the same one in every figure.
 
-    >>> line_colors(["DMS", "mine", "CMA-MAE"])
-    {'DMS': '#0072b2', 'mine': '#009e73', 'CMA-MAE': '#d55e00'}
+    gloam's algorithms have colors of their own. That of any other label follows from its name,
+    whatever its position and the other labels are, unless two labels would share a color.
+
+    >>> line_colors(["DMS", "mine", "CMA-MAE"])["mine"] == line_colors(["mine"])["mine"]
+    True
     """
     keys = {label: "".join(filter(str.isalnum, label.lower())) for label in labels}
-    reserved = {label: _RESERVED.get(key) for label, key in keys.items()}
-    free = itertools.cycle([i for i in range(len(PALETTE)) if i not in reserved.values()] or [-1])
-    return {
-        label: PALETTE[next(free) if number is None else number]
-        for label, number in reserved.items()
-    }
+    numbers = {label: _RESERVED[key] for label, key in keys.items() if key in _RESERVED}
+    others = range(len(_RESERVED), len(PALETTE))
+    for label in sorted(set(keys) - set(numbers)):
+        first = others[zlib.crc32(keys[label].encode()) % len(others)]
+        # The next free color; of many labels, some take those of algorithms that are not shown.
+        order = [*range(first, others.stop), *range(others.start, first), *range(others.start)]
+        free = [number for number in order if number not in numbers.values()]
+        numbers[label] = (free or order)[0]
+    return {label: PALETTE[numbers[label]] for label in keys}
 
 
 class _Sheet(Figure):

@@ -1,5 +1,6 @@
 """Runs: whole searches with metrics, checkpoints and progress."""
 
+from gloam.runs.answers import answer as answer
 from gloam.runs.options import Asynchronous as Asynchronous
 from gloam.runs.reevaluation import Corrected as Corrected
 from gloam.runs.reevaluation import reevaluate as reevaluate

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from gloam._tools import checks
+from gloam._tools.readable import Bold, as_latex, as_markdown, p_value, significant, with_error
 from gloam.archives import Elites
 from gloam.archives.elites import scores_from_one_reference
 from gloam.archives.qd_score import recounted
@@ -68,28 +69,70 @@ class Comparison:
         return pd.DataFrame(rows)
 
     def figure(self) -> "Figure":
-        """Draw QD score and coverage over the iterations."""
+        """Draw QD score and coverage over iterations, or evaluations if batches differ in size."""
         from gloam.plots import curves  # matplotlib takes a second to import
 
         title = f"QD score with f_min = {self.f_min:g}"
         return curves(self.metrics, columns=["qd_score", "coverage"], title=title)
 
-    def to_markdown(self) -> str:
-        """Return the table, and the tests of QD scores if there are at least two seeds each."""
+    def _readable(self) -> pd.DataFrame:
+        """Return the table as text: mean ± standard error, the best in bold.
+
+        A mean is the best if it is significantly above all others (Games-Howell, p < 0.05).
+        """
         table = self.table()
-        texts = pd.DataFrame({name: table[name] for name in ("algorithm", "seeds", "evaluations")})
-        for name, heading in _METRICS.items():
-            pairs = zip(table[name], table[f"{name}_error"], strict=True)
-            texts[heading] = [f"{mean:,.5g} ± {error:.2g}" for mean, error in pairs]
+        texts = pd.DataFrame({name: table[name] for name in ("algorithm", "seeds")})
+        texts["evaluations"] = [f"{number:,}" for number in table["evaluations"]]
+        for metric, heading in _METRICS.items():
+            scale, unit = (100.0, "%") if metric == "coverage" else (1.0, "")
+            best = self._best(metric)
+            pairs = zip(table[metric], table[f"{metric}_error"], strict=True)
+            shown = [with_error(scale * mean, scale * error, unit) for mean, error in pairs]
+            cells = zip(table["algorithm"], shown, strict=True)
+            marked = [Bold(text) if name == best else text for name, text in cells]
+            texts[heading] = pd.Series(marked, dtype=object)
+        return texts
+
+    def to_latex(self) -> str:
+        """Return the table as LaTeX, for the package booktabs: mean ± standard error.
+
+        The best is in bold if it is significantly above all others (Games-Howell, p < 0.05).
+        """
+        return as_latex(self._readable())
+
+    def to_markdown(self) -> str:
+        """Return the table, and the tests of QD scores if there are at least two seeds each.
+
+        The best is in bold if it is significantly above all others (Games-Howell, p < 0.05).
+        """
         reference = (
             f"\nQD scores are counted from {self.f_min:g}. Elites below it count as 0 if their "
             "archive has no f_min.\n"
         )
-        lines = [as_markdown(texts), reference]
-        if min(table["seeds"].tolist()) > 1 and len(table) > 1:
-            tests = self.tests().round({"difference": 4, "p": 4, "hedges_g": 2})
+        lines = [as_markdown(self._readable()), reference]
+        if self._has_tests:
+            tests = self.tests().astype(object)
+            tests["difference"] = [significant(value, 4) for value in tests["difference"]]
+            tests["p"] = [p_value(value) for value in tests["p"]]
+            tests["hedges_g"] = [f"{value:.2f}" for value in tests["hedges_g"]]
             lines.append(f"\nGames-Howell tests of the QD score:\n\n{as_markdown(tests)}")
         return "".join(lines)
+
+    @property
+    def _has_tests(self) -> bool:
+        """Whether there are two algorithms, and two seeds of each."""
+        sizes = self.scores["algorithm"].value_counts().to_list()
+        return len(sizes) > 1 and min(sizes) > 1
+
+    def _best(self, metric: str) -> str | None:
+        """Return the algorithm that is significantly better than all others, if there is one."""
+        if not self._has_tests:
+            return None
+        tests = self.tests(metric)
+        winners = [*tests.loc[tests["sign"] == ">", "algorithm"]]
+        winners += [*tests.loc[tests["sign"] == "<", "other"]]
+        names = set(self.scores["algorithm"])
+        return next((name for name in names if winners.count(name) == len(names) - 1), None)
 
     def __repr__(self) -> str:
         return self.to_markdown()
@@ -218,12 +261,6 @@ def hedges_g(one: np.ndarray, other: np.ndarray) -> float:
     pooled = float(np.sqrt(squares / freedom))
     correction = 1 - 3 / (4 * freedom - 1)
     return correction * difference / pooled if pooled > 0 else float(np.sign(difference)) * np.inf
-
-
-def as_markdown(table: pd.DataFrame) -> str:
-    """Return a table as Markdown."""
-    lines = [list(table.columns), ["---"] * len(table.columns), *table.to_numpy().tolist()]
-    return "".join(f"| {' | '.join(str(cell) for cell in line)} |\n" for line in lines)
 
 
 class PairwiseTest(NamedTuple):

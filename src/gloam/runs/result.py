@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gloam._tools import checks, drawing
+from gloam._tools.readable import with_error
 from gloam.archives import Elites
 from gloam.archives.elites import scores_from_one_reference
 from gloam.archives.qd_score import reference_note, tables_with_one_reference
@@ -198,11 +199,12 @@ class Result:
     def _repr_html_(self) -> str:
         figures = {"seeds": self._seeds} | self._counts()
         for name, values in self._by_seed().items():
-            shown = _FORMATS[name].format(np.mean(values))
+            figures[name] = _FORMATS[name].format(np.mean(values))
             if len(values) > 1:
-                error = np.std(values, ddof=1) / len(values) ** 0.5
-                shown += f" ± {_FORMATS[name].format(error)}"
-            figures[name] = shown
+                scale, unit = (100.0, "%") if name == "coverage" else (1.0, "")
+                mean, deviation = float(np.mean(values)), float(np.std(values, ddof=1))
+                error = deviation / len(values) ** 0.5
+                figures[name] = with_error(scale * mean, scale * error, unit)
         figures["QD score"] += reference_note(self._reference)
         if self.run_dir is not None:
             figures["folder"] = str(self.run_dir)

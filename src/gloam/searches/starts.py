@@ -67,7 +67,7 @@ def read_start(source: Any, algorithm: Algorithm, *, reevaluate: bool = False) -
     """
     checks.instance("reevaluate_start", reevaluate, bool)
     if isinstance(source, (str, os.PathLike)):
-        source = _elites_in(RunFolder(source))
+        source = elites_in(RunFolder(source))
     fix = "Leave start_from out, or run the earlier search longer."
     if isinstance(source, Elites):
         checks.expect(len(source) > 0, "start_from", "at least one solution", "none", fix)
@@ -135,7 +135,7 @@ def evaluated_start(
     return Start(start.solutions, jax.tree.map(joined, *batches))
 
 
-def _elites_in(folder: RunFolder) -> Elites:
+def elites_in(folder: RunFolder) -> Elites:
     """Return the best elites of all seeds of a run folder."""
     folder.must_hold_run()
     first, *rest = (folder.read_archive(seed) for seed in folder.read_config().seeds)

@@ -219,7 +219,7 @@ def _bench_text(comparison: "SpeedComparison", load: str) -> str:
     """Return the table and its notes as Markdown."""
     import pandas as pd
 
-    from gloam.runs.comparison import as_markdown
+    from gloam._tools.readable import as_markdown
     from gloam_lab.speed import environment
 
     rows = comparison.frame()

@@ -346,7 +346,7 @@ def test_a_study_runs_lsi_where_its_files_are_named(files, tmp_path, monkeypatch
     main(["paper", "--domains", "lsi", *algorithms, *STUDY, "--out", str(out), *files.options])
     report = (out / "report" / "report.md").read_text()
     assert "LSI (Hiker)" in report
-    assert "-18,917.87 ± 5705.28" in report
+    assert "-18,918 ± 5,700" in report
     assert "needs files" not in report
     folder = gloam.RunFolder(out / "lsi" / "map-elites")
     assert folder.read_config().seeds == (0, 1)
