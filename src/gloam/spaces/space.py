@@ -75,6 +75,10 @@ class Space:
     Starting solution, bounds and step size follow from it. ``evaluate`` gets a dict with an array
     for each variable, whose first axis is the batch; with ``per_solution=True`` a dict of values.
 
+    Variables with a condition (``when=``) that does not hold are inactive. They are not in the dict
+    of a solution, and empty in tables. Arrays of a batch have their starting values, and `active`
+    tells them from others.
+
     Args:
         variables: `gloam.Real`, `gloam.Integer` and `gloam.Categorical` by name.
 
