@@ -28,6 +28,7 @@ _COMMANDS: tuple[str, ...] = (
     "demo --domain lp --iterations 1 --out fresh",
     "new fresh.py",
     "fill mine.py --dataset data.npy --emitters 2 --batch-size 6 --iterations 2 --out fresh",
+    "answer grid --function mine.py --dataset data.npy --evaluations 0 --out fresh --quiet",
     "gallery pictures",
     "datasets fetch x",
     "run map-elites arm --joints 5 --batch-size 8 --iterations 2 --out fresh --quiet",
