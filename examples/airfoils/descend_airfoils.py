@@ -14,8 +14,20 @@ from typing import NamedTuple
 
 import numpy as np
 import tyro
-from airfoils import CONFIDENCE, LIFT, NEAR, OUTLINE, POSITIONS, REYNOLDS, SIZE, Known, evaluate
-from airfoils import load as load_known
+from airfoils import (
+    CONFIDENCE,
+    LIFT,
+    NEAR,
+    OUTLINE,
+    POSITIONS,
+    REYNOLDS,
+    SIZE,
+    Known,
+    at_lift,
+    evaluate,
+    load,
+    neuralfoil_analysis,
+)
 from search_airfoils import best_near
 
 import gloam
@@ -42,17 +54,19 @@ def descend(known: Known, row: int) -> Descent:
     outline = np.float64(OUTLINE)
     opti = asb.Opti()
     x = opti.variable(first, lower_bound=lower, upper_bound=upper, scale=(upper - lower) / 10)
+    angles, _ = at_lift(neuralfoil_analysis, known.solutions[[row]])
+    angle = opti.variable(float(angles[0]))
     kulfan = {
         "upper_weights": x[:8],
         "lower_weights": x[8:16],
         "leading_edge_weight": x[16],
         "TE_thickness": x[17],
     }
-    aero = neuralfoil.get_aero_from_kulfan_parameters(kulfan, x[18], REYNOLDS, model_size=SIZE)
-    heights = outline @ x[:18]
-    moved = heights - outline @ first[:18]
+    aero = neuralfoil.get_aero_from_kulfan_parameters(kulfan, angle, REYNOLDS, model_size=SIZE)
+    heights = outline @ x
+    moved = heights - outline @ first
     limits = [
-        aero["CL"][0] >= LIFT,
+        aero["CL"][0] == LIFT,
         aero["analysis_confidence"][0] >= CONFIDENCE,
         anp.sum(moved**2) <= NEAR**2,
         heights[: len(POSITIONS)] >= heights[len(POSITIONS) :],
@@ -87,7 +101,7 @@ def main(
         data: File of the known airfoils.
     """
     warnings.simplefilter("ignore", FutureWarning)  # of CasADi, about NumPy
-    known = load_known(data)
+    known = load(data)
     rows = np.random.default_rng(seed).choice(len(known.names), number, replace=False)
     descents = [descend(known, row) for row in rows]
     before = known.objectives[rows]

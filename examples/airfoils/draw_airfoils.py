@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import tyro
-from airfoils import LIFT, REYNOLDS, Known, analysis, load, outline_matrix
+from airfoils import LIFT, REYNOLDS, Known, at_lift, load, neuralfoil_analysis, outline_matrix
 from search_airfoils import best_near
 
 import gloam
@@ -20,7 +20,7 @@ GRAY = "#8a8f98"
 
 def sides(solution: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the outline of an airfoil as one closed curve."""
-    upper, lower = np.split(MATRIX @ np.float64(solution[:18]), 2)
+    upper, lower = np.split(MATRIX @ np.float64(solution), 2)
     return np.concatenate([FINE[::-1], FINE]), np.concatenate([upper[::-1], lower])
 
 
@@ -73,10 +73,10 @@ def polars(known: Known, solutions: np.ndarray, objectives: np.ndarray, path: Pa
             (solutions[row], "#3b528b", "found"),
         ):
             above.plot(*sides(solution), color=color)
-            angles = np.linspace(solution[18] - 8, solution[18] + 7, 60)
-            batch = np.column_stack([np.tile(solution[:18], (len(angles), 1)), angles])
-            lift, drag, _ = analysis(batch)
-            below.plot(lift, lift / drag, color=color, label=label)
+            (angle,), _ = at_lift(neuralfoil_analysis, solution[None])
+            angles = np.linspace(angle - 7, angle + 8, 60)
+            aero = neuralfoil_analysis(np.tile(solution, (len(angles), 1)), angles)
+            below.plot(aero.lift, aero.lift / aero.drag, color=color, label=label)
         above.set(aspect="equal", title=f"{known.names[row]}: +{gains[row]:.0%}")
         above.axis("off")
         below.axvline(LIFT, color="black", lw=0.6, ls=":")

@@ -1,7 +1,7 @@
 """The best airfoil within a distance of every known airfoil.
 
     python examples/airfoils/search_airfoils.py --out runs/airfoils
-    python examples/airfoils/search_airfoils.py --black-box --iterations 1500 --out runs/black_box
+    python examples/airfoils/search_airfoils.py --black-box --iterations 300 --out runs/black_box
 
 By default NeuralFoil is evaluated in JAX, and the whole search is compiled. With ``--black-box``
 NumPy and the package itself evaluate, as any other program could. Both searches start from the
@@ -9,11 +9,12 @@ known airfoils.
 """
 
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import tyro
-from airfoils import LIFT, NEAR, OUTLINE, REYNOLDS, SIZE, Known, evaluate, load, outcome
+from airfoils import LIFT, NEAR, OUTLINE, REYNOLDS, SIZE, Aero, Known, evaluate, evaluate_by, load
 from foil_network import FoilNetwork, read_network
 
 import gloam
@@ -29,11 +30,11 @@ def algorithm(known: Known, *, gradients: bool = False) -> gloam.DMS:
 def in_jax(network: FoilNetwork):
     """Return the evaluation as a function that JAX can compile and differentiate."""
 
-    def domain(solutions):
-        aero = network(solutions[:, :18], solutions[:, 18], REYNOLDS)
-        return outcome(solutions, aero["CL"], aero["CD"], aero["analysis_confidence"])
+    def analysis(kulfan, angles):
+        aero = network(kulfan, angles, REYNOLDS)
+        return Aero(aero["CL"], aero["CD"], aero["analysis_confidence"])
 
-    return domain
+    return partial(evaluate_by, analysis)
 
 
 def best_near(known: Known, elites: gloam.Elites) -> tuple[np.ndarray, np.ndarray]:
@@ -42,7 +43,7 @@ def best_near(known: Known, elites: gloam.Elites) -> tuple[np.ndarray, np.ndarra
     It may be the elite of another cell that is near enough, or the known airfoil itself.
     """
     solutions, objectives = known.solutions.copy(), known.objectives.copy()
-    for row, item in enumerate(known.solutions[:, :18] @ OUTLINE.T):
+    for row, item in enumerate(known.solutions @ OUTLINE.T):
         is_near = np.linalg.norm(elites.flat_measures - item, axis=1) <= NEAR
         best = np.argmax(np.where(is_near, elites.objectives, -np.inf))
         if is_near[best] and elites.objectives[best] > objectives[row]:
@@ -51,7 +52,7 @@ def best_near(known: Known, elites: gloam.Elites) -> tuple[np.ndarray, np.ndarra
 
 
 def main(
-    iterations: int = 5000,
+    iterations: int = 3000,
     black_box: bool = False,
     gradients: bool = False,
     seed: int = 0,

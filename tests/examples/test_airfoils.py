@@ -17,12 +17,11 @@ RANDOM = np.random.default_rng(0)
 
 
 def random_airfoils(number: int) -> np.ndarray:
-    """Airfoils of 8 to 14% thickness that are cambered a little, at angles up to 8 degrees."""
+    """Airfoils that are cambered a little."""
     camber = RANDOM.uniform(0.0, 0.1, (number, 1))
     half = RANDOM.uniform(0.1, 0.18, (number, 1)) + RANDOM.uniform(-0.02, 0.02, (number, 8))
     edges = RANDOM.uniform(-0.02, 0.02, (number, 1)), RANDOM.uniform(0, 2e-3, (number, 1))
-    angles = RANDOM.uniform(-2, 8, (number, 1))
-    return np.float32(np.hstack([camber + half, camber - half, *edges, angles]))
+    return np.float32(np.hstack([camber + half, camber - half, *edges]))
 
 
 def made_network():
@@ -38,29 +37,28 @@ def made_network():
 
 def test_the_network_in_jax_is_that_of_neuralfoil():
     pytest.importorskip("neuralfoil", reason="NeuralFoil is not installed: gloam[airfoils]")
-    solutions = random_airfoils(200)
-    theirs = airfoils.analysis(solutions)
-    aero = eqx.filter_jit(foil_network.read_network(airfoils.SIZE))(
-        solutions[:, :18], solutions[:, 18], airfoils.REYNOLDS
-    )
+    kulfan, angles = random_airfoils(200), np.float32(RANDOM.uniform(-4, 10, 200))
+    theirs = airfoils.neuralfoil_analysis(kulfan, angles)
+    network = eqx.filter_jit(foil_network.read_network(airfoils.SIZE))
+    aero = network(kulfan, angles, airfoils.REYNOLDS)
     ours = aero["CL"], aero["CD"], aero["analysis_confidence"]
     for mine, their in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(mine, their, rtol=1e-4, atol=1e-5)
 
 
 def test_an_airfoil_upside_down_has_the_opposite_lift():
-    network, solutions = made_network(), random_airfoils(50)
-    flipped = -solutions[:, [*range(8, 16), *range(8), 16, 17, 18]]
+    network, kulfan = made_network(), random_airfoils(50)
+    angles = np.float32(RANDOM.uniform(-4, 10, 50))
+    flipped = -kulfan[:, [*range(8, 16), *range(8), 16, 17]]
     flipped[:, 17] *= -1
-    one, other = (
-        network(rows[:, :18], rows[:, 18], airfoils.REYNOLDS) for rows in (solutions, flipped)
-    )
+    one = network(kulfan, angles, airfoils.REYNOLDS)
+    other = network(flipped, -angles, airfoils.REYNOLDS)
     for name, sign in (("CL", -1), ("CD", 1), ("CM", -1), ("analysis_confidence", 1)):
         np.testing.assert_allclose(one[name], sign * other[name], rtol=1e-4, atol=1e-5)
 
 
 def test_distances_of_outlines_are_in_percent_of_the_chord():
-    one, other = random_airfoils(2)[:, :18]
+    one, other = random_airfoils(2)
     heights = airfoils.outline_matrix(airfoils.POSITIONS) @ np.stack([one, other], axis=1)
     rms = 100 * np.sqrt(np.mean((heights[:, 0] - heights[:, 1]) ** 2))
     distance = np.linalg.norm(airfoils.OUTLINE @ one - airfoils.OUTLINE @ other)
@@ -78,18 +76,27 @@ def heights_of(kulfan) -> np.ndarray:
 
 
 def test_what_violates_a_constraint_and_by_how_much():
-    solutions = np.repeat(random_airfoils(1), 4, axis=0)
-    solutions[3, :16] = solutions[3, [*range(8, 16), *range(8)]]  # the sides are swapped
-    lift, confidence = np.array([0.8, 0.6, 0.7, 0.9]), np.array([0.95, 0.8, 0.9, 0.9])
-    objectives, _, fields = airfoils.outcome(solutions, lift, np.full(4, 0.01), confidence)
-    np.testing.assert_allclose(objectives, 70)
-    np.testing.assert_allclose(fields["violation"][:3], [0, 0.2, 0], atol=1e-6)
+    """Airfoils with a straight lift of several slopes, one of which cannot reach it."""
+    kulfan = np.repeat(random_airfoils(1), 4, axis=0)
+    kulfan[3, :16] = kulfan[3, [*range(8, 16), *range(8)]]  # the sides are swapped
+    slopes, confidence = np.array([0.1, 0.12, 0.0, 0.11]), np.array([0.95, 0.8, 0.9, 0.9])
+
+    def analysis(kulfan, angles):
+        return airfoils.Aero(0.3 + slopes * angles, np.full(4, 0.01), confidence)
+
+    angles, aero = airfoils.at_lift(analysis, kulfan)
+    np.testing.assert_allclose(aero.lift[[0, 1, 3]], airfoils.LIFT, atol=0.003)
+    np.testing.assert_allclose(angles[1], 0.4 / 0.12, atol=0.02)
+    objectives, _, fields = airfoils.evaluate_by(analysis, kulfan)
+    np.testing.assert_allclose(objectives, aero.lift / 0.01)
+    expected = [0, 0.1, 0.4 - airfoils.TOLERANCE]
+    np.testing.assert_allclose(fields["violation"][:3], expected, atol=1e-6)
     assert fields["violation"][3] > 5
 
 
 @pytest.fixture(scope="module")
 def known():
-    """Twelve airfoils at an angle that brings the lift, by a network that the test makes."""
+    """Twelve airfoils with equal objectives."""
     solutions = random_airfoils(12)
     return airfoils.Known(np.array([f"foil{row}" for row in range(12)]), solutions, np.ones(12))
 
@@ -98,14 +105,14 @@ def test_the_best_near_an_airfoil_may_be_the_elite_of_another_cell(known):
     archive = known.dataset.archive(within=airfoils.NEAR)
     moved = known.solutions[:3].copy()
     moved[:, 0] += 0.01
-    measures = moved[:, :18] @ airfoils.OUTLINE.T
+    measures = moved @ airfoils.OUTLINE.T
     elites = gloam.interop.elites_from_arrays(archive, moved, [0.5, 2.0, 3.0], measures)
     assert len(elites) > 0
     solutions, objectives = search_airfoils.best_near(known, elites)
     for item, solution, objective in zip(known.solutions, solutions, objectives, strict=True):
         candidates = {1.0: item}
         for elite in elites:
-            distance = np.linalg.norm(airfoils.OUTLINE @ (elite.solution - item)[:18])
+            distance = np.linalg.norm(airfoils.OUTLINE @ (elite.solution - item))
             if distance <= airfoils.NEAR:
                 candidates[elite.objective] = elite.solution
         assert objective == max(candidates)
