@@ -50,7 +50,9 @@ def gallery(known: Known, solutions: np.ndarray, objectives: np.ndarray, path: P
         label = f"{known.objectives[row]:.0f} → {objectives[row]:.0f}"
         axis.set_title(known.names[row], fontsize=8, loc="left", color="#444444", pad=2)
         axis.set_title(label, fontsize=9, loc="right", weight="bold", pad=2)
-        axis.set(xlim=(-0.02, 1.02), ylim=(-0.11, 0.16), aspect="equal")
+        _, heights = sides(known.solutions[row])
+        middle = (heights.min() + heights.max()) / 2
+        axis.set(xlim=(-0.02, 1.02), ylim=(middle - 0.14, middle + 0.14), aspect="equal")
         axis.axis("off")
     scale = plt.cm.ScalarMappable(norm, colors)
     bar = figure.colorbar(scale, ax=axes, shrink=0.6, pad=0.01, aspect=30)
