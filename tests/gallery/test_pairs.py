@@ -234,9 +234,7 @@ def test_measures_are_shown_as_the_dataset_shows_its_items():
 def test_elites_without_a_look_are_refused():
     data = Dataset(np.eye(5))
     matches = found(data, np.eye(5), np.ones(5))
-    with pytest.raises(
-        ValueError, match=r"pictures: expected .* Return an 'image' field from eval"
-    ):
+    with pytest.raises(ValueError, match=r"^pictures:.*'image'"):
         elite_pictures(matches.elites, data, object())
     matches = found(data, np.eye(5), np.ones(5), image=np.full((5, 2, 2), 255.0, np.float32))
     with refused("field 'image':", "up to 255"):
