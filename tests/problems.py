@@ -1,5 +1,6 @@
 """Small problems that the tests of all rooms share, so that few programs are compiled."""
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -15,9 +16,13 @@ GRADIENTS = 6
 """Solutions per iteration of ``climbing`` that have gradients."""
 
 
-@cache
 def small(name: str) -> gloam.Algorithm:
-    """A small algorithm by its name in ``builders``."""
+    """A small algorithm by its name, with fewer emitters in most tests (`tests.conftest`)."""
+    return _built(name, dms._mixture)
+
+
+@cache
+def _built(name: str, mixture: Callable) -> gloam.Algorithm:
     grid = gloam.GridArchive((8, 8), -2.0, 2.0)
     cvt = gloam.CVTArchive(np.random.default_rng(0).uniform(-2, 2, (50, 2)), -2.0, 2.0)
     x0, few = np.zeros(5), {"num_init_points": 30, "num_empty_points": 10}

@@ -161,7 +161,7 @@ def test_dtypes_that_jax_would_narrow_are_refused(dtype):
 
 @pytest.mark.parametrize("name", ["cells", "self", "objectives", "measures", "class", "a b", 3])
 def test_fields_that_could_not_be_told_are_refused(name):
-    with pytest.raises(ValueError, match="fields: expected names"):
+    with pytest.raises(ValueError, match=r"^fields:"):
         gloam.GridArchive((4, 4), -1, 1, fields={name: ()})
 
 
@@ -172,7 +172,7 @@ def test_values_that_a_field_cannot_hold_are_refused(value):
     search = gloam.Search(gloam.MAPElites(archive, X0, 0.5, batch_size=BATCH))
     search.ask()
     count = np.full(BATCH, value)
-    with pytest.raises(ValueError, match="count: expected whole numbers"):
+    with pytest.raises(ValueError, match=r"^count:"):
         search.tell(np.ones(BATCH), np.zeros((BATCH, 2)), count=count)
     search.tell(np.ones(BATCH), np.zeros((BATCH, 2)), count=np.full(BATCH, 2**31 - 1))
     assert search.elites().field("count").tolist() == [2**31 - 1]
@@ -255,5 +255,5 @@ def test_evaluations_of_other_real_dtypes_become_float32(dtype):
 def test_complex_evaluations_are_refused():
     archive = gloam.GridArchive((4, 4), -1, 1)
     algorithm = gloam.MAPElites(archive, X0, 0.5, batch_size=BATCH)
-    with pytest.raises(ValueError, match="objectives: expected real numbers"):
+    with pytest.raises(ValueError, match=r"^objectives:"):
         gloam.run(lambda x: (x[:, 0] * 1j, x[:, :2]), algorithm, iterations=1, progress=False)

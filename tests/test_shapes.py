@@ -85,7 +85,7 @@ def test_bounds_may_have_the_shape():
     low = IMAGES.min(axis=0) - 1
     archive = gloam.CVTArchive(IMAGES, lower=low, upper=5)
     np.testing.assert_array_equal(archive.lower, low.ravel())
-    with pytest.raises(ValueError, match=r"lower: expected a scalar or 30 numbers, got .*\(5, 6\)"):
+    with pytest.raises(ValueError, match=r"^lower:.*30.*\(5, 6\)"):
         gloam.CVTArchive(IMAGES, lower=low.T)
 
 
@@ -151,7 +151,7 @@ def test_other_shapes_are_refused_before_any_work(shape):
 def test_a_flat_archive_takes_no_shape():
     search = gloam.Search(map_elites(gloam.CVTArchive(IMAGES.reshape(30, 30))))
     search.ask()
-    with pytest.raises(ValueError, match=r"measures: expected shape \(12, 30\) \("):
+    with pytest.raises(ValueError, match=r"^measures:.*\(12, 30\)"):
         search.tell(None, np.zeros((12, 6, 5)))
 
 
@@ -216,7 +216,7 @@ def test_a_frozen_embedding_sees_the_shape_it_was_built_for():
     # One that was built for flat rows is never given another: its sum is one number.
     assert Frozen(columns, MLP(1, (4,)), measure_shape=30).features(image).shape == (1,)
     trace(dms(gloam.CVTArchive(IMAGES), network), (6, 5))
-    with pytest.raises(ValueError, match=r"embed: expected a network for rows of shape \(6, 5\)"):
+    with pytest.raises(ValueError, match=r"^embed:.*\(6, 5\)"):
         Frozen(lambda image: image @ image, measure_shape=(6, 5))
 
 

@@ -146,7 +146,7 @@ def test_pieces_of_a_file_must_fit_together():
         "discount": Thresholds(num_cells=15),
         "name": "CMA-MAE",
     }
-    with pytest.raises(ValueError, match=r"num_cells of Thresholds: expected 16.* got 15"):
+    with pytest.raises(ValueError, match=r"^num_cells of Thresholds:.*16.*15"):
         registry.build("CMAMAE", parts)
 
 

@@ -8,7 +8,7 @@ from gloam.archives import GridArchive
 
 @pytest.mark.parametrize("name", ["objective", "solution", "measures", "cell", "no name", ""])
 def test_field_names_that_cannot_be_kept_are_refused(name):
-    with pytest.raises(ValueError, match=r"fields: expected names that are identifiers .* got"):
+    with pytest.raises(ValueError, match=r"^fields:"):
         GridArchive((2,), 0, 1, fields={name: ()})
 
 
@@ -16,7 +16,7 @@ def test_field_names_that_cannot_be_kept_are_refused(name):
     "fields", [{"measures_0": ()}, {"solution_12": (2,)}, {"image_0": (), "image": (2,)}]
 )
 def test_a_field_that_would_hide_another_column_is_refused(fields):
-    with pytest.raises(ValueError, match=r"fields: expected names that do not clash .* got"):
+    with pytest.raises(ValueError, match=r"^fields:"):
         GridArchive((1,), 0, 1, fields=fields)
 
 
@@ -48,7 +48,7 @@ def test_names_of_measures_that_do_not_fit_are_refused(names, message):
 
 
 def test_f_min_must_be_finite():
-    with pytest.raises(ValueError, match="f_min: expected a finite number, got -inf"):
+    with pytest.raises(ValueError, match=r"^f_min:.*-inf"):
         GridArchive((2,), 0, 1, f_min=-np.inf)
 
 

@@ -190,7 +190,7 @@ def test_an_elite_by_its_cell(elites):
     chosen = elites.of_cells([int(elites.cells[2]), int(elites.cells[0])])
     assert chosen.objectives.tolist() == elites.objectives[[2, 0]].tolist()
     for cells in ([20], [-1], [0.5], [[1]]):
-        with pytest.raises(ValueError, match="cells: expected a list of numbers from 0 to 19, got"):
+        with pytest.raises(ValueError, match=r"^cells:.*0.*19"):
             elites.of_cells(cells)
     with pytest.raises(ValueError, match="cells"):
         elites.elite(20)
@@ -206,7 +206,7 @@ def test_measures_that_have_no_cell_are_refused(elites):
             elites.retrieve(measures)
     cosine = gloam.CVTArchive(np.eye(2), metric="cosine")
     empty = Elites(cosine, empty_store(2, 1, 2, {}))
-    with pytest.raises(ValueError, match="measures: expected rows that have a cell, got 1 without"):
+    with pytest.raises(ValueError, match=r"^measures:.*1"):
         empty.retrieve([[0.0, 0.0], [1.0, 0.0]])
     assert not empty.retrieve([[1.0, 0.0]]).found.any()
 
@@ -228,7 +228,7 @@ def test_a_sample_is_of_elites_and_repeats_with_its_seed(elites):
     assert (one.cells != other.cells).any()
     every = elites.sample(len(elites), replace=False)
     assert sorted(every.cells) == elites.cells.tolist()
-    with pytest.raises(ValueError, match="number: expected at most the"):
+    with pytest.raises(ValueError, match=r"^number:"):
         elites.sample(len(elites) + 1, replace=False)
 
 
@@ -236,7 +236,7 @@ def test_an_empty_archive_has_nothing_to_give():
     empty = Elites(ARCHIVE, NOTHING)
     assert list(empty) == []
     for ask in (lambda: empty.best, lambda: empty.sample(1)):
-        with pytest.raises(ValueError, match="elites: expected at least one elite, got none"):
+        with pytest.raises(ValueError, match=r"^elites:.*none"):
             ask()
     assert (empty.qd_score, empty.coverage, empty.best_objective) == (0.0, 0.0, -math.inf)
     assert empty.to_pandas().shape == (0, 2 + 2 + 3 + 1)
@@ -255,7 +255,7 @@ def test_statistics_of_some_cells_worked_by_hand():
     assert (found.best_objective, found.mean_objective, found.worst_objective) == (4.0, 3.0, 2.0)
     mask = np.array([True, True, False, False, True, False])
     assert elites.statistics(mask).median_objective == 0.0
-    with pytest.raises(ValueError, match="cells: expected at least one cell"):
+    with pytest.raises(ValueError, match=r"^cells:"):
         elites.statistics([])
 
 
@@ -289,12 +289,12 @@ def test_elites_go_into_other_cells_by_their_measures(elites, ribs):
     expected.add(data["solution"], data["objective"], data["measures"])
     theirs = {int(elite["index"]): float(elite["objective"]) for elite in expected}
     assert {elite.cell: elite.objective for elite in moved} == pytest.approx(theirs)
-    with pytest.raises(ValueError, match="archive: expected 2 measures, as the elites have, got 1"):
+    with pytest.raises(ValueError, match=r"^archive:.*2.*1"):
         elites.into(GridArchive((2,), 0, 1))
     fields = GridArchive((2, 2), -1, 1, fields={"image": (2, 2)})
-    with pytest.raises(ValueError, match=r"field 'image': expected elites with shape \(2, 2\)"):
+    with pytest.raises(ValueError, match=r"field 'image':.*\(2, 2\)"):
         elites.into(fields)
-    with pytest.raises(ValueError, match=r"others: expected .* Bring its elites into this archive"):
+    with pytest.raises(ValueError, match=r"^others:"):
         elites.merged(moved)
 
 
@@ -325,12 +325,12 @@ def test_names_of_measures_are_columns_of_the_table():
 
 @pytest.mark.parametrize("name", ["age", "", None, 5, []])
 def test_a_field_that_the_archive_lacks_is_answered_by_its_fields(hand_made, name):
-    with pytest.raises(ValueError, match=r"name: expected one of the fields \['image', 'score'\]"):
+    with pytest.raises(ValueError, match=r"^name:.*\['image', 'score'\]"):
         hand_made.field(name)
 
 
 def test_elites_are_of_an_archive_and_a_store(hand_made):
-    with pytest.raises(ValueError, match="archive: expected Archive, got str"):
+    with pytest.raises(ValueError, match=r"^archive:.*str"):
         Elites("grid", hand_made.store)
-    with pytest.raises(ValueError, match="store: expected Store, got dict"):
+    with pytest.raises(ValueError, match=r"^store:.*dict"):
         Elites(HAND_MADE, {})

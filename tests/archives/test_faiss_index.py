@@ -143,7 +143,7 @@ def test_more_recall_is_more_effort():
 
 def test_a_recall_out_of_reach_is_said(monkeypatch):
     monkeypatch.setattr(FaissIndex, "nearest", lambda *_: np.zeros(512, int))
-    with pytest.warns(UserWarning, match=r"index: expected a recall of 0.95, got 0.00\d, the most"):
+    with pytest.warns(UserWarning, match=r"^index:.*0\.95.*0\.00\d"):
         index = CVTArchive(clustered()[0], index="ivf").index
     assert index.nprobe == 32  # all lists there are
 

@@ -136,9 +136,7 @@ def test_wrong_arguments_are_explained(arguments, message):
 
 
 def test_a_grid_that_does_not_fit_into_memory_is_refused_with_its_size(monkeypatch):
-    with pytest.raises(
-        ValueError, match=r"shape: expected fewer than 2\*\*31 cells, got 10000000000"
-    ):
+    with pytest.raises(ValueError, match=r"^shape:.*2.*31.*10000000000"):
         GridArchive((10,) * 10, 0, 1)
     pages = {"SC_PAGE_SIZE": 1000, "SC_PHYS_PAGES": 16_000_000}  # 16 GB
     monkeypatch.setattr(os, "sysconf", pages.__getitem__)

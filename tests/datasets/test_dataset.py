@@ -405,7 +405,7 @@ def test_the_examples_in_the_documentation_hold(module):
 
 @pytest.mark.parametrize("shape", [1.5, "4", object(), {}])
 def test_a_shape_is_a_list_of_sizes(shape):
-    with pytest.raises(ValueError, match="shape: expected a whole number"):
+    with pytest.raises(ValueError, match=r"^shape:"):
         from_array(np.random.default_rng(0).random((5, 4)), shape=shape)
 
 

@@ -297,5 +297,5 @@ def test_the_bar_says_what_goes_on(capsys):
 
 def test_a_cache_that_no_folder_can_be_is_refused():
     data = from_array(np.eye(3))
-    with pytest.raises(ValueError, match=r"^cache: expected a writable folder"):
+    with pytest.raises(ValueError, match=r"^cache:"):
         data.embedded(lambda items: items, cache="x\0y")

@@ -436,7 +436,7 @@ def test_files_that_are_not_idx_are_refused(tmp_path, content, reason):
 
 
 def test_missing_files_and_labels_of_other_pictures_are_refused(tmp_path, pictures):
-    with pytest.raises(ValueError, match=r"^images: expected an existing file, got .*fetch"):
+    with pytest.raises(ValueError, match=r"^images:.*fetch"):
         from_idx(tmp_path / "images")
     (tmp_path / "images").write_bytes(encoded(pictures))
     (tmp_path / "labels").write_bytes(encoded(np.arange(6)))

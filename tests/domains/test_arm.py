@@ -83,5 +83,5 @@ def test_the_arm_comes_with_the_papers_archive_and_start():
 
 @pytest.mark.parametrize("joints", [0, -1, 2.5])
 def test_an_arm_needs_joints(joints):
-    with pytest.raises(ValueError, match=r"joints: expected a whole number >= 1, got"):
+    with pytest.raises(ValueError, match=r"joints:.*1.*got"):
         Arm(joints)

@@ -147,7 +147,7 @@ def test_a_solution_that_does_not_divide_into_blocks_is_refused(measures, soluti
 
 
 def test_an_unknown_objective_is_refused():
-    with pytest.raises(ValueError, match=r"objective: expected 'sphere', .*, got 'ackley'"):
+    with pytest.raises(ValueError, match=r"^objective:.*'sphere'.*'ackley'"):
         LinearProjection(2, "ackley")
 
 
@@ -191,12 +191,12 @@ def test_a_file_of_centroids_serves_two_measures_as_well(tmp_path):
 def test_centroids_of_other_measures_are_refused(tmp_path):
     np.save(tmp_path / "points.npy", np.zeros((30, 9), np.float32))
     domain = LinearProjection(10, centroids=tmp_path / "points.npy")
-    with pytest.raises(ValueError, match=r"centroids: expected 10 columns, got shape \(30, 9\)"):
+    with pytest.raises(ValueError, match=r"^centroids:.*10.*shape \(30, 9\)"):
         domain.archive()
 
 
 def test_a_missing_file_of_centroids_is_refused_at_once(tmp_path):
-    with pytest.raises(ValueError, match=r"centroids: expected an existing file, got"):
+    with pytest.raises(ValueError, match=r"^centroids:"):
         LinearProjection(10, centroids=tmp_path / "none.npy")
 
 

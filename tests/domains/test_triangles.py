@@ -434,9 +434,9 @@ def test_pictures_of_wrong_solutions_or_sizes_are_refused():
     domain = make((7, 4), 5, color=True)
     with pytest.raises(ValueError, match=r"expected one solution of 50 numbers .*\(40,\)"):
         domain.render(np.zeros(40))
-    with pytest.raises(ValueError, match=r"size: expected a whole number >= 1, got 0"):
+    with pytest.raises(ValueError, match=r"^size:.*1.*0"):
         domain.render(domain.x0, 0)
-    with pytest.raises(ValueError, match=r"size: expected \(rows, columns\), got \(1, 2, 3\)"):
+    with pytest.raises(ValueError, match=r"^size:.*\(rows, columns\).*\(1, 2, 3\)"):
         domain.render(domain.x0, (1, 2, 3))
 
 

@@ -542,11 +542,11 @@ def test_wrong_arguments_are_explained(arguments, message):
 
 @pytest.mark.parametrize("iterations", [0, -1, 2.5, "100"])
 def test_a_schedule_needs_a_whole_number(iterations):
-    with pytest.raises(ValueError, match="iterations: expected a whole number >= 1, got"):
+    with pytest.raises(ValueError, match=r"^iterations:.*1"):
         RestartEvery(iterations)
 
 
 @pytest.mark.parametrize("outside", ["wrap", 5, []])
 def test_outside_is_checked_without_bounds_as_well(outside):
-    with pytest.raises(ValueError, match="outside: expected 'clip' or 'reflect'"):
+    with pytest.raises(ValueError, match=r"^outside:.*'clip'.*'reflect'"):
         CmaEmitters(np.zeros(3), 0.2, outside=outside)

@@ -97,14 +97,14 @@ def test_the_generator_maps_truncates_and_averages_pixels(weights):
     half = mobile_stylegan.MobileStyleGAN.load(weights / "faces.safetensors", 32, half=True)
     assert half.images(w).dtype == jnp.float32
     np.testing.assert_allclose(half.images(w), images, atol=2e-3)
-    with pytest.raises(ValueError, match=r"^resolution: expected 1024 or 1024 divided"):
+    with pytest.raises(ValueError, match=r"^resolution:.*1024.*1024"):
         mobile_stylegan.MobileStyleGAN.load(weights / "faces.safetensors", 100)
 
 
 def test_converted_files_that_do_not_fit_are_refused(weights):
-    with pytest.raises(ValueError, match=r"^faces: expected a graph 'mapping'"):
+    with pytest.raises(ValueError, match=r"^faces:.*'mapping'"):
         mobile_stylegan.MobileStyleGAN.load(weights / "efficientnet_lite0.safetensors")
-    with pytest.raises(ValueError, match=r"^EfficientNet: expected 30 tensors"):
+    with pytest.raises(ValueError, match=r"^EfficientNet:.*30"):
         efficientnet.EfficientNet({}, embedder.NUM_BLOCKS)
 
 
@@ -175,7 +175,7 @@ def test_faces_and_items_have_equal_moments_in_the_embedding(weights):
     np.testing.assert_allclose(np.square(flat[0]).sum(axis=1).mean(), 1, rtol=1e-2)
     with pytest.raises(NotImplementedError, match="Leave the prompt out"):
         model.embed_texts(["a hiker"])
-    with pytest.raises(ValueError, match=r"^images: expected floats"):
+    with pytest.raises(ValueError, match=r"^images:"):
         model.embed_images(pictures[..., 0])
 
 

@@ -46,5 +46,5 @@ def test_pyribs_does_the_work_of_our_settings(algorithm):
 
 
 def test_unknown_algorithms_are_refused():
-    with pytest.raises(ValueError, match=r"algorithm: expected one of dms.*got 'ga'"):
+    with pytest.raises(ValueError, match=r"^algorithm:.*'ga'"):
         Problem("ga", 2)

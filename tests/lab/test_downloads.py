@@ -199,8 +199,8 @@ def test_the_table_names_four_files_with_checksums_for_each():
 
 def test_odd_names_and_folders_are_refused(tmp_path):
     for name in ([], {}, None):
-        with pytest.raises(ValueError, match="name: expected one of"):
+        with pytest.raises(ValueError, match=r"^name:"):
             fetch(name, tmp_path)
     for folder in ("", 5, []):
-        with pytest.raises(ValueError, match="folder: expected a path"):
+        with pytest.raises(ValueError, match=r"^folder:"):
             fetch("mnist", folder)

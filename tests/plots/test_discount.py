@@ -83,7 +83,7 @@ def test_the_discount_function_alone_is_that_of_the_panels(run_2d):
 @pytest.mark.slow
 def test_the_discount_function_of_a_search_in_memory():
     search = gloam.Search(small_dms(gloam.GridArchive((4, 4), -1, 1), np.zeros(4)), seed=1)
-    with pytest.raises(ValueError, match="search: expected at least one finished iteration"):
+    with pytest.raises(ValueError, match=r"^search:"):
         discount_function(search)
     search.ask()
     search.tell(*bowl(np.asarray(search.ask())))
@@ -114,9 +114,9 @@ def test_snapshots_can_be_chosen(run_2d):
     figure = discount_panels(run_2d, iterations=[6, 2])
     titles = [axes.get_title(loc="left") for axes in figure.axes[:4:2]]
     assert titles == ["iteration 6", "iteration 2"]
-    with pytest.raises(ValueError, match=r"iterations: expected snapshots among \[2, 6\], got"):
+    with pytest.raises(ValueError, match=r"^iterations:.*\[2, 6\]"):
         discount_panels(run_2d, iterations=[3])
-    with pytest.raises(ValueError, match="iterations: expected at least one snapshot"):
+    with pytest.raises(ValueError, match=r"^iterations:"):
         discount_panels(run_2d, iterations=[])
 
 

@@ -77,7 +77,7 @@ def test_many_measures_become_two_principal_components():
 
 def test_objectives_that_do_not_fit_the_archive_are_refused():
     archive = gloam.GridArchive((3, 3), 0, 1)
-    with pytest.raises(ValueError, match="objectives: expected one for each of the 9 cells, got"):
+    with pytest.raises(ValueError, match=r"^objectives:.*9"):
         cell_values((archive, np.zeros((3, 3))))
 
 
@@ -88,11 +88,11 @@ def test_a_field_or_numbers_give_the_colors(plane):
     values[7] = 3.0
     (mesh,) = drawn(plots.heatmap(plane, color=values).axes[0], QuadMesh)
     assert mesh.get_array().compressed().tolist() == [3.0]
-    with pytest.raises(ValueError, match=r"color: expected .*objective.*age.*got 'ages'"):
+    with pytest.raises(ValueError, match=r"^color:.*'ages'"):
         plots.heatmap(plane, color="ages")
-    with pytest.raises(ValueError, match="color: expected one for each of the 30 cells"):
+    with pytest.raises(ValueError, match=r"^color:.*30"):
         plots.heatmap(plane, color=np.zeros(29))
-    with pytest.raises(ValueError, match="color: expected a number for each cell"):
+    with pytest.raises(ValueError, match=r"^color:"):
         plots.heatmap(plane, color=["a"] * 30)
 
 
@@ -204,5 +204,5 @@ def test_a_comparison_says_which_is_better_where():
         "equal: 1",
     ]
     other = filled(gloam.GridArchive((3, 2), 0, 1), np.zeros(6))
-    with pytest.raises(ValueError, match="second: expected an archive with the cells"):
+    with pytest.raises(ValueError, match=r"^second:"):
         plots.comparison(first, other)

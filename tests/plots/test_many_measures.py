@@ -89,5 +89,5 @@ def test_pairwise_panels_show_the_best_over_the_other_measures(four):
         np.testing.assert_array_equal(found.astype(np.float32), expected)
     assert panels[3].get_xlabel() == "a"
     assert panels[3].get_ylabel() == "d"
-    with pytest.raises(ValueError, match="measures: expected 2 to 6 different numbers"):
+    with pytest.raises(ValueError, match=r"^measures:.*2.*6"):
         plots.pairwise(four, measures=[1, 1])

@@ -84,7 +84,7 @@ def test_other_columns_of_the_metrics_can_be_drawn(metrics):
     figure = plots.curves(table, columns=["restarts", "qd_score"])
     assert [axes.get_ylabel() for axes in figure.axes] == ["restarts", "QD score"]
     assert figure.axes[0].lines[0].get_ydata().tolist() == [0, 2]
-    with pytest.raises(ValueError, match="metrics: expected a column 'nothing'"):
+    with pytest.raises(ValueError, match=r"^metrics:.*'nothing'"):
         plots.curves(table, columns=["nothing"])
 
 
@@ -99,5 +99,5 @@ def test_the_distribution_of_objectives_worked_by_hand():
     assert x.tolist() == [0.25, 0.5, 0.5, 1.0, 1.0]
     np.testing.assert_allclose(y, [0.8, 0.6, 0.4, 0.2, 0.0])
     nothing = filled(archive, [-np.inf] * 5)
-    with pytest.raises(ValueError, match="elites b: expected at least one elite, got none"):
+    with pytest.raises(ValueError, match=r"^elites b:.*none"):
         plots.objective_ecdf({"a": elites, "b": nothing})

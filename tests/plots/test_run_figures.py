@@ -82,15 +82,15 @@ def test_an_algorithm_with_own_parts_is_handed_over(tmp_path):
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path, run_2d):
-    with pytest.raises(ValueError, match=r"run folder: expected .* got .*nowhere"):
+    with pytest.raises(ValueError, match=r"^run folder:.*nowhere"):
         plot_run(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match=r"run folder: expected .* got"):
+    with pytest.raises(ValueError, match=r"^run folder:"):
         discount_panels(gloam.RunFolder(tmp_path))
     started = gloam.RunFolder(tmp_path / "started")
     unwritten = shutil.ignore_patterns("snapshots", "checkpoint")
     shutil.copytree(run_2d.path, started.path, ignore=unwritten)
     MetricsFile(started.path).write(started.read_metrics().iloc[:0])
-    with pytest.raises(ValueError, match="metrics: expected at least one row, got none"):
+    with pytest.raises(ValueError, match=r"^metrics:.*none"):
         plot_run(started.path)
-    with pytest.raises(ValueError, match="run folder: expected snapshots or a checkpoint, got"):
+    with pytest.raises(ValueError, match=r"^run folder:"):
         discount_panels(started)

@@ -103,8 +103,8 @@ def test_a_figure_is_written_in_the_form_of_its_name(tmp_path):
     figure = style.figure(2, 1)
     assert save(figure, tmp_path / "a.pdf").read_bytes()[:4] == b"%PDF"
     for name in ("a.zzz", "a.svg", "a.PNG"):
-        with pytest.raises(ValueError, match=r"path: expected .* \.png or \.pdf, got"):
+        with pytest.raises(ValueError, match=r"^path:"):
             save(figure, tmp_path / name)
-    with pytest.raises(ValueError, match="path: expected a path"):
+    with pytest.raises(ValueError, match=r"^path:"):
         save(figure, "")
     assert [path.name for path in tmp_path.iterdir()] == ["a.pdf"]

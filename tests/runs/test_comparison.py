@@ -211,5 +211,5 @@ def test_a_figure_of_an_unknown_kind_is_refused_before_runs_are_read(name, tmp_p
 
 @pytest.mark.parametrize("odd", [np.array(3.0), np.zeros((2, 2)), np.zeros(3, "datetime64[s]")])
 def test_hedges_g_takes_vectors_of_numbers(odd):
-    with pytest.raises(ValueError, match=r"^other: expected a vector of numbers"):
+    with pytest.raises(ValueError, match=r"^other:"):
         hedges_g(np.arange(3.0), odd)

@@ -369,7 +369,7 @@ def test_an_archive_without_elites_stays_empty(tmp_path):
     result = run(evaluate, small(FEW), 1, run_dir=tmp_path)
     empty = gloam.archives.store.empty_store(50, 5, 2, {})
     gloam.RunFolder(tmp_path).write_archive(gloam.Elites(result.elites.archive, empty), seed=0)
-    with pytest.raises(ValueError, match=r"^evaluate: expected a function .* got NoneType"):
+    with pytest.raises(ValueError, match=r"^evaluate:.*NoneType"):
         gloam.reevaluate(tmp_path, None, 2)
     again = gloam.reevaluate(tmp_path, evaluate, 2)
     assert len(again.elites) == again.table["corrected_qd_score"][0] == 0

@@ -82,11 +82,11 @@ def test_the_name_of_a_run_is_kept_by_resume(tmp_path):
 
 
 def test_optimize_says_what_an_evaluation_must_return():
-    with pytest.raises(ValueError, match=r"evaluate: expected measures, \(objectives, measures\)"):
+    with pytest.raises(ValueError, match=r"^evaluate:.*\(objectives, measures\)"):
         gloam.optimize(lambda x: "far", ALGORITHM, 1, progress=False)
     with pytest.raises(ValueError, match=r"evaluate: .*got 4 values"):
         gloam.optimize(lambda x: (x, x, x, x), ALGORITHM, 1, progress=False)
-    with pytest.raises(ValueError, match=r"measures: expected shape .* got shape \(30,\)"):
+    with pytest.raises(ValueError, match=r"^measures:.*shape \(30,\)"):
         gloam.optimize(lambda x: x.sum(axis=1), ALGORITHM, 1, progress=False)
 
 
@@ -283,10 +283,10 @@ def test_a_dataset_is_kept_in_the_run_folder(tmp_path):
     np.testing.assert_array_equal(kept.items, data.items)
     assert (kept.shape, kept.labels, kept.names) == (data.shape, data.labels, data.names)
     assert kept.bounds == data.bounds
-    with pytest.raises(ValueError, match="dataset: expected 9 items, one for each cell, got 8"):
+    with pytest.raises(ValueError, match=r"^dataset:.*9.*8"):
         gloam.optimize(np.tanh, algorithm, 2, dataset=data.subsample(8), progress=False)
 
 
 def test_asynchronous_is_a_bool_or_its_settings():
-    with pytest.raises(ValueError, match="asynchronous: expected bool or Asynchronous, got str"):
+    with pytest.raises(ValueError, match=r"^asynchronous:.*str"):
         gloam.optimize(evaluate, ALGORITHM, 1, asynchronous="yes", progress=False)

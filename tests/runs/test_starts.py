@@ -99,7 +99,7 @@ def test_a_search_starts_where_it_is_told():
     np.testing.assert_array_equal(search.state.x0, domain.x0_of(1))
     search.tell(None, np.asarray(domain(jnp.asarray(search.ask()))))
     np.testing.assert_array_equal(algorithm.emitter.x0, domain.x0)  # not donated with the state
-    with pytest.raises(ValueError, match="x0: expected 24 numbers, as the algorithm has, got 3"):
+    with pytest.raises(ValueError, match=r"^x0:.*24.*3"):
         gloam.Search(algorithm, 1, x0=np.zeros(3))
 
 
@@ -128,7 +128,7 @@ def test_a_wrong_start_is_refused():
             return np.zeros(7)
 
     domain = Wrong(IMAGES, num_triangles=3, canvas=(4, 4))
-    with pytest.raises(ValueError, match="x0_of: expected 24 numbers, as x0 has, got 7 for seed 1"):
+    with pytest.raises(ValueError, match=r"^x0_of:.*24.*7 for seed 1"):
         FusedDriver(domain, algorithm_of(domain), [1])
 
 

@@ -102,7 +102,7 @@ def test_fields_follow_their_elites():
 
 def test_undeclared_fields_are_refused(dms):
     search = gloam.Search(dms, 0)
-    with pytest.raises(ValueError, match=r"fields: expected the fields \[\], got \['extra'\]"):
+    with pytest.raises(ValueError, match=r"fields:.*\[\].*\['extra'\]"):
         search.tell(*evaluate(search.ask()), extra=np.zeros(BATCH))
 
 
@@ -112,7 +112,7 @@ def test_cells_found_outside_are_used(dms):
     search.tell(objectives, measures, cells=np.full(BATCH, 7))
     assert search.elites().cells.tolist() == [7]
     search.ask()
-    with pytest.raises(ValueError, match="cells: expected indices from 0 to 63"):
+    with pytest.raises(ValueError, match=r"^cells:.*0.*63"):
         search.tell(objectives, measures, cells=np.full(BATCH, 64))
 
 
@@ -155,7 +155,7 @@ def test_a_network_of_the_users_own_with_bfloat16_weights_is_handed_over_again(t
 
 
 def test_loading_something_else_is_refused(tmp_path, dms):
-    with pytest.raises(ValueError, match="path: expected an existing file"):
+    with pytest.raises(ValueError, match=r"^path:"):
         gloam.Search.load(tmp_path / "missing.npz")
     (tmp_path / "text.npz").write_text("hello")
     with pytest.raises(ValueError, match=r"text\.npz.*Give a file that Search\.save wrote"):
@@ -168,5 +168,5 @@ def test_loading_something_else_is_refused(tmp_path, dms):
 
 @pytest.mark.parametrize("path", ["", None, 5])
 def test_a_search_is_saved_under_a_path(dms, path):
-    with pytest.raises(ValueError, match="path: expected a path"):
+    with pytest.raises(ValueError, match=r"^path:"):
         gloam.Search(dms, 0).save(path)

@@ -151,7 +151,7 @@ def test_other_bounds_are_refused(lower, upper, message):
 
 @pytest.mark.parametrize("bad", ["wide", [0, [1, 2]]])
 def test_bounds_that_are_no_numbers_are_refused(bad):
-    with pytest.raises(ValueError, match=r"^lower: expected .*numbers?, got"):
+    with pytest.raises(ValueError, match=r"^lower:"):
         checks.bounds(bad, 1, 2)
 
 
@@ -189,9 +189,9 @@ def test_other_solution_bounds_are_refused(bounds, message):
 
 @pytest.mark.parametrize("bad", [[0, 0, 0], [[-1, -1]], "wide"])
 def test_solution_bounds_of_another_shape_are_refused(bad):
-    with pytest.raises(ValueError, match=r"bounds\[0\]: expected .*numbers, got"):
+    with pytest.raises(ValueError, match=r"^bounds\[0\]:"):
         checks.solution_bounds((bad, 1), X0)
-    with pytest.raises(ValueError, match="bounds: expected a lower and an upper bound, got"):
+    with pytest.raises(ValueError, match=r"^bounds:"):
         checks.solution_bounds(1.0, X0)
 
 
@@ -246,7 +246,7 @@ def test_a_batch_without_any_result_is_refused():
 
 @pytest.mark.parametrize("value", ["", None, 5, b"x", "a\0b"])
 def test_what_is_no_path_is_refused(value):
-    with pytest.raises(ValueError, match="out: expected a path, got"):
+    with pytest.raises(ValueError, match=r"^out:"):
         checks.path("out", value)
     assert checks.path("out", ".") == Path()
 
@@ -266,7 +266,7 @@ def test_unknown_arguments_are_answered_by_those_that_exist():
 
 @pytest.mark.parametrize("fields", [3.0, [3.0], None, np.zeros(2)])
 def test_fields_of_an_evaluation_are_a_dict(fields):
-    with pytest.raises(ValueError, match="fields: expected a dict, got"):
+    with pytest.raises(ValueError, match=r"^fields:"):
         evaluation_parts((1.0, np.zeros(2), fields))
 
 
@@ -292,7 +292,5 @@ def test_errors_show_what_was_given_without_commands_for_a_terminal():
 
 
 def test_bounds_that_are_one_number_are_refused():
-    with pytest.raises(
-        ValueError, match=r"^bounds: expected a lower and an upper bound, got array"
-    ):
+    with pytest.raises(ValueError, match=r"^bounds:.*array"):
         checks.solution_bounds(np.array(3.0), np.zeros(2))

@@ -247,7 +247,7 @@ def test_grey_images_are_color_images_of_equal_channels():
     ],
 )
 def test_images_of_another_layout_are_refused(images):
-    with pytest.raises(ValueError, match=r"images: expected .*n, 3, height, width.*, got"):
+    with pytest.raises(ValueError, match=r"^images:.*3"):
         CLIP(CONFIG, random_tensors()).embed_images(images)
 
 
@@ -377,7 +377,7 @@ def test_a_folder_is_loaded_and_embeds_texts_and_images(folder):
     found = embeddings_of_images(model, images)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, rtol=0, atol=1e-6)
     for wrong in ("the hiker", []):
-        with pytest.raises(ValueError, match="texts: expected a list of texts"):
+        with pytest.raises(ValueError, match=r"^texts:"):
             model.embed_texts(wrong)
 
 

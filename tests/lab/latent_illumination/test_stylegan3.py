@@ -265,7 +265,7 @@ def test_latents_of_another_shape_are_refused():
     network = network_of("other")
     with pytest.raises(ValueError, match=r"z: .*shape \(2, 7\)"):
         network.map(jnp.ones((2, 7)), labels=jnp.ones((2, 3)))
-    with pytest.raises(ValueError, match="labels: expected rows of 3 numbers, got nothing"):
+    with pytest.raises(ValueError, match=r"^labels:.*3"):
         network.map(jnp.ones((2, 6)))
     with pytest.raises(ValueError, match=r"w: .*shape \(10,\)"):
         network.images(jnp.ones(10))
