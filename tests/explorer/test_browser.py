@@ -20,6 +20,7 @@ from gloam.formats.config import describe
 from gloam.formats.ownership import locked
 from gloam.formats.run_folder import dataset_arrays, dataset_digest
 from gloam.formats.tables import MetricsFile
+from gloam.plots.style import line_colors
 from tests.explorer.conftest import HOSTILE, serving
 from tests.explorer.page import Page, chromium
 from tests.run_folders import small_dms, write_grid_run, write_run, write_space_run
@@ -467,6 +468,22 @@ def test_runs_with_several_seeds_are_tested(page, runs):
         # Tables that are too wide scroll; the page does not.
         assert page.run("return document.documentElement.scrollWidth <= innerWidth")
         assert page.run(UNNAMED) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["desktop, light"], indirect=True)
+def test_an_algorithm_has_the_color_that_it_has_in_figures(page, address):
+    page.open(address)
+    page.wait("rows().length === 5")
+    algorithms = ["DMS (paper)", "CMA-MAE", "DDS", "MAP-Elites (line)", "MAP-Elites", "DMS"]
+    script = """
+        const { lineColor, lineNumbers } = await import("/static/colors.js");
+        done(lineNumbers(NAMES).map(lineColor));
+    """
+    names = json.dumps([*algorithms, "mine", "DMS"])
+    colors = page.run_async(script.replace("NAMES", names))
+    assert colors[:-2] == list(line_colors(algorithms).values())
+    assert len(set(colors)) == len(colors)  # also of two runs of one algorithm
 
 
 @pytest.mark.slow

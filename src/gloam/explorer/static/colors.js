@@ -19,7 +19,11 @@ const MOST_SORTED = 100_000;
 const STOPS = DUSK.length / 6;
 // Okabe and Ito's colors without yellow, which is too light for a line.
 const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"];
+PALETTE.push("#22242b", "#332288", "#882255", "#999933", "#117733", "#7f7f7f");
 const DARK_PALETTE = ["#4aa8e0", "#f0803c", "#2fc296", "#dd9cc0", "#8fcff2", "#f0b63a"];
+DARK_PALETTE.push("#c9ccd6", "#9a8fec", "#d0699f", "#c9c95c", "#4fbf78", "#a8a8a8");
+// Algorithms with a color of their own, in the order of the palette, as in the figures.
+const RESERVED = ["dms", "cmamae", "dds", "mapelites", "mapelitesline", "dmspaper"];
 
 const dusk = Uint8Array.from({ length: STOPS * 3 }, (_, i) =>
   parseInt(DUSK.slice(2 * i, 2 * i + 2), 16),
@@ -29,6 +33,23 @@ const dusk = Uint8Array.from({ length: STOPS * 3 }, (_, i) =>
 function isDark() {
   const chosen = document.documentElement.dataset.theme;
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+/**
+ * Different numbers of colors for the lines of algorithms: gloam's have their own, as in figures.
+ * @param {string[]} algorithms the algorithm of each line
+ * @returns {number[]}
+ */
+export function lineNumbers(algorithms) {
+  const numbers = algorithms.map((name) => RESERVED.indexOf(name.toLowerCase().replace(/[^a-z0-9]/g, "")));
+  const taken = new Set(numbers);
+  return numbers.map((number, i) => {
+    if (number >= 0 && numbers.indexOf(number) === i) return number;
+    let free = RESERVED.length;
+    while (taken.has(free)) free++;
+    taken.add(free);
+    return free;
+  });
 }
 
 /** The color of a line by its number. */

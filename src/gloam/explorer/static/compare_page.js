@@ -3,7 +3,7 @@
 import { choice, fill, h } from "gloam/dom";
 import { Chart, meanCurve } from "gloam/curves";
 import { counted, metricTitle, number, percent, setting } from "gloam/format";
-import { lineColor } from "gloam/colors";
+import { lineColor, lineNumbers } from "gloam/colors";
 import { setPageKeys } from "gloam/keys";
 import { poll } from "gloam/live";
 import { note, stateMark, withError } from "gloam/parts";
@@ -58,6 +58,7 @@ export class Comparison {
       const known = new Map(content.runs.map((run) => [run.id, run]));
       const runs = this.groups.map((group) => group.runs.map((id) => known.get(id)).filter((run) => run?.results));
       this.summaries = runs.map((group, i) => ({ label: this.label(i, group), runs: group })).filter(({ runs }) => runs.length);
+      this.colors = lineNumbers(this.summaries.map(({ runs }) => runs[0].algorithm ?? ""));
       const tables = this.summaries.map(({ runs }) => Promise.all(runs.map((run) => arrays(`runs/${run.id}/metrics`))));
       this.tables = withOneReference(await Promise.all(tables));
       this.tag = tag;
@@ -94,8 +95,9 @@ export class Comparison {
   drawCharts() {
     const labels = this.summaries.map(({ label }) => label);
     if (!this.drawn || this.drawn.labels.join() !== labels.join()) {
-      const charts = FIRST.slice(0, 2).map((metric) => ({ metric, chart: new Chart(metricTitle(metric), labels, { height: 260 }) }));
-      const more = { metric: FIRST[2], chart: new Chart("", labels, { height: 260 }) };
+      const options = { height: 260, colors: this.colors };
+      const charts = FIRST.slice(0, 2).map((metric) => ({ metric, chart: new Chart(metricTitle(metric), labels, options) }));
+      const more = { metric: FIRST[2], chart: new Chart("", labels, options) };
       this.drawn = { labels, charts: [...charts, more] };
       const names = new Set(this.tables.flat().flatMap((table) => Object.keys(table)));
       const others = [...names].filter((name) => !HIDDEN.has(name) && name !== "about" && !FIRST.slice(0, 2).includes(name));
@@ -137,7 +139,7 @@ export class Comparison {
       return h(
         "tr",
         {},
-        h("th", { scope: "row" }, swatch(i), h("a", { href: `#/run/${runs[0].id}` }, label)),
+        h("th", { scope: "row" }, swatch(this.colors[i]), h("a", { href: `#/run/${runs[0].id}` }, label)),
         h("td", {}, stateMark(runs[0])),
         h("td", { class: "number" }, String(final.length)),
         h("td", { class: "number" }, of("qd_score")),
@@ -167,7 +169,7 @@ export class Comparison {
   }
 
   testsTable(tests) {
-    const named = (group) => [swatch(group), this.summaries[group].label];
+    const named = (group) => [swatch(this.colors[group]), this.summaries[group].label];
     const rows = tests.map(({ group, other, difference, p, hedges_g, sign }) =>
       h(
         "tr",

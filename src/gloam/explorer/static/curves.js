@@ -45,11 +45,12 @@ export class Chart {
   /**
    * @param {string} title
    * @param {string[]} labels a label for each curve
-   * @param {{height?: number, sync?: string}} options
+   * @param {{height?: number, sync?: string, colors?: number[]}} options numbers of colors: 0, 1, ...
    */
-  constructor(title, labels, { height = 190, sync = null } = {}) {
+  constructor(title, labels, { height = 190, sync = null, colors = null } = {}) {
     this.title = title;
     this.labels = labels;
+    this.colors = colors ?? labels.map((_, i) => i);
     this.height = height;
     this.sync = sync;
     this.curves = [];
@@ -101,7 +102,7 @@ export class Chart {
     const series = [{ label: "iteration", value: (_, value) => number(value) }];
     const bands = [];
     this.labels.forEach((label, i) => {
-      const stroke = lineColor(i);
+      const stroke = lineColor(this.colors[i]);
       const hidden = { stroke: "transparent", points: { show: false }, spanGaps: true, class: "edge" };
       const show = (_, value) => number(value);
       series.push({ label, stroke, width: 1.6, points: { show: false }, spanGaps: true, value: show });
