@@ -187,7 +187,17 @@ def test_an_option_means_the_same_in_every_command():
     several = {name: types for name, types in kinds.items() if len(types) > 1}
     # `bench` and `paper` take several of what `run` and `demo` take one of.
     # The name of a problem is any text, and that of a public dataset one of a few.
-    allowed = {"algorithm", "algorithms", "measures", "domain", "domains", "run", "name"}
+    # The function of `fill` is its first argument, and an option of `answer`.
+    allowed = {
+        "algorithm",
+        "algorithms",
+        "measures",
+        "domain",
+        "domains",
+        "run",
+        "name",
+        "function",
+    }
     assert set(several) <= allowed
     assert kinds["restart"] == {(str,)}
     assert "trials" not in kinds
@@ -225,6 +235,7 @@ def test_only_the_program_itself_freezes_its_modules(monkeypatch, tmp_path):
 
 
 REQUIRED = {
+    "answer": "answer nowhere --function mine.py --dataset data.npy",
     "bench": "bench",
     "demo": "demo",
     "explore": "explore .",
@@ -240,6 +251,7 @@ REQUIRED = {
     "run digits": "run dms latent-digits --out x",
 }
 INTEGERS = {
+    "answer": "evaluations seed workers",
     "bench": "measures repeats warm-up seed",
     "demo": "iterations seed",
     "explore": "port",

@@ -110,6 +110,25 @@ def test_the_choice_is_that_of_brute_force(evaluate):
     assert (chosen >= len(elites)).any()
 
 
+@pytest.mark.parametrize(("metric", "within"), [("euclidean", 0.2), ("cosine", 0.003)])
+def test_within_a_distance_the_answer_is_the_best_and_beyond_it_there_is_none(metric, within):
+    recorder = Recorder(valued)
+    elites = elites_of(valued, metric=metric, within=within)
+    answers = gloam.answer(recorder, elites, items(), NUM_ITEMS).elites
+    objectives, measures = (np.concatenate(parts) for parts in zip(*recorder.results, strict=True))
+    objectives = np.concatenate([elites.objectives, objectives])
+    measures = np.concatenate([elites.measures, measures])
+    if metric == "euclidean":
+        far = distances(items(), measures)
+    else:
+        units = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (items(), measures)]
+        far = 1 - units[0] @ units[1].T
+    best = np.where(far <= within, objectives, -np.inf).max(axis=1)
+    np.testing.assert_array_equal(answers.cells, np.flatnonzero(np.isfinite(best)))
+    np.testing.assert_allclose(answers.objectives, best[np.isfinite(best)], rtol=1e-6)
+    assert 0 < len(answers) < NUM_ITEMS
+
+
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 @pytest.mark.parametrize("evaluate", [bent, valued])
 def test_measures_of_elites_are_answered_exactly_without_evaluations(evaluate, metric):

@@ -426,7 +426,7 @@ def _write(
     axes: Axes, x: float, y: float, text: str, size: float, color: str, weight: str = "normal"
 ) -> None:
     options: Any = {"fontsize": size, "color": color, "fontweight": weight}
-    axes.text(x, y, text, va="top", parse_math=False, **options)
+    axes.text(x, y, checks.printable(text), va="top", parse_math=False, **options)
 
 
 def _shortened(label: str | None, name: str, letters: int) -> str:

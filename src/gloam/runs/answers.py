@@ -70,7 +70,9 @@ def answer(
     An answer is the nearest solution. If the search had an objective, it is the one with the best
     objective among those that came into the item's cell: nearer to it than half the distance from
     the item to the nearest elite. So no answer is farther from its item than the nearest elite is.
-    Distances are those of the search: by its metric, and on a grid in widths of cells.
+    If the archive of the search has a distance ``within`` which solutions count, the cell is what
+    lies within it, and an item has no answer if no solution does. Distances are those of the
+    search: by its metric, and on a grid in widths of cells.
 
     Args:
         evaluate: The evaluation of the search, as for `gloam.optimize` or `gloam.run`. Without
@@ -158,8 +160,11 @@ def _read(source: Any, bounds: checks.SolutionBounds | None) -> tuple[Elites, An
 
 def _archive_of(items: Any, known: Archive) -> CVTArchive:
     """Return an archive with a cell for each item, with the metric and fields of the search."""
-    metric = known.metric if isinstance(known, CVTArchive) else "euclidean"
+    metric, within = "euclidean", None
+    if isinstance(known, CVTArchive):
+        metric, within = known.metric, known.within
     options: Any = {"f_min": known.f_min, "fields": known.fields, "index": "exact"}
+    options |= {"within": within}
     options |= {"measure_names": known.measure_names}
     shape, fix = tuple(known.measure_shape), "Give items in the form of the search's measures."
     if isinstance(items, Dataset):
@@ -266,10 +271,14 @@ class _Memory:
         self._near = np.zeros((number, _NUM_NEAR), int)
         self._squared = np.full((number, _NUM_NEAR), np.inf)
         self._answer, self._inside = np.zeros(number, int), np.full(number, -np.inf)
+        # Squared, as the distances are.
         self._radius = np.full(number, -np.inf)
+        if self.has_objective and archive.within is not None:
+            within = archive.within
+            self._radius[:] = within**2 if archive.metric == "euclidean" else 2 * within
         self._compare(np.arange(len(elites)))
-        if self.has_objective:
-            self._radius = self._squared[:, 0] / 4  # half the distance, squared
+        if self.has_objective and archive.within is None:
+            self._radius = self._squared[:, 0] / 4
             is_exact = self.distances() == 0
             objectives = self._of("objectives", self._answer)
             self._inside = np.where(is_exact, objectives, -np.inf)
