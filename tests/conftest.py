@@ -126,8 +126,9 @@ def _few_programs():
             ctypes.CDLL(None).malloc_trim(0)  # freed memory goes back to the system
 
 
-# Their subject is the whole `gloam.DMS`. All other tests have fewer emitters to compile.
-_WHOLE = {"algorithms", "emitters", "test_docs.py", "test_docs_claims.py"}
+# Their subject is the whole `gloam.DMS`, or their bounds are from seeds of it. All other tests have
+# fewer emitters to compile.
+_WHOLE = {"algorithms", "emitters", "test_docs.py", "test_docs_claims.py", "test_units.py"}
 _WHOLE |= {"test_agreement.py", "test_compiling.py", "test_kernels.py", "test_kills.py"}
 
 

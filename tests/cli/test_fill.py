@@ -80,12 +80,12 @@ def test_wrong_input_is_explained_before_the_search(bad_data, capsys, arguments,
 
 
 @pytest.mark.slow
-def test_vectors_without_pictures_end_in_a_table_and_a_page(filled):
+def test_vectors_end_in_a_table_a_page_and_a_figure_of_lines(filled):
     folder, printed = filled
-    for name in ("gallery.html", "matches.csv", "matches.parquet"):
+    for name in ("figures/gallery.png", "gallery.html", "matches.csv", "matches.parquet"):
         assert f"runs/x/{name}" in printed
+        assert (folder / name).is_file()
     assert "Dataset(20 items of shape (2,))" in printed
-    assert not (folder / "figures").exists()
     matches = Matches(RunFolder(folder).read_archive(), RunFolder(folder).read_dataset())
     for table in (pd.read_csv(folder / "matches.csv"), pd.read_parquet(folder / "matches.parquet")):
         assert table["item"].tolist() == matches.table()["item"].tolist()
