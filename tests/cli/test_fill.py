@@ -94,7 +94,7 @@ def test_vectors_end_in_a_table_a_page_and_a_figure_of_lines(filled):
     assert page.count("<li") == len(matches.dataset) == 20
     assert f"Explained variance of all items: {matches.explained:.1%}" in printed
     assert f"not reached: {(~matches.reached).sum()} (no solution found is nearer" in printed
-    assert "<img" not in page
+    assert page.count("<img") == 2 * len(matches.dataset)  # solution and item, as lines
     assert RunFolder(folder).read_metrics()["iteration"].tolist() == [1, 2]
     assert RunFolder(folder).read_config().plan["checkpoint_every"] == 1
     main(["gallery", "runs/x", "--by", "distance"])
