@@ -33,6 +33,14 @@ def quality(elites, data):
     }
 
 
+def show(rows):
+    """Print means and standard errors over the seeds for each number of evaluations."""
+    by_row = pd.DataFrame(rows).groupby("evaluations", sort=False)
+    means, errors = by_row.mean(), by_row.sem()
+    table = {name: map(with_error, means[name], errors[name]) for name in means}
+    print(as_markdown(pd.DataFrame({"evaluations": means.index} | table)))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
@@ -49,10 +57,7 @@ def main():
             share = row["explained variance"] / whole["explained variance"]
             rows.append({"evaluations": f"{evaluations:,}", "share": share} | row)
         print(f"seed {seed} is done", flush=True)
-    by_row = pd.DataFrame(rows).groupby("evaluations", sort=False)
-    means, errors = by_row.mean(), by_row.sem()
-    table = {name: map(with_error, means[name], errors[name]) for name in means}
-    print(as_markdown(pd.DataFrame({"evaluations": means.index} | table)))
+    show(rows)
 
 
 if __name__ == "__main__":

@@ -12,13 +12,12 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from airfoils import SIZE, Known, load
 from foil_network import read_network
 from search_airfoils import algorithm, best_near, in_jax
 
 import gloam
-from gloam._tools.readable import as_markdown, with_error
+from answers import show
 
 
 def searched(evaluate, known, iterations, seed):
@@ -51,10 +50,7 @@ def main():
             answers = gloam.answer(evaluate, elites, new.dataset, evaluations, bounds=known.bounds)
             add(f"{evaluations:,}", answers.elites)
         print(f"seed {seed} is done", flush=True)
-    by_row = pd.DataFrame(rows).groupby("evaluations", sort=False)
-    means, errors = by_row.mean(), by_row.sem()
-    table = {name: map(with_error, means[name], errors[name]) for name in means}
-    print(as_markdown(pd.DataFrame({"evaluations": means.index} | table)))
+    show(rows)
 
 
 if __name__ == "__main__":
