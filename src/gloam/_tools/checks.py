@@ -102,12 +102,14 @@ def one_of(values: Sequence[Any]) -> str:
 
 def instance(name: str, value: Any, kind: type | tuple[type, ...], fix: str = "") -> None:
     """Check that ``value`` is an instance of ``kind``."""
+    if isinstance(value, kind):  # the text of a large object would take milliseconds
+        return
     kinds = kind if isinstance(kind, tuple) else (kind,)
     expected = " or ".join(k.__name__ for k in kinds)
     got = f"{type(value).__name__} {short(value)}"
     if isinstance(value, type):
         got = f"the class {value.__name__} itself"
-    expect(isinstance(value, kinds), name, expected, got, fix)
+    expect(False, name, expected, got, fix)
 
 
 def choice(name: str, value: Any, options: Sequence[str], fix: str = "") -> None:

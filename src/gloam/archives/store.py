@@ -1,5 +1,6 @@
 """The store of elites on the device: adding a batch, and random draws."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -54,6 +55,8 @@ def filled_store(
     return add(store, batch)[0] if len(batch.cells) else store
 
 
+# Outside of a compiled program it is one program instead of thirty, and inside nothing changes.
+@partial(jax.jit, inline=True)
 def add(store: Store, batch: Batch) -> tuple[Store, Added]:
     """Keep in every cell the best of its elite and the solutions of the batch that landed in it.
 

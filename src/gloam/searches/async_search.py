@@ -333,6 +333,6 @@ def _check_tickets(tickets: Any) -> None:
     # A ticket is a tuple itself.
     is_list = isinstance(tickets, (list, tuple)) and not isinstance(tickets, Ticket)
     several = tickets if is_list else [tickets]
-    is_right = all(isinstance(ticket, Ticket) for ticket in several)
-    fix = "Give what ask() returned."
-    checks.expect(is_right, "tickets", "one ticket or a list", checks.short(tickets), fix)
+    if not all(isinstance(ticket, Ticket) for ticket in several):
+        fix = "Give what ask() returned."
+        checks.expect(False, "tickets", "one ticket or a list", checks.short(tickets), fix)

@@ -408,10 +408,10 @@ def form_of(x0: Any) -> tuple[Form | None, Any]:
     """Return the form of an ``x0``, and its flat vector; ``None`` for what is a vector already."""
     if isinstance(x0, Space):
         return x0, x0.start
-    has_variables = any(isinstance(leaf, Variable) for leaf in jax.tree.leaves(x0))
-    fix = "Name the variables: gloam.Space(angle=gloam.Real(-1, 1)), or gloam.Space(**variables)."
-    got = f"{type(x0).__name__} {checks.short(x0)}"
-    checks.expect(not has_variables, "x0", "a Space, or a vector of numbers", got, fix)
+    if any(isinstance(leaf, Variable) for leaf in jax.tree.leaves(x0)):
+        fix = "Name the variables: gloam.Space(angle=gloam.Real(-1, 1)), or gloam.Space(**variables)."
+        got = f"{type(x0).__name__} {checks.short(x0)}"
+        checks.expect(False, "x0", "a Space, or a vector of numbers", got, fix)
     is_leaf = jax.tree_util.all_leaves([x0]) or x0 is None
     is_list = type(x0) in (list, tuple) and not any(map(_is_array, jax.tree.leaves(x0)))
     if is_leaf or is_list:
