@@ -13,9 +13,9 @@ demo: .venv/.installed
 test: .venv/.test
 	$(BIN)/$(PYTEST)
 
-# Only the tests that are marked as slow, and all tests.
+# The tests that are marked as slow, and all tests, before a release.
 test-slow: .venv/.test
-	$(BIN)/$(PYTEST) -m slow
+	$(BIN)/$(PYTEST) -m 'slow and not release'
 test-all: .venv/.test
 	$(BIN)/$(PYTEST) -m 'slow or not slow'
 

@@ -92,19 +92,25 @@ def _ctrl_c():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark the laboratory's tests and attacks as slow, and put some files first.
+    """Mark the laboratory's tests as slow, its networks and attacks for releases, and order files.
 
-    Those that drop all programs, when there are few, and then the longest one, so that no worker
-    is alone with it in the end.
+    First those that drop all programs, when there are few, and then the longest one, so that no
+    worker is alone with it in the end.
     """
     for item in items:
-        if _room(item.path) in {"fuzz", "lab"}:
+        if _room(item.path) == "lab":
             item.add_marker("slow")
+        if _room(item.path) == "fuzz" or _IMAGES & {item.path.name, item.path.parent.name}:
+            item.add_marker("release")
 
     def place(item):
         return item.get_closest_marker("first") is None, _room(item.path) != "test_docs.py"
 
     items.sort(key=place)
+
+
+# Latent space illumination: networks that take long to compile, and rarely change.
+_IMAGES = {"latent_illumination", "test_lsi.py"}
 
 
 def _room(path: Path) -> str:

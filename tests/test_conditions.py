@@ -20,6 +20,8 @@ from gloam.formats.arrays import read_arrays
 from tests.helpers import refused
 from tests.test_spaces import GRID, variables
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 
 @st.composite
 def conditional_spaces(draw):
@@ -152,7 +154,7 @@ PIPELINE = gloam.Space(
     powers=gloam.Real(-1, 1, shape=(2,), when={"model": ("svm", "knn")}),
 )
 CMA = {"num_emitters": 2, "batch_size": 6}
-SLOW = pytest.mark.slow
+SLOW = pytest.mark.release
 ALGORITHMS = {
     "dms": lambda space, **options: gloam.DMS(GRID, space, num_init_points=20, **CMA, **options),
     "line": lambda space: gloam.MAPElitesLine(GRID, space, batch_size=12),

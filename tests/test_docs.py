@@ -142,8 +142,10 @@ CODE = re.compile(
 )
 # The pages that are read first. The code of the others compiles many more programs.
 QUICK = {"docs/tutorial.md", "docs/callbacks.md"}
+LONG = {"docs/recipes.md", "docs/variables.md", "docs/running-at-scale.md"}
+SLOW, RELEASE = [pytest.mark.slow], [pytest.mark.release]
 PYTHON_PAGES = [
-    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+    pytest.param(name, marks=[] if name in QUICK else RELEASE if name in LONG else SLOW)
     for page in PAGES
     if CODE.search(page.read_text()) and (name := str(page.relative_to(ROOT))) not in RUN_ELSEWHERE
 ]

@@ -12,6 +12,8 @@ from gloam.runs.options import seed_list
 from tests import problems
 from tests.helpers import assert_same_bits
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 BATCH = 4
 X0 = np.zeros(2)
 
@@ -40,10 +42,10 @@ def begin(driver, algorithm, iterations, **options):
 @pytest.mark.parametrize(
     ("name", "driver"),
     [
-        pytest.param("map-elites-line", "fused", marks=pytest.mark.slow),
+        pytest.param("map-elites-line", "fused", marks=pytest.mark.release),
         ("map-elites-line", "ask-tell"),
-        pytest.param("dms", "fused", marks=pytest.mark.slow),
-        pytest.param("climbing", "fused", marks=pytest.mark.slow),
+        pytest.param("dms", "fused", marks=pytest.mark.release),
+        pytest.param("climbing", "fused", marks=pytest.mark.release),
     ],
 )
 def test_x64_changes_no_bit_and_a_run_continues_without_it(x64, tmp_path, name, driver):
@@ -83,7 +85,7 @@ class WideNetwork(eqx.Module):
         return measures @ self.weight
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_network_with_float64_weights_is_trained_in_float32(x64):
     network = WideNetwork(jnp.ones(2))
     assert network.weight.dtype == jnp.float64
@@ -236,9 +238,9 @@ def test_arrays_that_are_no_real_numbers_are_refused(kind):
     "dtype",
     [
         jnp.bfloat16,
-        pytest.param(jnp.int32, marks=pytest.mark.slow),
-        pytest.param(jnp.float16, marks=pytest.mark.slow),
-        pytest.param(jnp.uint8, marks=pytest.mark.slow),
+        pytest.param(jnp.int32, marks=pytest.mark.release),
+        pytest.param(jnp.float16, marks=pytest.mark.release),
+        pytest.param(jnp.uint8, marks=pytest.mark.release),
     ],
 )
 def test_evaluations_of_other_real_dtypes_become_float32(dtype):

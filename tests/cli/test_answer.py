@@ -7,6 +7,8 @@ import pytest
 import gloam
 from tests.cli.conftest import run, stopped
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 NEW = np.random.default_rng(5).uniform(-1, 1, (6, 2)).astype(np.float32)
 
 

@@ -18,6 +18,8 @@ from gloam.datasets import Matches
 from tests.cli.conftest import DATA, fill, run, stopped
 from tests.helpers import assert_same_bits
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 
 def refused(capsys, *arguments):
     message = stopped(capsys, "fill", *arguments, "--iterations", "2", "--quiet")
@@ -79,7 +81,7 @@ def test_wrong_input_is_explained_before_the_search(bad_data, capsys, arguments,
     assert not (bad_data / "runs").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_vectors_end_in_a_table_a_page_and_a_figure_of_lines(filled):
     folder, printed = filled
     for name in ("figures/gallery.png", "gallery.html", "matches.csv", "matches.parquet"):
@@ -144,7 +146,7 @@ def test_a_warning_of_the_users_code_keeps_its_place(problem, capsys):
     assert [Path(arguments[2]).name for arguments in shown] == ["warns.py"]
 
 
-@pytest.mark.slow  # the other tests of worker processes are with the evaluators
+@pytest.mark.release  # the other tests of worker processes are with the evaluators
 def test_workers_find_the_function_of_a_file(filled):
     run(*fill("--workers", "1", "--timeout", "60", out="runs/workers"))
     assert_same_bits(*(RunFolder(f"runs/{name}").read_archive() for name in ("x", "workers")))
@@ -194,7 +196,7 @@ def test_pictures_are_read_as_the_function_draws_them(
     assert f"items of shape {shape}" in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @SHAPES
 def test_a_search_for_pictures_ends_in_a_gallery(pictures, capsys, options, shape):
     run("new", "begin.py", *options)
@@ -300,7 +302,7 @@ def test_a_broken_file_with_a_hostile_name_is_told_plainly(problem, capsys):
     assert_is_plain(message)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.filterwarnings("default")
 def test_a_broken_file_with_a_hostile_name_is_skipped_in_plain_words(problem, capsys):
     (problem / "pictures").mkdir()

@@ -26,6 +26,8 @@ from gloam.emitters.aimed_emitters import _COUNTS, _PATIENCE, _PROGRESS
 from gloam.records import Distances, Feedback, Targets
 from tests.helpers import assert_same_bits, targets_near
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 EMITTERS, EACH, SOL = 3, 6, 4
 SHAPE = (EMITTERS, EACH)
 X0 = np.linspace(-1, 1, SOL)
@@ -208,7 +210,7 @@ def test_a_degenerate_or_flat_instance_begins_again():
     assert (after.reached, after.instances.restarts) == (0, 2)
 
 
-@pytest.mark.parametrize("strategy", [SepCMAES(), pytest.param(CMAES(), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("strategy", [SepCMAES(), pytest.param(CMAES(), marks=pytest.mark.release)])
 def test_ranks_are_those_of_the_distances(strategy):
     """The update is that of CMA-ES whose improvements are the negative squared distances."""
     aimed = AimedCmaEmitters(X0, 0.5, **SIZES, strategy=strategy)
@@ -357,7 +359,7 @@ CASES = {
     ),
 }
 _CASES = [
-    pytest.param(name, marks=[pytest.mark.slow] if name in ("grid", "no objective") else [])
+    pytest.param(name, marks=[pytest.mark.release] if name in ("grid", "no objective") else [])
     for name in CASES
 ]
 

@@ -14,6 +14,8 @@ import gloam
 from gloam import emitters
 from gloam.emitters.discrete import Categories, changed, least, spliced, with_margin
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 SPACE = gloam.Space(
     real=gloam.Real(-1, 1),
     z=gloam.Integer(0, 6, shape=(2,)),
@@ -45,7 +47,7 @@ def test_the_margin_keeps_the_probability_of_other_values(at, log_deviation, col
     assert abs(float(new_mean[column]) - at) <= 1 / number
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_wide_gaussians_and_real_numbers_stay_as_they_are():
     mean, deviation = jnp.full(5, 0.4), jnp.full(5, 0.2)
     new_mean, new_deviation = with_margin(DISCRETE, mean, deviation, least(DISCRETE))
@@ -57,7 +59,7 @@ def test_wide_gaussians_and_real_numbers_stay_as_they_are():
     assert np.asarray(tiny[1:3] > 1e-3).all()
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_probabilities_of_categories_keep_their_margin_and_sum_to_one():
     categories = Categories(DISCRETE)
     solutions = jnp.asarray(
@@ -199,7 +201,7 @@ REALS = {"x": gloam.Real(-10, 10, shape=(5,), start=4), "z": gloam.Integer(-10, 
 CATEGORIES = {"c": gloam.Categorical(["a", "b", "c"], shape=(5,), start="c")}
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_small_sigma_does_not_freeze_integers_and_categories():
     space = gloam.Space(
         x=gloam.Real(-10, 10, start=0),
@@ -217,7 +219,7 @@ def test_a_small_sigma_does_not_freeze_integers_and_categories():
     assert [elites.best_objective for elites in result.elites_by_seed.values()] == [0] * 5
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_integers_of_lm_ma_es_do_not_freeze():
     """LM-MA-ES keeps no deviations, and has the margin all the same; it needs many variables."""
     space = gloam.Space(z=gloam.Integer(-10, 10, start=4, shape=(30,)))
@@ -234,7 +236,7 @@ def test_integers_of_lm_ma_es_do_not_freeze():
     assert [elites.best_objective for elites in result.elites_by_seed.values()] == [0] * 5
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("name", "strategy", "most"),
     [("leading", emitters.CMAES(), 1.6), ("tablet", emitters.SepCMAES(), 1.2)],

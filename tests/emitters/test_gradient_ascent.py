@@ -341,7 +341,7 @@ def small(gradients=True):
     return domain, gloam.DMS(archive, domain.x0, 0.5, gradients=gradients, **options)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_gradients_find_more_with_as_many_evaluations():
     # Seeds 0 to 9: QD scores of 281 to 305 with gradients, 161 to 213 without.
     scores = {}

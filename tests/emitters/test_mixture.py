@@ -29,6 +29,8 @@ from gloam.emitters import (
 from gloam.records import Climb, Distances, Feedback, Proposal
 from tests.helpers import assert_same_bits, refused, targets_near
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 X0 = np.zeros(4)
 CMA = CmaEmitters(X0, 0.5, num_emitters=2, batch_size=6)
 LINE = Variation(X0, 0.1, line_sigma=0.5, batch_size=5)
@@ -95,10 +97,10 @@ def evaluate(x):
     return 1 - (x**2).sum(axis=1), x[:, :2]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(
     "discount",
-    ["none", *(pytest.param(n, marks=pytest.mark.slow) for n in ("model", "thresholds"))],
+    ["none", *(pytest.param(n, marks=pytest.mark.release) for n in ("model", "thresholds"))],
 )
 def test_every_discount_searches_with_it(discount):
     result = gloam.run(evaluate, search_of(discount), 3, log_every=1, progress=False)

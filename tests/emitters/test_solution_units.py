@@ -12,6 +12,8 @@ from gloam.discounts import NoDiscount
 from gloam.emitters import AimedCmaEmitters, AimedMoves, Mixture, SepCMAES, Swaps
 from tests.helpers import assert_same_bits, refused
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 SOL = 4
 X0 = np.array([0.5, -1.0, 2.0, 0.25])
 LOWER, UPPER = X0 - np.array([1, 2, 0.5, 4]), X0 + np.array([1, 1, 3, 4])
@@ -62,13 +64,13 @@ def found(build, scales, *, boxed: bool):
         ("MAP-Elites (line)", True),
         ("CMA-MAE (sep)", False),
         ("aimed", False),
-        pytest.param("aimed", True, marks=pytest.mark.slow),
+        pytest.param("aimed", True, marks=pytest.mark.release),
         ("aimed moves", True),
-        pytest.param("aimed moves", False, marks=pytest.mark.slow),
-        pytest.param("MAP-Elites (line)", False, marks=pytest.mark.slow),
-        pytest.param("CMA-MAE (sep)", True, marks=pytest.mark.slow),
-        pytest.param("DMS", True, marks=pytest.mark.slow),
-        pytest.param("DMS", False, marks=pytest.mark.slow),
+        pytest.param("aimed moves", False, marks=pytest.mark.release),
+        pytest.param("MAP-Elites (line)", False, marks=pytest.mark.release),
+        pytest.param("CMA-MAE (sep)", True, marks=pytest.mark.release),
+        pytest.param("DMS", True, marks=pytest.mark.release),
+        pytest.param("DMS", False, marks=pytest.mark.release),
     ],
 )
 @settings(max_examples=5)
@@ -87,7 +89,7 @@ def test_equal_steps_are_one_number():
     np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["aimed", pytest.param("aimed moves", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["aimed", pytest.param("aimed moves", marks=pytest.mark.release)])
 def test_a_search_does_not_depend_on_units_of_measures(name):
     def elites_in(units):
         used = ALGORITHMS[name](gloam.GridArchive((6, 8), -3 * units, 3 * units), X0, 0.5)

@@ -42,7 +42,7 @@ def example(name: str):
     return importlib.import_module(name)
 
 
-@pytest.mark.slow  # each compiles a search of its own
+@pytest.mark.release  # each compiles a search of its own
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_it_runs_and_draws(name, tmp_path):
     example(name).main(iterations=2, out=tmp_path / "picture.png", **SMALL[name])

@@ -42,7 +42,7 @@ def driver():
         yield found
 
 
-@pytest.fixture(params=["desktop, light", pytest.param("phone, dark", marks=pytest.mark.slow)])
+@pytest.fixture(params=["desktop, light", pytest.param("phone, dark", marks=pytest.mark.release)])
 def page(request, driver):
     """A page whose console must stay empty and which must ask this machine alone."""
     found = Page(driver, *SCREENS[request.param])

@@ -18,6 +18,8 @@ from tests.plots.conftest import bowl
 from tests.plots.test_style import png_size
 from tests.run_folders import small_dms, write_run
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 
 def test_a_run_is_drawn_into_its_figures_folder(run_3d):
     settings = dict(matplotlib.rcParams)

@@ -12,6 +12,8 @@ import gloam
 from gloam.archives.store import filled_store
 from gloam.runs.answers import is_closeness
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 RANDOM = np.random.default_rng(0)
 MATRIX = RANDOM.normal(size=(6, 4)).astype(np.float32)
 NUM_ELITES, NUM_ITEMS = 60, 7

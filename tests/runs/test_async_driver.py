@@ -20,6 +20,8 @@ from tests.explorer.unpacking import unpacked
 from tests.helpers import assert_same_bits, refused
 from tests.run_folders import small_dms
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 BATCH = 12
 
 

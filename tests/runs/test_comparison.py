@@ -14,6 +14,8 @@ from gloam.runs import comparison as statistics
 from gloam.runs.comparison import hedges_g
 from tests.helpers import refused
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 X0 = np.zeros(3)
 
 

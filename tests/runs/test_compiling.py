@@ -11,10 +11,12 @@ import gloam
 from gloam.runs.fused_driver import FusedDriver
 from tests.problems import evaluate, small
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 
 @pytest.mark.parametrize("num_seeds", [1, 3])
 @pytest.mark.parametrize(
-    "kind", [gloam.MAPElitesLine, pytest.param(gloam.DMS, marks=pytest.mark.slow)]
+    "kind", [gloam.MAPElitesLine, pytest.param(gloam.DMS, marks=pytest.mark.release)]
 )
 def test_an_iteration_does_not_copy_the_store(kind, num_seeds):
     archive = gloam.GridArchive((11, 13), lower=-1, upper=1)

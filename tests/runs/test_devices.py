@@ -72,7 +72,7 @@ print(json.dumps({
 """
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_devices_end_together_and_resume():
     found = run(2, 4, FAILING)
     assert found["iteration"] == 5
@@ -96,7 +96,7 @@ def run(devices: int, seeds: int, program: str = PROGRAM, *arguments: str) -> di
     return json.loads(done.stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_seeds_are_dealt_out_and_give_what_they_give_on_one_device():
     one = run(1, 4)
     assert (one["devices"], one["used"]) == (1, 1)

@@ -13,6 +13,8 @@ from gloam.domains import Domain
 from gloam.runs.fused_driver import FusedDriver
 from tests.problems import BATCH, evaluate, small
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 SEEDS = [4, 5, 6]
 FAR = 1e4  # solutions around here fail
 
@@ -66,7 +68,7 @@ def started(domain, algorithm, seeds):
     return driver
 
 
-@pytest.mark.parametrize("name", ["cma-mae", pytest.param("dms", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["cma-mae", pytest.param("dms", marks=pytest.mark.release)])
 def test_one_failing_seed_does_not_end_the_others(name):
     algorithm = small(name)
     sound, broken = (Cliff(jnp.float32(start), (5,)) for start in (0.0, FAR))

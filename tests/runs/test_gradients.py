@@ -9,6 +9,8 @@ import gloam
 from tests.helpers import assert_same_bits, refused
 from tests.problems import ARM, BATCH, GRADIENTS, evaluate, small, vjp
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 
 @pytest.fixture(scope="module")
 def algorithm():
@@ -47,7 +49,7 @@ def test_a_resumed_run_gives_the_same_bits(whole, algorithm, tmp_path):
     assert_same_run(optimize(algorithm, 4, run_dir=tmp_path, resume=True), whole)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_resumed_run_on_the_device_gives_the_same_bits(algorithm, tmp_path):
     def run(iterations, **options):
         settings = {"seeds": [7, 3], "log_every": 2, "progress": False}
@@ -122,7 +124,6 @@ def test_a_folder_alone_does_not_have_the_function(algorithm, tmp_path):
         gloam.resume(tmp_path, iterations=2)
 
 
-@pytest.mark.slow  # it compiles a program of its own
 def test_gradients_that_are_not_finite_are_counted_on_the_device(algorithm):
     def has_edge(solutions):
         objectives, measures = evaluate(solutions)

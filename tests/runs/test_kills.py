@@ -17,6 +17,8 @@ from gloam.formats.tables import MetricsFile
 from tests.helpers import assert_same_bits
 from tests.problems import ARM, BATCH, small
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 ROOT = Path(__file__).parents[2]
 # Labels of the emitters that share a batch.
 LABELS = small("dms").emitter.labels
@@ -134,7 +136,6 @@ run(sys.argv[1], snapshots=[40], callbacks=[Kills()])
 """
 
 
-@pytest.mark.slow
 def test_a_killed_run_ends_with_the_same_bits_and_files(tmp_path, whole):
     """A process that is killed between two checkpoints."""
     command = [sys.executable, "-c", KILLED, str(tmp_path / "run")]

@@ -15,6 +15,8 @@ from gloam.runs import loop
 from gloam.runs.loop import MetricRows
 from tests.helpers import assert_same_bits
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 
 def evaluate(solutions):
     return 1 / (1 + np.square(solutions).sum(axis=1)), solutions

@@ -13,6 +13,8 @@ import gloam
 from gloam.runs.fused_driver import FusedDriver
 from tests.problems import BATCH
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 
 def algorithm(f_min=0.0):
     """Thresholds have f_min as their floor, as the discount model of the paper has."""

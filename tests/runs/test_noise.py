@@ -12,6 +12,8 @@ import gloam
 from gloam._tools.draws import evaluation_seeds, root_key
 from tests.problems import BATCH, evaluate, small
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 NOISE, SHAKE = 0.1, 0.05
 FEW = "map-elites-line"
 """An algorithm that compiles in few seconds."""
@@ -68,7 +70,7 @@ def found():
     return run(noisy, small(FEW), 20, seeds=4)
 
 
-@pytest.mark.parametrize("name", [FEW, pytest.param("climbing", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", [FEW, pytest.param("climbing", marks=pytest.mark.release)])
 def test_a_run_with_keys_resumes_to_the_same_bits(tmp_path, name):
     whole = run(noisy, small(name), 6, seeds=2)
     run(noisy, small(name), 3, seeds=2, run_dir=tmp_path)
@@ -123,7 +125,6 @@ def test_batches_rows_and_executors_give_the_same_seeds(tmp_path):
     assert_same(whole, again)
 
 
-@pytest.mark.slow
 def test_processes_give_the_same_seeds():
     whole = optimize(noisy_rows, small(FEW), 3)
     workers = gloam.evaluators.Processes(2)
@@ -199,7 +200,6 @@ def reference(elites, function, number):
     return means(jax.random.key(99))
 
 
-@pytest.mark.slow
 def test_the_corrected_score_agrees_with_a_reference_of_1000_evaluations(found):
     corrected = found.reevaluated(30)
     z_scores = []
@@ -219,7 +219,7 @@ def test_the_corrected_score_agrees_with_a_reference_of_1000_evaluations(found):
     assert 0.2 < np.sqrt(np.mean(np.square(z_scores))) < 1.6
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_standard_errors_are_those_of_a_sum_and_shrink():
     result = run(noisy_objectives, small(FEW), 20)
     errors = {}
@@ -249,7 +249,7 @@ def test_without_noise_nothing_is_corrected(start):
     np.testing.assert_allclose(again.table["corrected_qd_score"], again.table["qd_score"], 1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_closeness_is_corrected_for_the_cell_of_the_mean():
     result = run(noisy_measures, small(FEW), 20)
     again = result.reevaluated(400)
@@ -319,7 +319,7 @@ def _rows(elites):
     return elites.solutions, elites.objectives
 
 
-@pytest.mark.parametrize("start", [optimize, pytest.param(run, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("start", [optimize, pytest.param(run, marks=pytest.mark.release)])
 def test_values_of_a_space_come_with_keys_or_seeds(start):
     space = gloam.Space(x=gloam.Real(-1, 1), n=gloam.Integer(0, 3))
 
@@ -375,7 +375,7 @@ def test_an_archive_without_elites_stays_empty(tmp_path):
     assert len(again.elites) == again.table["corrected_qd_score"][0] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_corrected_archives_say_so(found):
     corrected = found.reevaluated(2)
     assert "corrected QD score" in repr(corrected)

@@ -20,7 +20,7 @@ from gloam.runs import fused_driver
 from gloam.runs.fused_driver import FusedDriver
 from tests.problems import evaluate
 
-pytestmark = pytest.mark.first
+pytestmark = [pytest.mark.first, pytest.mark.slow]
 SMALL = {"num_emitters": 2, "batch_size": 6}
 
 
@@ -67,7 +67,7 @@ def map_elites_line(number: float, array: np.ndarray) -> gloam.MAPElitesLine:
 BUILDERS = [dms, dms_paper, cma_mae, dds, map_elites_line]
 
 
-SLOW_DMS = pytest.param(dms, marks=pytest.mark.slow)
+WITH_DMS = pytest.param(dms, marks=pytest.mark.release)
 
 
 @contextmanager
@@ -106,8 +106,8 @@ def test_algorithms_with_other_numbers_have_the_same_program(build):
     assert described[0] == described[1]
 
 
-@pytest.mark.parametrize("run", [pytest.param(search, marks=pytest.mark.slow), search_on_device])
-@pytest.mark.parametrize("build", [cma_mae, map_elites_line, SLOW_DMS])
+@pytest.mark.parametrize("run", [pytest.param(search, marks=pytest.mark.release), search_on_device])
+@pytest.mark.parametrize("build", [cma_mae, map_elites_line, WITH_DMS])
 def test_a_second_search_compiles_nothing(build, run):
     run(build(0.3, np.zeros(5)), 1)
     other = build(0.4, np.ones(5))
@@ -118,7 +118,9 @@ def test_a_second_search_compiles_nothing(build, run):
         assert heard != []
 
 
-@pytest.mark.parametrize("build", [map_elites_line, pytest.param(cma_mae, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "build", [map_elites_line, pytest.param(cma_mae, marks=pytest.mark.release)]
+)
 def test_numbers_count_although_the_program_is_the_same(build):
     """A search in a process that has run others gives what it gives in a fresh one."""
 

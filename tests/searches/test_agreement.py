@@ -12,6 +12,8 @@ from gloam.searches import search as ask_tell
 from tests.helpers import assert_same_bits
 from tests.problems import ARM, small
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 # Over these iterations rounding has not yet changed a ranking or a cell. Later the trajectories of
 # the drivers diverge, as chaotic systems do, and agree only in distribution.
 FEW = 4
@@ -45,7 +47,7 @@ def test_the_drivers_agree_over_the_first_iterations(algorithm):
     "name",
     [
         "map-elites-line",
-        pytest.param("dms", marks=pytest.mark.slow),
+        pytest.param("dms", marks=pytest.mark.release),
     ],
 )
 def test_the_number_of_seeds_changes_none_of_them_over_the_first_iterations(name):

@@ -8,6 +8,8 @@ import gloam
 from tests.helpers import assert_same_bits, refused
 from tests.problems import BATCH, evaluate, small
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 EACH = 10  # solutions of a part of the small algorithms; MAP-Elites has one part
 
 

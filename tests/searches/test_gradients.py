@@ -10,6 +10,8 @@ from gloam.runs.fused_driver import FusedDriver
 from tests.helpers import assert_same_bits, refused
 from tests.problems import BATCH, GRADIENTS, evaluate, small, vjp
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 # As in `test_agreement`, rounding has not yet changed a ranking or a cell.
 FEW = 4
 
@@ -25,7 +27,9 @@ def advanced(search, iterations, by=vjp):
     return search
 
 
-@pytest.mark.parametrize("name", ["aimed-ascent", pytest.param("climbing", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["aimed-ascent", pytest.param("climbing", marks=pytest.mark.release)]
+)
 def test_ask_tell_agrees_with_the_fused_program_over_the_first_iterations(name):
     algorithm = small(name)
     fused = gloam.run(evaluate, algorithm, FEW, seeds=[3], log_every=1, progress=False)
@@ -42,7 +46,7 @@ def test_ask_tell_agrees_with_the_fused_program_over_the_first_iterations(name):
     assert gloam.Search(algorithm).metrics()["gradients"] == 0
 
 
-@pytest.mark.slow  # it compiles programs of its own
+@pytest.mark.release  # it compiles programs of its own
 def test_images_come_in_their_shape_and_without_objectives_their_weights_are_zero():
     def images(solutions):
         return jnp.tanh(solutions[:, :4]).reshape(-1, 2, 2)
@@ -71,7 +75,6 @@ def test_images_come_in_their_shape_and_without_objectives_their_weights_are_zer
     assert np.abs(of_measures).max() > 0
 
 
-@pytest.mark.slow
 def test_gradients_that_are_not_finite_are_masked_and_counted(algorithm):
     def bad(solutions, *weights):
         gradients = vjp(solutions, *weights)

@@ -10,6 +10,8 @@ from gloam.searches.starts import read_start
 from tests.helpers import assert_same_bits
 from tests.problems import ARM, evaluate, small
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 QUIET = {"progress": False}
 LINE = gloam.GridArchive((6,), -1.0, 1.0)
 
@@ -28,7 +30,7 @@ def other(archive=LINE):
 
 
 @pytest.mark.parametrize(
-    "name", ["cma-mae", "map-elites-line", pytest.param("dms", marks=pytest.mark.slow)]
+    "name", ["cma-mae", "map-elites-line", pytest.param("dms", marks=pytest.mark.release)]
 )
 def test_a_search_starts_with_the_elites_of_another(earlier, name):
     algorithm = small(name)
@@ -43,7 +45,7 @@ def test_a_search_starts_with_the_elites_of_another(earlier, name):
     assert search.elites().qd_score_from(-9) >= earlier.into(algorithm.archive).qd_score_from(-9)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_discount_is_trained_on_them(earlier):
     algorithm = small("dms-paper")
     started, fresh = gloam.Search(algorithm, start_from=earlier), gloam.Search(algorithm)
@@ -68,10 +70,10 @@ def test_elites_tables_and_folders_give_the_same_start(earlier, tmp_path):
     assert read_start(earlier, algorithm).digest != starts[0]
 
 
-_SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("fused", "asynchronous")]
+_VARIANTS = [pytest.param(name, marks=pytest.mark.release) for name in ("fused", "asynchronous")]
 
 
-@pytest.mark.parametrize("driver", ["ask-tell", *_SLOW])
+@pytest.mark.parametrize("driver", ["ask-tell", *_VARIANTS])
 def test_other_measures_are_evaluated_again_and_a_resumed_run_is_the_same(
     driver, earlier, tmp_path
 ):
@@ -94,7 +96,7 @@ def test_other_measures_are_evaluated_again_and_a_resumed_run_is_the_same(
         go(5, "stopped", resume=True, start_from=longer.elites)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_run_of_a_domain_is_resumed_from_its_folder(earlier, tmp_path):
     algorithm = gloam.DMS(
         gloam.GridArchive((8, 8), -2.0, 2.0), np.zeros(5), 0.3, num_emitters=3, batch_size=6
@@ -170,7 +172,7 @@ def test_infeasible_solutions_are_counted_and_never_elites(driver):
     assert last["failed_total"] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_search_finds_its_way_to_the_feasible_region():
     # Nothing is known outside of a ball that is far from x0 but how far away it is.
     def far(solutions):

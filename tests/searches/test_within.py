@@ -17,6 +17,8 @@ from gloam.interop import elites_from_arrays
 from tests.helpers import assert_same_bits, refused
 from tests.problems import BATCH, evaluate
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 QUIET = {"progress": False}
 NEAR = 0.5
 ITEMS = np.random.default_rng(0).uniform(-2, 2, (15, 2)).astype(np.float32)
