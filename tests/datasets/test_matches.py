@@ -44,14 +44,14 @@ def test_the_examples_hold():
 def test_every_item_has_the_distance_to_its_nearest_elite(corners):
     # (3, 4) has no elite of its own; those at (3, 1) and (0, 4) are equally near, the first counts.
     np.testing.assert_allclose(corners.distances, [0.5, 1.0, 0.0, 3.0], atol=1e-6)
-    assert corners.nearest.tolist() == [0, 1, 2, 1]
+    assert corners.rows.tolist() == [0, 1, 2, 1]
     assert corners.filled.tolist() == [True, True, True, False]
 
 
 def test_the_nearest_elite_may_be_that_of_another_cell():
     data = Dataset(np.array([[0.0], [1.0]]))
     found = Matches(elites_of(data.archive(), [0, 1], [1, 1], [[0.45], [3.0]]), data)
-    assert found.nearest.tolist() == [0, 0]
+    assert found.rows.tolist() == [0, 0]
     np.testing.assert_allclose(found.distances, [0.45, 0.55], rtol=1e-6)
 
 
@@ -92,10 +92,10 @@ def test_blocks_give_what_all_at_once_gives(monkeypatch):
     rng = np.random.default_rng(0)
     data, measures = Dataset(rng.normal(size=(30, 3))), rng.normal(size=(20, 3))
     elites = elites_of(data.archive(), np.arange(20), np.ones(20), measures)
-    whole = Matches(elites, data).nearest
+    whole = Matches(elites, data).rows
     monkeypatch.setattr(matches, "_QUERIES", 7)
     monkeypatch.setattr(matches, "_POINTS", 3)
-    np.testing.assert_array_equal(Matches(elites, data).nearest, whole)
+    np.testing.assert_array_equal(Matches(elites, data).rows, whole)
 
 
 # Explained variance
@@ -311,7 +311,7 @@ def test_black_pictures_are_at_a_right_angle_to_everything():
     elites = elites_of(data.archive("cosine"), [0, 1], [1.0, 1.0], [[0.0, 0.0], [0.0, 3.0]])
     matches = Matches(elites, data)
     assert matches.distances.tolist() == [1.0, 0.0]
-    assert matches.nearest.tolist() == [1, 1]
+    assert matches.rows.tolist() == [1, 1]
     others = Dataset(np.array([[0.0, 2.0], [2.0, 0.0]]))
     assert matches.held_out(others)["row"].tolist() == [1, 1]
 
@@ -319,3 +319,34 @@ def test_black_pictures_are_at_a_right_angle_to_everything():
 def test_file_names_that_are_not_utf8_can_be_shown():
     data = Dataset(np.eye(2), names=["caf\udce9.png", "b.png"])
     assert data.names == ["caf?.png", "b.png"]
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("within", [0.05, 0.6])
+def test_within_a_distance_an_item_has_the_best_elite_and_else_the_nearest(metric, within):
+    rng = np.random.default_rng(0)
+    items, cells = rng.normal(size=(30, 3)), np.arange(0, 30, 2)
+    data = Dataset(items)
+    archive = data.archive(metric, within=within)
+    measures = items[cells] + rng.normal(0, 0.02, (15, 3))
+    objectives = rng.normal(size=15)
+    found = Matches(elites_of(archive, cells, objectives, measures), data)
+    if metric == "euclidean":
+        apart = np.linalg.norm(items[:, None] - measures, axis=2)
+    else:
+        unit, others = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (items, measures))
+        apart = 1 - unit @ others.T
+    is_near = apart <= within
+    expected = np.where(is_near, objectives, -np.inf).argmax(axis=1)
+    expected = np.where(is_near.any(axis=1), expected, apart.argmin(axis=1))
+    np.testing.assert_array_equal(found.rows, expected)
+    np.testing.assert_array_equal(found.reached, is_near.any(axis=1))
+
+
+def test_without_an_objective_the_nearest_elite_is_the_best_one_within_a_distance():
+    data = Dataset(np.array([[0.0, 0.0], [1.0, 0.0]]))
+    archive = data.archive(within=1.0)
+    measures = np.array([[0.2, 0.0], [1.0, 0.0]], np.float32)
+    closeness = archive.closeness(measures, np.arange(2))
+    found = Matches(elites_of(archive, [0, 1], closeness, measures), data)
+    assert found.rows.tolist() == [0, 1]

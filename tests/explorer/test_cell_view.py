@@ -85,7 +85,7 @@ def test_pairs_have_the_distances_of_matches(pictures, made_runs):
     matches = Matches(folder.read_archive(), folder.read_dataset())
     found = pairs(pictures, 0)
     np.testing.assert_array_equal(found["cells"], matches.elites.cells)
-    np.testing.assert_array_equal(found["row"], matches.nearest)
+    np.testing.assert_array_equal(found["row"], matches.rows)
     np.testing.assert_allclose(found["distance"], matches.distances, rtol=1e-5)
     np.testing.assert_allclose(found["explained"], matches.explained_by_item, rtol=1e-5)
     assert len(found["names"]) == len(found["distance"]) == 9
@@ -104,7 +104,7 @@ def test_a_sheet_shows_solution_and_item_of_each_cell(pictures):
     shown = pixels[:THUMB:scale, THUMB + 4 :: scale]
     np.testing.assert_array_equal(shown[..., 0], item)
     # On the left the nearest elite of each item, also where its own cell is empty.
-    nearest = Matches(rows.elites, pictures.dataset).nearest[cells]
+    nearest = Matches(rows.elites, pictures.dataset).rows[cells]
     for place, drawn in enumerate(pictures.pictures(rows)(nearest)):
         left = pixels[place * THUMB : (place + 1) * THUMB : scale, :THUMB:scale]
         np.testing.assert_allclose(left[..., 0], drawn, atol=1)

@@ -258,7 +258,7 @@ def test_pairs_show_the_variables_of_a_space(matches, pictures):
     assert HOSTILE[0] not in text
     shown = [found["title"] for found in Reader(text).all("div") if "title" in found]
     values = [title for title in shown if title.startswith(f"{HOSTILE[0]}: ")]
-    nearest = elites.solutions[matches.nearest, 0].astype(int)
+    nearest = elites.solutions[matches.rows, 0].astype(int)
     assert sorted(values) == sorted(f"{HOSTILE[0]}: {value}" for value in nearest)
     assert "variables" in text
 

@@ -1,12 +1,14 @@
 """`Matches`: the elites of a filled archive compared with the items of a dataset.
 
-Coverage alone counts a cell as filled however far its elite is from the item. Matches have the
-nearest elite to every item, its distance, and the variance of the items that it explains.
+Coverage alone counts a cell as filled however far its elite is from the item. Matches have an
+elite for every item, its distance, and the variance of the items that it explains.
 """
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -30,12 +32,15 @@ _SORTED_BY: dict[Order, dict[str, bool]] = {
     "item": {"item": True},
 }
 _QUERIES, _POINTS = 2048, 4096  # rows that are compared at a time
+_SAMPLE = 4096  # elites whose objectives are compared with their closeness
 
 
 class Matches:
-    """The items of a dataset, each with the elite that is nearest to it.
+    """The items of a dataset, each with the nearest elite, or the best one within a distance.
 
-    The nearest elite may be that of another cell, also for an item whose own cell is filled.
+    If the archive has a distance (``dataset.archive(within=...)``) and the search an objective, the
+    elite of an item is the best one within that distance, and the nearest if there is none. It may
+    be that of another cell, also for an item whose own cell is filled.
 
     Args:
         elites: Elites of a search, for instance ``result.elites``.
@@ -71,6 +76,7 @@ class Matches:
         self.elites = elites
         self.dataset = dataset
         self.metric: Metric = archive.metric
+        self._archive = archive
 
     @cached_property
     def filled(self) -> Bool[np.ndarray, " items"]:
@@ -80,25 +86,30 @@ class Matches:
         return filled
 
     @cached_property
-    def nearest(self) -> Int[np.ndarray, " items"]:
-        """Index of the nearest elite to each item in ``elites.solutions``; -1 without elites."""
+    def rows(self) -> Int[np.ndarray, " items"]:
+        """Index of the elite of each item in ``elites.solutions``; -1 without elites."""
         if len(self.elites) == 0:
             return np.full(len(self.dataset), -1)
-        return _nearest(self.elites.flat_measures, self.dataset.items, self.metric)
+        nearest = _nearest(self.elites.flat_measures, self.dataset.items, self.metric)
+        within = self._archive.within
+        if within is None or is_closeness(self.elites):
+            return nearest
+        best = _best_within(self.elites, self.dataset.items, self.metric, within)
+        return np.where(best < 0, nearest, best)
 
     @cached_property
     def distances(self) -> Float[np.ndarray, " items"]:
-        """Distance from each item to the nearest elite, by the archive's metric."""
+        """Distance from each item to its elite, by the archive's metric."""
         if len(self.elites) == 0:
             return np.full(len(self.dataset), np.inf, np.float32)
-        return distances(self.metric, self.dataset.items, self.elites.flat_measures, self.nearest)
+        return distances(self.metric, self.dataset.items, self.elites.flat_measures, self.rows)
 
     @cached_property
     def explained_by_item(self) -> Float[np.ndarray, " items"]:
         """Explained variance of each item: ``1 - |item - elite|^2 / |item - mean item|^2``.
 
-        It is 1 if the nearest elite equals the item, 0 if it is as near as the mean of all items,
-        and negative if it is farther. With the cosine metric, all rows are scaled to length one.
+        It is 1 if the elite equals the item, 0 if it is as near as the mean of all items, and
+        negative if it is farther. With the cosine metric, all rows are scaled to length one.
         """
         return _explained(*self._squares)
 
@@ -113,15 +124,19 @@ class Matches:
 
     @property
     def reached(self) -> Bool[np.ndarray, " items"]:
-        """Whether an elite is nearer to each item than the mean item is.
+        """Whether the elite of each item is within the archive's distance.
 
-        The search found no good solution for the other items; perhaps there is none.
+        If the archive has none: whether it is nearer than the mean item is. The search found no
+        good solution for the other items; perhaps there is none.
         """
-        return self.explained_by_item > 0
+        within = self._archive.within
+        if within is None:
+            return self.explained_by_item > 0
+        return self.filled | (self.distances <= within)
 
     @cached_property
     def _squares(self) -> tuple[Float[np.ndarray, " items"], Float[np.ndarray, " items"]]:
-        """Squared distances from each item to the nearest elite and to the mean item."""
+        """Squared distances from each item to its elite and to the mean item."""
         items = self.dataset.items
         mean = _mean_row(items, self.metric)
         both = self.distances, distances(self.metric, items, mean[None], np.zeros(len(items), int))
@@ -134,7 +149,7 @@ class Matches:
         """Return a table with a row for each item, best first.
 
         Its columns are ``item``, ``name``, ``label``, ``filled`` (whether the item's own cell has
-        an elite), ``row`` (the index of the nearest elite in ``elites.solutions``), ``objective``
+        an elite), ``row`` (the index of the item's elite in ``elites.solutions``), ``objective``
         of that elite, its ``distance``, the variance ``explained`` and ``reached``.
 
         Args:
@@ -150,8 +165,8 @@ class Matches:
                 "name": self.dataset.names,
                 "label": self.dataset.labels or [None] * count,
                 "filled": self.filled,
-                "row": self.nearest,
-                "objective": objectives[self.nearest] if len(objectives) else np.nan,
+                "row": self.rows,
+                "objective": objectives[self.rows] if len(objectives) else np.nan,
                 "distance": self.distances,
                 "explained": self.explained_by_item,
                 "reached": self.reached,
@@ -253,6 +268,33 @@ def _nearest(
     the cosine metric, the largest product of unit vectors. Scores are computed in float64, which
     tells close points apart, and block by block: all of them would not fit into memory.
     """
+    best, nearest = np.full(len(queries), -np.inf), np.zeros(len(queries), int)
+    for start, block, scores, _ in _scored(points, queries, metric):
+        _keep_best(best, nearest, start, block, scores)
+    return nearest
+
+
+def _best_within(
+    elites: Elites, items: Float[np.ndarray, "n meas"], metric: Metric, within: float
+) -> Int[np.ndarray, " n"]:
+    """Return the index of the elite with the largest objective within a distance of each item.
+
+    It is -1 where there is none. The elite of the item's own cell is within the distance, whatever
+    the rounding.
+    """
+    best, rows_of_best = np.full(len(items), -np.inf), np.full(len(items), -1)
+    best[elites.cells], rows_of_best[elites.cells] = elites.objectives, np.arange(len(elites))
+    for start, block, scores, squares in _scored(elites.flat_measures, items, metric):
+        least = 1 - within if metric == "cosine" else (squares[:, None] - within**2) / 2
+        objectives = elites.objectives[start : start + scores.shape[1]]
+        _keep_best(best, rows_of_best, start, block, np.where(scores >= least, objectives, -np.inf))
+    return rows_of_best
+
+
+def _scored(
+    points: Float[np.ndarray, "n meas"], queries: Float[np.ndarray, "m meas"], metric: Metric
+) -> Iterator[tuple[int, slice, Float[np.ndarray, "q p"], Float[np.ndarray, " q"]]]:
+    """Yield the first of some points, some queries, their scores and the queries' squares."""
     is_cosine = metric == "cosine"
     center = 0.0 if is_cosine else _mean_row(queries, metric)
 
@@ -260,7 +302,6 @@ def _nearest(
         wide = block.astype(np.float64)
         return _unit(wide) if is_cosine else wide - center
 
-    best, nearest = np.full(len(queries), -np.inf), np.zeros(len(queries), int)
     for start in range(0, len(points), _POINTS):
         candidates = prepared(points[start : start + _POINTS])
         squares = np.square(candidates).sum(axis=1)
@@ -268,13 +309,30 @@ def _nearest(
         offsets = np.where(squares > 0, 0.0, np.inf) if is_cosine else squares / 2
         for first in range(0, len(queries), _QUERIES):
             block = slice(first, first + _QUERIES)
-            scores = prepared(queries[block]) @ candidates.T - offsets
-            candidate = scores.argmax(axis=1)
-            score = np.take_along_axis(scores, candidate[:, None], axis=1)[:, 0]
-            is_better = score > best[block]
-            best[block] = np.where(is_better, score, best[block])
-            nearest[block] = np.where(is_better, start + candidate, nearest[block])
-    return nearest
+            asked = prepared(queries[block])
+            yield start, block, asked @ candidates.T - offsets, np.square(asked).sum(axis=1)
+
+
+def _keep_best(
+    best: Float[np.ndarray, " m"],
+    chosen: Int[np.ndarray, " m"],
+    start: int,
+    block: slice,
+    values: Float[np.ndarray, "q p"],
+) -> None:
+    """Write the largest values of some queries, where they are larger than the best before."""
+    candidate = values.argmax(axis=1)
+    value = np.take_along_axis(values, candidate[:, None], axis=1)[:, 0]
+    is_better = value > best[block]
+    best[block] = np.where(is_better, value, best[block])
+    chosen[block] = np.where(is_better, start + candidate, chosen[block])
+
+
+def is_closeness(elites: Elites) -> bool:
+    """Return whether the search had no objective but the closeness to the centers of cells."""
+    measures, cells = elites.flat_measures[:_SAMPLE], elites.cells[:_SAMPLE]
+    closeness = elites.archive.closeness(jnp.asarray(measures), jnp.asarray(cells))
+    return np.allclose(elites.objectives[:_SAMPLE], closeness, rtol=1e-4, atol=1e-5)
 
 
 def _mean_row(items: Float[np.ndarray, "n meas"], metric: Metric) -> Float[np.ndarray, " meas"]:

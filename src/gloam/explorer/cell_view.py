@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 from PIL import Image
 
+from gloam.archives import CVTArchive
 from gloam.datasets import Matches
 from gloam.datasets.matches import distances
 from gloam.explorer.archive_view import distances_of, found_at, model_algorithm
@@ -168,19 +169,19 @@ def _ranks(
 
 
 def pairs(run: OpenedRun, seed: int) -> dict[str, Any]:
-    """Return the items of the dataset with their nearest elites.
+    """Return the items of the dataset with their elites, see `gloam.datasets.Matches`.
 
     Returns:
         ``cells`` and ``objective`` have a value for each elite. ``names``, ``labels``, ``row`` (of
-        the nearest elite; -1 if it is not known), ``distance`` and ``explained`` have one for each
-        item.
+        the item's elite; -1 if it is not known), ``distance``, ``explained`` and ``missed`` have
+        one for each item.
     """
     dataset = run.dataset
     if dataset is None:
         raise ValueError("The run has no dataset.")
     rows = run.elites(seed)
     matches = Matches(rows.elites, dataset)
-    row, distance, explained = _nearest(run, rows, matches)
+    row, distance, explained = _matched(run, rows, matches)
     return {
         "names": list(dataset.names),
         "labels": None if dataset.labels is None else list(dataset.labels),
@@ -189,26 +190,36 @@ def pairs(run: OpenedRun, seed: int) -> dict[str, Any]:
         "row": row,
         "distance": _rounded(distance),
         "explained": _rounded(explained),
+        "missed": _missed(matches, distance, explained).tolist(),
         "coverage": matches.coverage(),
     }
 
 
-def _nearest(
+def _matched(
     run: OpenedRun, rows: EliteRows, matches: Matches
 ) -> tuple[Int[np.ndarray, " items"], Float[np.ndarray, " items"], Float[np.ndarray, " items"]]:
-    """Return row, distance and explained variance of the nearest elite of each item.
+    """Return row, distance and explained variance of the elite of each item.
 
     In a large run they are those of the item's own elite, and missing where the cell is empty.
     """
 
     def computed() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if matches.dataset.items.size * len(rows.cells) <= _MAX_PRODUCTS:
-            return matches.nearest, matches.distances, matches.explained_by_item
+            return matches.rows, matches.distances, matches.explained_by_item
         row, distance = np.full(len(matches.dataset), -1), np.full(len(matches.dataset), np.nan)
         row[rows.cells], distance[rows.cells] = np.arange(len(rows.cells)), distances_of(run, rows)
         return row, distance, np.full(len(row), np.nan)
 
-    return run.cached("nearest", rows.version, computed)
+    return run.cached("matched", rows.version, computed)
+
+
+def _missed(
+    matches: Matches, distance: Float[np.ndarray, " items"], explained: Float[np.ndarray, " items"]
+) -> Bool[np.ndarray, " items"]:
+    """Whether items are not reached (`Matches.reached`); no if that is not known."""
+    archive = matches.elites.archive
+    within = archive.within if isinstance(archive, CVTArchive) else None
+    return explained <= 0 if within is None else ~matches.filled & (distance > within)
 
 
 def _rounded(values: Float[np.ndarray, " n"]) -> list[float]:
@@ -271,7 +282,7 @@ def sheet(run: OpenedRun, seed: int, cells: Sequence[int]) -> tuple[bytes, str]:
 def _shown_rows(run: OpenedRun, rows: EliteRows, cells: Sequence[int]) -> Int[np.ndarray, " n"]:
     """Return the rows of the elites that are shown for cells; -1 for none."""
     if run.dataset is not None:
-        return _nearest(run, rows, Matches(rows.elites, run.dataset))[0][list(cells)]
+        return _matched(run, rows, Matches(rows.elites, run.dataset))[0][list(cells)]
     found = [rows.row_of(cell) for cell in cells]
     return np.array([-1 if row is None else row for row in found])
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from gloam._tools import checks
-from gloam.archives import Elites
+from gloam.archives import CVTArchive, Elites
 from gloam.archives.elites import archive_figures
 from gloam.datasets import Dataset, Matches
 from gloam.datasets.dataset import checked_images, is_image
@@ -52,6 +52,7 @@ _ORDERS = {
     "item": "in the order of the items",
 }
 _NOT_REACHED = "Not reached: no solution found is nearer to the item than the mean of all items is."
+_TOO_FAR = "Not reached: no solution found is within the distance of the item."
 _EMPTY = "Empty: no solution found was nearest to the item; an elite of another cell is shown."
 
 
@@ -306,24 +307,31 @@ def ordered(matches: Matches, by: Order) -> pd.DataFrame:
 
 def rules(matches: Matches) -> list[str]:
     """Return what the marks of items mean, for those that some item has."""
-    marked = {_NOT_REACHED: ~matches.reached, _EMPTY: ~matches.filled}
+    archive = matches.elites.archive
+    is_near = isinstance(archive, CVTArchive) and archive.within is not None
+    not_reached = _TOO_FAR if is_near else _NOT_REACHED
+    marked = {not_reached: ~matches.reached, _EMPTY: ~matches.filled}
     return [rule for rule, has_mark in marked.items() if has_mark.any()]
 
 
 def captions(table: pd.DataFrame) -> list[tuple[str, str]]:
-    """Return two lines for each item: objective and distance of the elite, and what it explains.
+    """Return two lines for each item: objective and distance of the elite, and how good it is.
 
     The objective of an item whose cell is empty is left out: it is that of another cell.
     """
     objectives = rounded(table["objective"].to_numpy())
     distances = rounded(table["distance"].to_numpy())
-    rows = zip(objectives, distances, table["filled"], table["explained"], strict=True)
+    columns = (table[name] for name in ("filled", "reached", "explained"))
     return [
         (
             f"{objective if is_filled else 'empty'} · {distance}",
-            f"explains {explained:.0%}" if explained > 0 else "not reached",
+            (f"explains {explained:.0%}" if explained > 0 else "within the distance")
+            if is_reached
+            else "not reached",
         )
-        for objective, distance, is_filled, explained in rows
+        for objective, distance, is_filled, is_reached, explained in zip(
+            objectives, distances, *columns, strict=True
+        )
     ]
 
 

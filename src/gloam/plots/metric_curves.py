@@ -40,6 +40,7 @@ def curves(
     metrics: Metrics,
     *,
     columns: Sequence[str] | None = None,
+    over: Literal["iteration", "evaluations"] | None = None,
     title: str = "",
     algorithm: str = "",
     ax: Axes | None = None,
@@ -54,6 +55,7 @@ def curves(
             several runs by label, to compare them.
         columns: Columns to draw, a panel for each; by default those of QD score, coverage, loss and
             unique cells that the metrics hold.
+        over: Column of the horizontal axis; by default as above.
         title: Heading of the figure.
         algorithm: Name of the algorithm of a single run, which determines its color.
         ax: Axes to draw in, or to draw the panels of several columns in; by default they have a new
@@ -69,7 +71,8 @@ def curves(
     tables, reference = tables_with_one_reference(list(runs.values()))
     runs = dict(zip(runs, tables, strict=True))
     names = _columns(runs, columns, alone=alone)
-    colors, over = style.line_colors(runs), _over(runs)
+    checks.choice("over", over or "iteration", ("iteration", "evaluations"))
+    colors, over = style.line_colors(runs), over or _over(runs)
     wide = min(len(names), 3 if len(names) == 3 else 2)
     high = -(-len(names) // wide)
     figure, panels = style.panels(ax, high, wide, (4.6 * wide, 2.9 * high + 0.5))

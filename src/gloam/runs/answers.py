@@ -22,6 +22,7 @@ from gloam.archives import Archive, CVTArchive, Elites
 from gloam.archives.qd_score import archive_metrics
 from gloam.archives.store import filled_store
 from gloam.datasets import Dataset
+from gloam.datasets.matches import is_closeness
 from gloam.emitters import AimedMoves
 from gloam.emitters.emitter import checked_start
 from gloam.errors import ForeignError
@@ -231,13 +232,6 @@ class _Problem:
         accepted = np.asarray(self._archive.accepts(measures))
         valid = valid_rows(accepted, objectives, fields.get(VIOLATION))
         return (objectives, np.where(valid[:, None], measures, np.nan), fields), failures
-
-
-def is_closeness(elites: Elites) -> bool:
-    """Return whether the search had no objective but the closeness to the centers of cells."""
-    measures, cells = elites.flat_measures[:_ROWS], elites.cells[:_ROWS]
-    closeness = elites.archive.closeness(jnp.asarray(measures), jnp.asarray(cells))
-    return np.allclose(elites.objectives[:_ROWS], closeness, rtol=1e-4, atol=1e-5)
 
 
 class _Memory:

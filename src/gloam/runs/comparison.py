@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -68,12 +68,23 @@ class Comparison:
         ]
         return pd.DataFrame(rows)
 
-    def figure(self) -> "Figure":
-        """Draw QD score and coverage over iterations, or evaluations if batches differ in size."""
+    def figure(
+        self,
+        columns: Sequence[str] = ("qd_score", "coverage"),
+        *,
+        over: Literal["iteration", "evaluations"] | None = None,
+        title: str | None = None,
+    ) -> "Figure":
+        """Draw metrics over iterations, or evaluations if batches differ in size.
+
+        Args:
+            columns, over: As in `gloam.plots.curves`.
+            title: Heading of the figure; by default the reference of the QD score.
+        """
         from gloam.plots import curves  # matplotlib takes a second to import
 
-        title = f"QD score with f_min = {self.f_min:g}"
-        return curves(self.metrics, columns=["qd_score", "coverage"], title=title)
+        title = f"QD score with f_min = {self.f_min:g}" if title is None else title
+        return curves(self.metrics, columns=list(columns), over=over, title=title)
 
     def _readable(self) -> pd.DataFrame:
         """Return the table as text: mean ± standard error, the best in bold.

@@ -409,7 +409,9 @@ def form_of(x0: Any) -> tuple[Form | None, Any]:
     if isinstance(x0, Space):
         return x0, x0.start
     if any(isinstance(leaf, Variable) for leaf in jax.tree.leaves(x0)):
-        fix = "Name the variables: gloam.Space(angle=gloam.Real(-1, 1)), or gloam.Space(**variables)."
+        fix = (
+            "Name the variables: gloam.Space(angle=gloam.Real(-1, 1)), or gloam.Space(**variables)."
+        )
         got = f"{type(x0).__name__} {checks.short(x0)}"
         checks.expect(False, "x0", "a Space, or a vector of numbers", got, fix)
     is_leaf = jax.tree_util.all_leaves([x0]) or x0 is None

@@ -123,9 +123,9 @@ export class Gallery {
     this.draw();
   }
 
-  /** Whether no elite is nearer to an item than the mean item is; unknown in large runs. */
+  /** Whether the elite of an item is too far from it: see gloam.datasets.Matches.reached. */
   isMissed(cell) {
-    return this.pairs.explained[cell] !== null && this.pairs.explained[cell] <= 0;
+    return this.pairs.missed[cell];
   }
 
   /** The sort key of pairs, lowest for the best; by objective, items with empty cells come last. */
