@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import tyro
-from airfoils import LIFT, NEAR, OUTLINE, REYNOLDS, SIZE, Aero, Known, evaluate, evaluate_by, load
+from airfoils import LIFT, NEAR, REYNOLDS, SIZE, Aero, Known, evaluate, evaluate_by, load
 from foil_network import FoilNetwork, read_network
 
 import gloam
@@ -42,13 +42,13 @@ def best_near(known: Known, elites: gloam.Elites) -> tuple[np.ndarray, np.ndarra
 
     It may be the elite of another cell that is near enough, or the known airfoil itself.
     """
-    solutions, objectives = known.solutions.copy(), known.objectives.copy()
-    for row, item in enumerate(known.solutions @ OUTLINE.T):
-        is_near = np.linalg.norm(elites.flat_measures - item, axis=1) <= NEAR
-        best = np.argmax(np.where(is_near, elites.objectives, -np.inf))
-        if is_near[best] and elites.objectives[best] > objectives[row]:
-            solutions[row], objectives[row] = elites.solutions[best], elites.objectives[best]
-    return solutions, objectives
+    matches = gloam.datasets.Matches(elites, known.dataset)
+    solutions, objectives = elites.solutions[matches.rows], elites.objectives[matches.rows]
+    is_better = matches.reached & (objectives > known.objectives)
+    return (
+        np.where(is_better[:, None], solutions, known.solutions),
+        np.where(is_better, objectives, known.objectives),
+    )
 
 
 def main(
