@@ -132,6 +132,11 @@ def test_runs_of_different_batches_are_drawn_over_evaluations(results):
     assert drawn["plain"] == [10, 20, 30]
     assert drawn["larger"] == [20, 40]
     assert gloam.compare(results).figure().axes[0].get_xlabel() == "iteration"
+    (axes,) = gloam.compare(results).figure(["coverage"], over="evaluations").axes
+    assert axes.get_xlabel() == "evaluations"
+    assert {*axes.lines[0].get_xdata()} <= {*results["plain"].metrics["evaluations"]}
+    with refused("over: expected 'iteration' or 'evaluations', got 'seconds'"):
+        gloam.compare(results).figure(over="seconds")
 
 
 def test_the_command_compares_folders(results, tmp_path, capsys):

@@ -72,7 +72,7 @@ def curves(
     runs = dict(zip(runs, tables, strict=True))
     names = _columns(runs, columns, alone=alone)
     checks.choice("over", over or "iteration", ("iteration", "evaluations"))
-    colors, over = style.line_colors(runs), over or _over(runs)
+    colors, axis = style.line_colors(runs), over or _over(runs)
     wide = min(len(names), 3 if len(names) == 3 else 2)
     high = -(-len(names) // wide)
     figure, panels = style.panels(ax, high, wide, (4.6 * wide, 2.9 * high + 0.5))
@@ -81,13 +81,13 @@ def curves(
     for axes, name in zip(panels.flat, names, strict=False):
         for label, table in runs.items():
             if _has_values(table, name):
-                _draw_curve(axes, table, name, over, label, colors[label])
+                _draw_curve(axes, table, name, axis, label, colors[label])
         _finish(axes, name, reference_note(reference) if name == "qd_score" else "")
         if alone:
             last = _last(runs[algorithm], name)
             axes.set_title(last, loc="right", fontsize=style.LABEL, color=style.QUIET)
     for axes in panels.flat[max(0, len(names) - wide) : len(names)]:
-        axes.set_xlabel(over)
+        axes.set_xlabel(axis)
     if ax is not None:
         style.heading(ax, title)
     elif title:
