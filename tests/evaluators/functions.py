@@ -29,6 +29,12 @@ def raises(x):
     return batch(x)
 
 
+def raises_alone(x):
+    if x[0] > 1:
+        raise RuntimeError("too far")
+    return one(x)
+
+
 def crashes(x):
     if x[0] > 1:
         os._exit(7)
