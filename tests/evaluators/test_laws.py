@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gloam
-from gloam.evaluators import Dask, InProcess, PerSolution, Processes, Ray, Submitit
+from gloam.evaluators import Dask, InProcess, PerSolution, Processes, Ray, ResultSpec, Submitit
 from tests.evaluators import functions
 from tests.helpers import assert_same_bits
 from tests.problems import small
@@ -21,9 +21,10 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
 
-X = np.random.default_rng(0).normal(0, 0.3, (6, 3)).astype(np.float32)
+X = np.random.default_rng(0).normal(0, 0.3, (4, 3)).astype(np.float32)
 X_BAD = X.copy()
-X_BAD[3, 0] = 2.0
+X_BAD[2, 0] = 2.0
+GOOD = [0, 1, 3]
 
 
 @contextmanager
@@ -96,7 +97,7 @@ def submitit_local(folder):
     executor.update_parameters(timeout_min=2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gloam.evaluators.submitit_jobs._SECONDS_TO_WRITE", 0.5)
-        yield Submitit(executor, jobs=2)
+        yield Submitit(executor, jobs=2, retries=0)
 
 
 QUICK = [in_process, threads, dask_threads, submitit_debug]
@@ -118,35 +119,29 @@ def engine(request, tmp_path_factory):
     assert not any(folder.rglob("*_result.pkl"))
 
 
-def optimize(evaluator, **options):
-    return gloam.optimize(
-        functions.one,
-        small("map-elites-line"),
-        2,
-        per_solution=True,
-        progress=False,
-        evaluator=evaluator,
-        log_every=1,
-        **options,
-    )
+def optimize(evaluator, algorithm, iterations, **options):
+    options = {"per_solution": True, "progress": False, "log_every": 1} | options
+    return gloam.optimize(functions.one, algorithm, iterations, evaluator=evaluator, **options)
 
 
 @pytest.fixture(scope="module")
 def plain():
-    return optimize(None)
+    return optimize(None, small("map-elites-line"), 2).elites
 
 
 def test_the_archive_is_that_of_one_process(engine, plain):
-    assert_same_bits(optimize(engine[1]).elites, plain.elites)
+    assert_same_bits(optimize(engine[1], small("map-elites-line"), 2).elites, plain)
 
 
-def test_asynchronous_runs_evaluate_every_solution_once(engine, plain):
-    settings = gloam.Asynchronous(in_flight=4)
-    found = optimize(engine[1], asynchronous=settings)
-    assert found.metrics["evaluations"].tolist() == plain.metrics["evaluations"].tolist()
+def test_asynchronous_runs_tell_every_result(engine):
+    archive = gloam.GridArchive((6, 6), -1, 1, f_min=-10)
+    algorithm = gloam.MAPElites(archive, np.zeros(3), 0.3, batch_size=4)
+    settings = gloam.Asynchronous(in_flight=3)
+    found = optimize(engine[1], algorithm, 2, asynchronous=settings)
+    assert found.metrics["evaluations"].tolist() == [4, 8]
     assert not found.metrics["failed"].any()
     elites = found.elites
-    assert len(elites) > 5
+    assert len(elites) > 2
     expected = [functions.one(solution) for solution in elites.solutions]
     np.testing.assert_allclose(elites.objectives, [one[0] for one in expected], rtol=1e-5)
     np.testing.assert_allclose(elites.measures, [one[1] for one in expected], rtol=1e-5)
@@ -156,10 +151,9 @@ def test_a_row_that_raises_is_one_failed_row(engine):
     _, evaluator = engine
     for function in (functions.raises, PerSolution(functions.raises_alone)):
         found = evaluator.evaluate(function, X_BAD)
-        assert [(one.row, one.kind) for one in found.failures] == [(3, "exception")]
+        assert [(one.row, one.kind) for one in found.failures] == [(2, "exception")]
         assert found.failures[0].error == "RuntimeError: too far"
-        good = np.delete(np.arange(len(X)), 3)
-        np.testing.assert_array_equal(found.measures[good], X_BAD[good, :2])
+        np.testing.assert_array_equal(found.measures[GOOD], X_BAD[GOOD, :2])
 
 
 @pytest.mark.slow
@@ -168,8 +162,19 @@ def test_a_worker_that_is_lost_costs_no_other_row(engine):
     if make not in REPLACED:
         pytest.skip("its workers are not replaced")
     found = evaluator.evaluate(PerSolution(functions.crashes), X_BAD)
-    assert [(one.row, one.kind) for one in found.failures] == [(3, "lost worker")]
-    good = np.delete(np.arange(len(X)), 3)
-    np.testing.assert_array_equal(found.measures[good], X_BAD[good, :2])
-    # Also in an asynchronous run, whose other solutions are evaluated.
-    assert evaluator.evaluate(functions.batch, X).failures == []
+    assert [(one.row, one.kind) for one in found.failures] == [(2, "lost worker")]
+    np.testing.assert_array_equal(found.measures[GOOD], X_BAD[GOOD, :2])
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_lost_costs_no_other_result_of_a_stream(engine):
+    make, evaluator = engine
+    if make not in REPLACED:
+        pytest.skip("its workers are not replaced")
+    stream = evaluator.stream(PerSolution(functions.crashes), ResultSpec((2,)))
+    numbers = [stream.submit(X_BAD[row : row + 1]) for row in range(len(X))]
+    found = dict(stream.take() for _ in numbers)
+    assert found[numbers[2]].failure.kind == "lost worker"
+    for row in GOOD:
+        np.testing.assert_array_equal(found[numbers[row]].results[1], X_BAD[row : row + 1, :2])
+    assert stream.take(0.0) is None

@@ -143,12 +143,15 @@ class Evaluator(ABC):
 class _InTurn(Stream):
     """Evaluates a solution when its result is asked for."""
 
-    in_flight = 1
-
     def __init__(self, evaluator: Evaluator, function: Callable, spec: ResultSpec):
         self._evaluator, self._function, self._spec = evaluator, function, spec
         self._waiting: deque[tuple[int, np.ndarray]] = deque()
         self._number = 0
+
+    @property
+    def in_flight(self) -> int:
+        """One, because no other is evaluated meanwhile."""
+        return 1
 
     def submit(self, row: np.ndarray) -> int:
         """Add a solution; see `Stream.submit`."""
@@ -161,10 +164,10 @@ class _InTurn(Stream):
         if not self._waiting:
             return None
         number, row = self._waiting.popleft()
-        *results, failures = self._evaluator.evaluate(self._function, row, self._spec)
-        if failures:
-            return number, Block(0, None, failures[0], 0.0)
-        return number, Block(0, (results[0], results[1], results[2]), None, 0.0)
+        done = self._evaluator.evaluate(self._function, row, self._spec)
+        if done.failures:
+            return number, Block(0, None, done.failures[0], 0.0)
+        return number, Block(0, (done.objectives, done.measures, done.fields), None, 0.0)
 
 
 class InProcess(Evaluator):

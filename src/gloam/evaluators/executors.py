@@ -1,7 +1,7 @@
 """Evaluation by executors of `concurrent.futures`, and what `evaluator=` accepts."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent import futures
 from typing import Any
 
@@ -22,8 +22,8 @@ class Executors(Futures):
 
     Args:
         executor: For instance `concurrent.futures.ThreadPoolExecutor`, or that of mpi4py. Processes
-            must be spawned: ``ProcessPoolExecutor(8, multiprocessing.get_context("spawn"))``. Forked
-            ones copy the locks that JAX's threads hold, and may deadlock.
+            must be spawned, as by ``ProcessPoolExecutor(8, multiprocessing.get_context("spawn"))``:
+            forked ones copy the locks that JAX's threads hold, and may deadlock.
         chunk: Number of solutions that are sent at a time. By default about 0.1 seconds of work,
             by the measured time.
         workers: Number of workers, which determines the size of chunks; by default that of the
