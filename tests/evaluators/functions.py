@@ -53,6 +53,12 @@ def hangs(x):
     return one(x)
 
 
+def hangs_at_some(x):
+    if int(1e6 * abs(x[0])) % 4 == 0:
+        time.sleep(600)
+    return one(x)
+
+
 def batch_hangs(x):
     if (x[:, 0] > 1).any():
         time.sleep(600)
