@@ -63,13 +63,19 @@ def dask(folder):
     distributed = pytest.importorskip("distributed", reason="needs gloam[dask]")
     dask = pytest.importorskip("dask", reason="needs gloam[dask]")
     with (
-        # A solution that ends its worker is given up at once.
-        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        dask.config.set(
+            {
+                # All solutions of a worker that ends are given up at once.
+                "distributed.scheduler.allowed-failures": 0,
+                # Workers that restart slowly are not closed for good.
+                "distributed.deploy.lost-worker-timeout": "1 day",
+            }
+        ),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, dashboard_address=":0"
         ) as cluster,
     ):
-        yield Dask(cluster, retries=0)
+        yield Dask(cluster)
 
 
 @contextmanager

@@ -85,9 +85,8 @@ def test_a_signal_ends_the_wait_for_queued_jobs(debug, monkeypatch):
 
 @pytest.mark.slow
 def test_a_job_at_its_time_limit_returns_what_it_has(tmp_path):
-    executor = submitit.AutoExecutor(tmp_path, cluster="local")
-    # A signal comes 8 seconds after the start.
-    executor.update_parameters(timeout_min=0.2, local_signal_delay_s=4)
+    executor = submitit.LocalExecutor(tmp_path)
+    executor.update_parameters(timeout_min=0.5, signal_delay_s=18)  # a signal after 12 s
     evaluator = Submitit(executor, jobs=1, retries=0)
     found = evaluator.evaluate(PerSolution(functions.hangs), X_BAD[:2])
     assert [(one.row, one.kind) for one in found.failures] == [(1, "lost worker")]

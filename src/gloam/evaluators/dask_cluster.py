@@ -91,6 +91,15 @@ class Dask(Futures):
         """Number of threads of all workers, at least 1."""
         return self._num_threads()
 
+    def _free(self, work: Work) -> float:
+        # Dask gives up all solutions of a worker that ends, also those that wait. One that has lost
+        # a worker is therefore evaluated while no others are under way.
+        if any(work.queue.is_suspect(rows) for rows in work.under_way.values()):
+            return 0
+        if work.queue.next_is_suspect:
+            return 0 if work.under_way else 1
+        return super()._free(work)
+
     def _submit(self, work: Work, chunks: list[list[int]]) -> Iterable[Any]:
         content = self._pickled(work.function)
         for rows in chunks:

@@ -93,6 +93,15 @@ class RowQueue:
         self._losses.pop(row, None)
         return row, block
 
+    def is_suspect(self, rows: Sequence[int]) -> bool:
+        """Whether a row has lost a worker before, to which no other row was handed out."""
+        return len(rows) == 1 and rows[0] in self._losses
+
+    @property
+    def next_is_suspect(self) -> bool:
+        """Whether the next row that is handed out has lost a worker before."""
+        return bool(self._alone) and self.is_suspect([self._alone[0]])
+
     def take(self, workers: int) -> list[int]:
         """Hand out rows for one of ``workers`` workers; an empty list if none are left."""
         if self._alone:
@@ -135,7 +144,7 @@ class RowQueue:
         (row,) = rows
         self._losses[row] = self._losses.get(row, 0) + 1
         if kind == "lost worker" and self._losses[row] <= self._retries:
-            self._alone.append(row)
+            self._alone.appendleft(row)
             return
         self._missing.discard(row)
         self._blocks.append(([row], Block(0, None, Failure(row, kind, error), 0.0)))
