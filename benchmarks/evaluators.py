@@ -1,6 +1,6 @@
-"""Evaluators: parallel efficiency, overhead per iteration, and runs with failures.
+"""Evaluators: efficiency, engines beside one another, overhead per iteration, runs with failures.
 
-python benchmarks/evaluators.py efficiency   # also: overhead, kills, scheduler, failures
+python benchmarks/evaluators.py efficiency  # also: engines, overhead, kills, scheduler, failures
 """
 
 import argparse
@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -99,6 +100,64 @@ def efficiency(workers, batches):
                         evaluator.evaluate(one, solutions)
                     share = ideal / (time.perf_counter() - start)
                     print(f"{type(evaluator).__name__:10} {function.__name__:9} {share:.1%}")
+
+
+def short(solution):
+    """Wait for 1 ms."""
+    time.sleep(0.001)
+    return sphere(solution)
+
+
+def long(solution):
+    """Wait for 1 s."""
+    time.sleep(1.0)
+    return sphere(solution)
+
+
+@contextlib.contextmanager
+def engines(workers):
+    """Yield the evaluators whose packages are installed, by name."""
+    with contextlib.ExitStack() as stack:
+        found = {"in process": gloam.evaluators.InProcess()}
+        threads = stack.enter_context(ThreadPoolExecutor(workers))
+        found["threads"] = gloam.evaluators.Executors(threads)
+        found["Processes"] = gloam.evaluators.Processes(workers)
+        with contextlib.suppress(ImportError):
+            found["Dask"] = gloam.evaluators.Dask(stack.enter_context(local_cluster(workers)))
+        with contextlib.suppress(ImportError):
+            import ray
+
+            ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+            stack.callback(ray.shutdown)
+            found["Ray"] = gloam.evaluators.Ray()
+        with contextlib.suppress(ImportError):
+            import submitit
+
+            executor = submitit.AutoExecutor(tempfile.mkdtemp(), cluster="local")
+            found["Submitit (local)"] = gloam.evaluators.Submitit(executor, jobs=workers)
+        yield found
+
+
+def compare_engines(workers, batches):
+    """Measure rows per second, and the overhead per row, of evaluations of 1 ms and of 1 s."""
+    random = np.random.default_rng(0)
+    print("| engine | 1 ms: rows/s | overhead per row | 1 s: rows/s | overhead per row |")
+    print("|---|---|---|---|---|")
+    with engines(workers) as found:
+        for name, evaluator in found.items():
+            used, cells = 1 if name == "in process" else workers, []
+            for function, seconds, number in ((short, 0.001, 400), (long, 1.0, 2 * workers)):
+                solutions = random.normal(size=(number, DIMENSION)).astype(np.float32)
+                one = gloam.evaluators.PerSolution(function)
+                with evaluator:
+                    evaluator.evaluate(one, solutions)  # workers start, chunks are sized
+                    start = time.perf_counter()
+                    for _ in range(batches):
+                        evaluator.evaluate(one, solutions)
+                    spent = (time.perf_counter() - start) / (batches * number)
+                extra = spent * used - seconds
+                cells.append(f"{1 / spent:.3g} | {extra * 1e3:.2f} ms")
+            print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
 def overhead(workers, iterations):
@@ -235,13 +294,15 @@ def failures(iterations, workers):
 def main() -> int:
     """Run one of the measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
-    names = ["efficiency", "overhead", "kills", "scheduler", "failures"]
+    names = ["efficiency", "engines", "overhead", "kills", "scheduler", "failures"]
     parser.add_argument("what", choices=names)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--iterations", type=int)
     given = parser.parse_args()
     if given.what == "efficiency":
         efficiency(given.workers, given.iterations or 5)
+    elif given.what == "engines":
+        compare_engines(given.workers, given.iterations or 3)
     elif given.what == "overhead":
         overhead(given.workers, given.iterations or 15)
     elif given.what == "kills":

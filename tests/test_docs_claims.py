@@ -691,13 +691,12 @@ def test_the_explorer_has_the_documented_states():
 # Executors
 
 
-@pytest.mark.parametrize("name", ["Ray", "submitit"])
-def test_what_is_no_executor_is_not_promised(name):
-    texts = [sentences(str(page.relative_to(ROOT))) for page in PAGES]
-    texts += [inspect.getdoc(gloam.evaluators.Executors) or ""]
-    naming = [s for text in texts for s in re.split(r"[.|] ", text) if re.search(rf"\b{name}\b", s)]
-    assert naming
-    assert all("not supported yet" in " ".join(sentence.split()) for sentence in naming)
+@pytest.mark.parametrize("name", ["Dask", "Ray", "Submitit"])
+def test_clusters_are_evaluators_with_an_extra(name):
+    assert issubclass(getattr(gloam.evaluators, name), gloam.evaluators.Evaluator)
+    extra = f"gloam[{name.lower()}]"
+    assert f"'{extra}'" in sentences("docs/running-at-scale.md")
+    assert f"| `{name.lower()}` | `gloam.evaluators.{name}`" in sentences("docs/installation.md")
 
 
 def test_processes_of_executors_are_spawned():

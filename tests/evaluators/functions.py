@@ -29,6 +29,12 @@ def raises(x):
     return batch(x)
 
 
+def raises_alone(x):
+    if x[0] > 1:
+        raise RuntimeError("too far")
+    return one(x)
+
+
 def crashes(x):
     if x[0] > 1:
         os._exit(7)
@@ -43,6 +49,12 @@ def batch_crashes(x):
 
 def hangs(x):
     if x[0] > 1:
+        time.sleep(600)
+    return one(x)
+
+
+def hangs_at_some(x):
+    if int(1e6 * abs(x[0])) % 4 == 0:
         time.sleep(600)
     return one(x)
 

@@ -1,5 +1,6 @@
 """Laws of all evaluators: the results of the function in order, and failures by row."""
 
+import multiprocessing
 import os
 import pickle
 import signal
@@ -31,6 +32,7 @@ X_BAD = X.copy()
 X_BAD[BAD, 0] = 2.0
 
 
+SPAWN = multiprocessing.get_context("spawn")
 KINDS = ["in process", "threads", "processes"]
 
 
@@ -151,8 +153,17 @@ def test_an_executor_that_breaks_is_an_error_of_the_evaluator():
         def submit(self, *arguments, **options):
             raise pickle.PicklingError("cannot be sent")
 
-    with Broken(1) as executor, pytest.raises(gloam.errors.WorkerError, match="cannot be sent"):
+    with (
+        Broken(1, SPAWN) as executor,
+        pytest.raises(gloam.errors.WorkerError, match="cannot be sent"),
+    ):
         as_evaluator(executor).evaluate(functions.batch, X)
+
+
+def test_forked_processes_are_refused():
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(1, context) as executor, refused("executor: expected processes that"):
+        as_evaluator(executor)
 
 
 def test_other_things_are_no_evaluators():
@@ -180,7 +191,7 @@ def test_bad_arguments_are_refused(arguments):
 
 def test_no_more_workers_start_than_there_are_processors_or_rows(monkeypatch):
     class Started:
-        is_idle, count = False, 0
+        is_idle, rows, count = False, (), 0
 
         def __init__(self, *start):
             Started.count += 1

@@ -330,8 +330,9 @@ def test_low_objectives_are_warned_of():
 def test_settings_are_checked():
     with refused("evaluator: expected"):
         optimize(1, evaluator=4)
-    with gloam.evaluators.Processes(1) as pool, refused("evaluator: expected Executor"):
-        optimize(1, evaluator=pool)
+    settings = gloam.Asynchronous(timeout=1.0)
+    with refused("evaluator: expected an executor"):
+        optimize(1, evaluator=gloam.evaluators.Processes(1), asynchronous=settings)
     for wrong in ({"close_at": 0.0}, {"timeout": 0.0}, {"in_flight": 0}):
         with refused(f"{next(iter(wrong))}: expected"):
             gloam.Asynchronous(**wrong)

@@ -1,37 +1,25 @@
 """Evaluation on a Dask cluster: the evaluator, and the task that runs on a worker."""
 
-import functools
 import os
-import pickle
-import queue
-import threading
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
 from gloam._tools import checks
-from gloam._tools.warn import warn
 from gloam.errors import WorkerError
-from gloam.evaluators.evaluator import Evaluator
-from gloam.evaluators.results import (
-    Block,
-    Evaluated,
-    PerSolution,
-    ResultSpec,
-    evaluated_blocks,
-    portable_blocks,
-)
-from gloam.evaluators.row_queue import Pace, RowQueue
+from gloam.evaluators.chunk import ChunkAnswer, FunctionBytes, evaluated_chunk
+from gloam.evaluators.results import ResultSpec
+from gloam.evaluators.row_queue import Pace
+from gloam.evaluators.workers import Futures, Patience, Work
 
 _LOOK_SECONDS = 1.0
-_WARNING_SECONDS = 60.0
 # Workers of this machine restart in seconds; elsewhere they may be jobs that wait in a queue.
 _LOCAL_PATIENCE, _PATIENCE = 120.0, 3600.0
 
 
-class Dask(Evaluator):
+class Dask(Futures):
     """Evaluates on a Dask cluster: on this machine, SLURM, Kubernetes, ...
 
     Chunks of lost workers are evaluated again on others. gloam and the modules that the
@@ -89,42 +77,37 @@ class Dask(Evaluator):
         self._client: Any = None
         self._opened: list[Any] = []
         self._stuck: set[str] = set()
-        self._function: tuple[Any, bytes] = (None, b"")
+        import cloudpickle  # comes with distributed
+
+        self._pickled = FunctionBytes(cloudpickle.dumps)
 
     def check(self, function: Callable) -> None:
         """Check that the function can be sent to workers."""
         super().check(function)
         self._pickled(function)
 
-    def evaluate(
-        self, function: Callable, solutions: np.ndarray, spec: ResultSpec | None = None
-    ) -> Evaluated:
-        """Evaluate a batch; see `gloam.evaluators.Evaluator.evaluate`."""
-        spec = spec or ResultSpec()
-        settings = (spec, self.retry_rows, self.timeout)
-        content = self._pickled(function)
-        queue = RowQueue(len(solutions), self._pace, retries=self.retries)
-        with self:
-            self._workers: set[str] = set()
-            under_way: dict[Any, list[int]] = {}
-            try:
-                while not queue.is_done:
-                    workers = self._num_threads()
-                    # A second chunk waits for each worker, so that workers are never idle.
-                    while len(under_way) < 2 * workers and (rows := queue.take(workers)):
-                        under_way[self._submit(content, solutions[rows], *settings)] = rows
-                    for future in self._finished(list(under_way)):
-                        if self._put(queue, under_way[future], future, function):
-                            del under_way[future]
-            finally:
-                for future in under_way:
-                    future.release()
-            self._restart_stuck_workers()
-        return queue.result(spec)
+    @property
+    def num_workers(self) -> int:
+        """Number of threads of all workers, at least 1."""
+        return self._num_threads()
 
-    def _submit(self, content: bytes, *arguments: Any) -> Any:
-        # Not pure: equal solutions are evaluated separately, and no result is reused.
-        return self._client.submit(evaluated_chunk, content, *arguments, pure=False)
+    def _free(self, work: Work) -> float:
+        # Dask gives up all solutions of a worker that ends, also those that wait. One that has lost
+        # a worker is therefore evaluated while no others are under way.
+        if any(work.queue.is_suspect(rows) for rows in work.under_way.values()):
+            return 0
+        if work.queue.next_is_suspect:
+            return 0 if work.under_way else 1
+        return super()._free(work)
+
+    def _submit(self, work: Work, chunks: list[list[int]]) -> Iterable[Any]:
+        content = self._pickled(work.function)
+        for rows in chunks:
+            settings = (work.spec, work.retry_rows, self.timeout)
+            # Not pure: equal solutions are evaluated separately, and no result is reused.
+            yield self._client.submit(
+                evaluated_by_worker, content, work.solutions(rows), *settings, pure=False
+            )
 
     def _num_threads(self) -> int:
         """Return the number of threads of all workers, at least 1.
@@ -143,48 +126,33 @@ class Dask(Evaluator):
             if is_lost and self.stop_requested():
                 raise WorkerError("Dask: stopped by a signal while workers were lost.")
             if threads:
-                self._seen, self._warned = now, False
-            self._wait_longer(now - self._seen)
+                self._waiting.renew()
+            else:
+                self._waiting.wait()
         return self._threads
 
-    def _wait_longer(self, seconds: float) -> None:
-        """Warn of a cluster without workers for some time, and raise an error after `patience`."""
-        if seconds > self.patience:
-            raise WorkerError(
-                f"Dask: expected workers, got none for {seconds:.0f} s. If they ended during "
-                "evaluations, their logs say why. Start a cluster again and resume the run: "
-                "gloam.optimize(..., resume=True, evaluator=...). To wait longer for jobs in "
-                "a queue: gloam.evaluators.Dask(..., patience=86_400)."
-            )
-        if seconds > _WARNING_SECONDS and not self._warned:
-            self._warned = True
-            warn(
-                f"Dask: expected workers, got none for {_WARNING_SECONDS:.0f} s. The run waits "
-                f"for them for {self.patience:.0f} s; check the cluster, or the queue of its jobs.",
-            )
-
-    def _finished(self, under_way: list[Any]) -> list[Any]:
-        """Wait for futures to finish, for at most a second."""
-        wait = self._distributed.wait
+    def _finished(self, work: Work, seconds: float | None) -> Iterable[Any]:
+        wait, under_way = self._distributed.wait, list(work.under_way)
+        seconds = _LOOK_SECONDS if seconds is None else min(seconds, _LOOK_SECONDS)
         try:
             with self._client.as_current():
-                done = wait(under_way, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED").done
+                done = wait(under_way, timeout=seconds, return_when="FIRST_COMPLETED").done
         except TimeoutError:
             done = []
         except Exception as error:
             raise self._lost(error) from error
         if self._client.status != "running":
             raise self._lost(f"its status is {self._client.status!r}")
-        return list(done)
+        return [future for future in under_way if future in done]
 
-    def _put(self, queue: RowQueue, rows: list[int], future: Any, function: Callable) -> bool:
-        """Store the answer of a chunk; false if it was lost and is being computed again."""
+    def _put(self, work: Work, rows: list[int], future: Any) -> bool:
         try:
             answer: ChunkAnswer = future.result(timeout=_LOOK_SECONDS)
         except TimeoutError:
             return False
         except self._distributed.KilledWorker as error:
-            queue.lose(rows, "lost worker", f"workers were lost during the evaluation: {error}")
+            error = f"workers were lost during the evaluation: {error}"
+            work.queue.lose(rows, "lost worker", error)
             return True
         except Exception as error:
             if future.status != "error":  # cancelled or lost, with its scheduler
@@ -194,15 +162,19 @@ class Dask(Evaluator):
                 f"{type(error).__name__}: {error}. Install gloam and the modules that the function "
                 "imports on the workers, in the versions that are here."
             ) from error
-        for block in answer.blocks:
-            queue.put(rows, block)
-        if answer.is_late:
-            missing = rows[sum(block.num_rows for block in answer.blocks) :]
-            error = f"the evaluation took longer than the time limit of {self.timeout:g} s"
-            queue.lose(missing, "timeout", error, in_order=isinstance(function, PerSolution))
-            if answer.restartable is not None:
-                self._stuck.add(answer.restartable)
+        self._store(work, rows, answer)
+        if answer.restartable is not None:
+            self._stuck.add(answer.restartable)
+            if work.is_stream:  # which has no end of a batch; Dask repeats what is lost by it
+                self._restart_stuck_workers()
         return True
+
+    def _end(self, work: Work) -> None:
+        for future in work.under_way:
+            future.release()
+        self._workers: set[str] = set()
+        if work.queue.is_done:
+            self._restart_stuck_workers()
 
     def _restart_stuck_workers(self) -> None:
         """Restart workers that still run evaluations beyond their time limit, without waiting.
@@ -234,20 +206,6 @@ class Dask(Evaluator):
             "and resume the run: gloam.optimize(..., resume=True, evaluator=...)."
         )
 
-    def _pickled(self, function: Callable) -> bytes:
-        if self._function[0] is not function:
-            import cloudpickle  # comes with distributed; also for functions of notebooks
-
-            try:
-                content = cloudpickle.dumps(function, protocol=pickle.HIGHEST_PROTOCOL)
-            except Exception as error:
-                raise ValueError(
-                    f"evaluate: expected a function that can be sent to workers, got an error "
-                    f"({error}). Open files, locks and devices inside the function."
-                ) from error
-            self._function = function, content
-        return self._function[1]
-
     def start(self) -> None:
         """Connect to the cluster, or start one."""
         client, cluster = self._distributed.Client, self._cluster
@@ -263,7 +221,7 @@ class Dask(Evaluator):
         except Exception as error:
             raise self._lost(error) from error
         self._client, self._counted = cluster, -np.inf
-        self._seen, self._warned = time.monotonic(), False
+        self._workers, self._waiting = set(), Patience("Dask", self.patience)
 
     def stop(self, *, failed: bool) -> None:
         """Close what `start` opened, the client before its cluster."""
@@ -272,67 +230,21 @@ class Dask(Evaluator):
         self._client = None
 
 
-class ChunkAnswer(NamedTuple):
-    """The answer of a worker for a chunk."""
-
-    blocks: list[Block]
-    """Results, up to the evaluation that exceeded its limit."""
-    is_late: bool
-    """True if an evaluation exceeded its limit. It still runs, in a thread of its own."""
-    restartable: str | None
-    """Address of the worker, if a nanny restarts it when its process ends."""
-
-
-def evaluated_chunk(
+def evaluated_by_worker(
     content: bytes,
     solutions: np.ndarray,
     spec: ResultSpec,
     retry_rows: bool,
     timeout: float | None,
 ) -> ChunkAnswer:
-    """Evaluate a chunk; ``content`` is the pickled function."""
-    function = _loaded(content)
-    solutions = solutions.view()
-    solutions.flags.writeable = False  # as in the process of the search
-    if timeout is None:
-        return ChunkAnswer(portable_blocks(function, solutions, spec, retry_rows), False, None)
-    blocks, is_late = _within(timeout, function, solutions, spec, retry_rows)
-    return ChunkAnswer(blocks, is_late, _restartable() if is_late else None)
+    """Evaluate a chunk on a worker of Dask."""
+    answer = evaluated_chunk(content, solutions, spec, retry_rows, timeout)
+    return answer._replace(restartable=_restartable() if answer.is_late else None)
 
 
 async def end_process() -> None:
     """End the process of a worker, which its nanny restarts. Dask does not wait for coroutines."""
     os._exit(1)
-
-
-@functools.lru_cache(maxsize=4)
-def _loaded(content: bytes) -> Callable:
-    return pickle.loads(content)
-
-
-def _within(
-    timeout: float, function: Callable, solutions: np.ndarray, spec: ResultSpec, retry_rows: bool
-) -> tuple[list[Block], bool]:
-    """Return the blocks within the time limit, and whether an evaluation exceeded it.
-
-    Python cannot end a thread, so one that exceeds its limit is left running.
-    """
-    finished: queue.SimpleQueue[Block] = queue.SimpleQueue()
-
-    def work() -> None:
-        for block in evaluated_blocks(function, solutions, spec, retry_rows=retry_rows):
-            finished.put(block.portable())
-
-    threading.Thread(target=work, daemon=True).start()
-    each_alone, blocks, left = isinstance(function, PerSolution), [], len(solutions)
-    while left:
-        try:
-            block = finished.get(timeout=timeout * (1 if each_alone else left))
-        except queue.Empty:
-            return blocks, True
-        blocks.append(block)
-        left -= block.num_rows
-    return blocks, False
 
 
 def _restartable() -> str | None:

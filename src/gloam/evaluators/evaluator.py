@@ -1,24 +1,56 @@
-"""The interface of evaluators, and those for this process and for executors."""
+"""The interface of evaluators, and the one for this process."""
 
-import os
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
-from concurrent import futures
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from gloam._tools import checks
-from gloam.errors import WorkerError
 from gloam.evaluators.results import (
+    Block,
     Evaluated,
     ResultSpec,
     assembled,
     evaluated_blocks,
-    portable_blocks,
 )
-from gloam.evaluators.row_queue import Pace, RowQueue
+
+
+class Stream(ABC):
+    """Solutions that an evaluator evaluates one at a time, for asynchronous runs.
+
+    It is used while its evaluator is entered.
+    """
+
+    @property
+    @abstractmethod
+    def in_flight(self) -> int:
+        """Number of submitted solutions at which no worker is idle."""
+
+    @abstractmethod
+    def submit(self, row: np.ndarray) -> int:
+        """Add a solution, as a batch ``(1, sol)``, and return its number."""
+
+    @abstractmethod
+    def take(self, seconds: float | None = None) -> tuple[int, Block] | None:
+        """Wait for a result, and return it with the number of its solution.
+
+        Args:
+            seconds: Longest time to wait, after which ``None`` is returned. By default as long as
+                it takes.
+
+        Raises:
+            WorkerError: Workers do not start, or a cluster is lost.
+        """
+
+    def is_running(self, number: int) -> bool:
+        """Whether the evaluation of a solution has begun, as far as is known."""
+        return False
+
+    def close(self) -> None:  # noqa: B027
+        """Cancel what has no result yet."""
 
 
 class Evaluator(ABC):
@@ -26,7 +58,7 @@ class Evaluator(ABC):
 
     An evaluator is a context manager: workers start when it is entered and end when it is left. It
     can be entered several times; the outermost block ends the workers. Subclasses implement
-    `evaluate`, and override `start` and `stop` if they have workers.
+    `evaluate`, and override `start`, `stop` and `stream` if they have workers.
     """
 
     _depth = 0
@@ -59,6 +91,17 @@ class Evaluator(ABC):
             EvaluationError: Every row failed, and ``spec`` does not give the shape of measures.
             WorkerError: Workers do not start, or a cluster is lost.
         """
+
+    def stream(self, function: Callable, spec: ResultSpec) -> Stream:
+        """Return a stream that evaluates solutions one at a time, for an asynchronous run.
+
+        By default `evaluate` is called for each of them in turn.
+
+        Args:
+            function: As for `evaluate`.
+            spec: Specification of the results, with the shape of measures.
+        """
+        return _InTurn(self, function, spec)
 
     def check(self, function: Callable) -> None:
         """Check that the evaluator can run ``function``, before anything is started.
@@ -97,6 +140,36 @@ class Evaluator(ABC):
             self.stop(failed=error is not None)
 
 
+class _InTurn(Stream):
+    """Evaluates a solution when its result is asked for."""
+
+    def __init__(self, evaluator: Evaluator, function: Callable, spec: ResultSpec):
+        self._evaluator, self._function, self._spec = evaluator, function, spec
+        self._waiting: deque[tuple[int, np.ndarray]] = deque()
+        self._number = 0
+
+    @property
+    def in_flight(self) -> int:
+        """One, because no other is evaluated meanwhile."""
+        return 1
+
+    def submit(self, row: np.ndarray) -> int:
+        """Add a solution; see `Stream.submit`."""
+        self._number += 1
+        self._waiting.append((self._number, row))
+        return self._number
+
+    def take(self, seconds: float | None = None) -> tuple[int, Block] | None:
+        """Evaluate the next solution, however long it takes."""
+        if not self._waiting:
+            return None
+        number, row = self._waiting.popleft()
+        done = self._evaluator.evaluate(self._function, row, self._spec)
+        if done.failures:
+            return number, Block(0, None, done.failures[0], 0.0)
+        return number, Block(0, (done.objectives, done.measures, done.fields), None, 0.0)
+
+
 class InProcess(Evaluator):
     """Calls the function in this process, with the whole batch.
 
@@ -117,93 +190,3 @@ class InProcess(Evaluator):
         rows = range(len(solutions))
         blocks = evaluated_blocks(function, solutions, spec, retry_rows=self.retry_rows)
         return assembled([(rows, block) for block in blocks], len(rows), spec)
-
-
-class Executors(Evaluator):
-    """Evaluates by an executor of `concurrent.futures`: threads, processes, MPI, ...
-
-    The executor stays open; its owner shuts it down. An executor cannot end an evaluation that
-    hangs, nor replace a worker that crashed; use `gloam.evaluators.Processes` or
-    `gloam.evaluators.Dask` for that.
-
-    Args:
-        executor: For instance `concurrent.futures.ThreadPoolExecutor`, or those of mpi4py and Dask
-            (``client.get_executor()``). Ray and submitit have none and are not supported yet.
-        chunk: Number of solutions that are sent at a time. By default about 0.1 seconds of work,
-            by the measured time.
-        workers: Number of workers, which determines the size of chunks; by default that of the
-            executor, or the number of processors of this machine if the executor does not tell.
-        retry_rows: As in `gloam.evaluators.Processes`.
-    """
-
-    def __init__(
-        self,
-        executor: futures.Executor,
-        *,
-        chunk: int | None = None,
-        workers: int | None = None,
-        retry_rows: bool = True,
-    ):
-        checks.instance("executor", executor, futures.Executor)
-        number = num_workers(executor) if workers is None else workers
-        self.num_workers = checks.integer("workers", number, minimum=1)
-        self.retry_rows = retry_rows
-        self._executor, self._pace = executor, Pace(chunk)
-
-    def evaluate(
-        self, function: Callable, solutions: np.ndarray, spec: ResultSpec | None = None
-    ) -> Evaluated:
-        """Evaluate a batch; see `Evaluator.evaluate`."""
-        spec = spec or ResultSpec()
-        queue = RowQueue(len(solutions), self._pace, retries=0)
-        under_way: dict[futures.Future, list[int]] = {}
-        try:
-            while not queue.is_done:
-                # A second chunk waits for each worker, so that workers are never idle.
-                while len(under_way) < 2 * self.num_workers:
-                    rows = queue.take(self.num_workers)
-                    if not rows:
-                        break
-                    arguments = (function, solutions[rows], spec, self.retry_rows)
-                    under_way[self._executor.submit(portable_blocks, *arguments)] = rows
-                done, _ = futures.wait(under_way, return_when=futures.FIRST_COMPLETED)
-                for future in done:
-                    rows = under_way.pop(future)
-                    for block in future.result():
-                        queue.put(rows, block)
-        except Exception as error:  # exceptions of the function are in the blocks
-            raise executor_error(self._executor, error) from error
-        finally:
-            for future in under_way:
-                future.cancel()
-        return queue.result(spec)
-
-
-def num_workers(executor: futures.Executor) -> int:
-    """Return the number of workers of an executor; the number of processors if it is unknown."""
-    return getattr(executor, "_max_workers", None) or os.cpu_count() or 1
-
-
-def executor_error(executor: futures.Executor, error: Exception) -> WorkerError:
-    """Return the error for a failure of the executor itself."""
-    return WorkerError(
-        f"executor: expected {type(executor).__name__} to run the evaluation, got "
-        f"{type(error).__name__}: {error}. If a worker crashed, "
-        "gloam.evaluators.Processes replaces workers; if the function cannot be sent, "
-        "define it in a module."
-    )
-
-
-def as_evaluator(evaluator: Any) -> Evaluator:
-    """Return an evaluator: this process for ``None``, and executors wrapped.
-
-    >>> type(as_evaluator(None)).__name__
-    'InProcess'
-    """
-    if evaluator is None:
-        return InProcess()
-    if isinstance(evaluator, futures.Executor):
-        return Executors(evaluator)
-    fix = "Give Processes(...) or Dask(...) of gloam.evaluators, or an executor."
-    checks.instance("evaluator", evaluator, Evaluator, fix)
-    return evaluator

@@ -18,16 +18,9 @@ import numpy as np
 
 from gloam._tools import checks
 from gloam.errors import WorkerError
-from gloam.evaluators.evaluator import Evaluator
-from gloam.evaluators.results import (
-    Block,
-    Evaluated,
-    PerSolution,
-    ResultSpec,
-    evaluated_blocks,
-    function_of_user,
-)
-from gloam.evaluators.row_queue import Pace, RowQueue
+from gloam.evaluators.results import Block, ResultSpec, evaluated_blocks, function_of_user
+from gloam.evaluators.row_queue import Pace
+from gloam.evaluators.workers import Work, Workers
 
 _READY, _BROKEN = "ready", "broken"
 _SECONDS_TO_END = 3.0
@@ -39,7 +32,7 @@ _FAILED_STARTS = 3
 _MOST_WORKERS, _MOST_PER_PROCESSOR = 64, 8
 
 
-class Processes(Evaluator):
+class Processes(Workers):
     """Evaluates in worker processes, which are replaced when they crash or hang.
 
     Workers are spawned, so the function must be importable: defined in a module, or in a script
@@ -81,9 +74,9 @@ class Processes(Evaluator):
     ):
         processors = os.cpu_count() or 1
         most = max(_MOST_WORKERS, _MOST_PER_PROCESSOR * processors)
-        fix = f"This machine has {processors} processors. For more, use gloam.evaluators.Dask."
+        fix = f"This machine has {processors} processors. For more, use a cluster: Dask or Ray."
         number = processors if workers is None else workers
-        self.num_workers = checks.integer("workers", number, minimum=1, maximum=most, fix=fix)
+        self._num_workers = checks.integer("workers", number, minimum=1, maximum=most, fix=fix)
         if timeout is not None:
             checks.number("timeout", timeout, above=0.0)
         fix = "For instance initializer=load, initargs=('model.pt',)."
@@ -108,62 +101,57 @@ class Processes(Evaluator):
         super().check(function)
         self._pickled_function(function)
 
-    def evaluate(
-        self, function: Callable, solutions: np.ndarray, spec: ResultSpec | None = None
-    ) -> Evaluated:
-        """Evaluate a batch; see `gloam.evaluators.Evaluator.evaluate`."""
-        spec = spec or ResultSpec()
-        content = self._pickled_function(function)
-        each_alone = isinstance(function, PerSolution)
-        queue = RowQueue(len(solutions), self._pace, retries=self.retries)
-        with self:
-            self._grow(min(self.num_workers, len(solutions)))
-            while not queue.is_done:
-                self._give_out(queue, content, solutions, spec)
-                for worker in self._waited_for(each_alone):
-                    self._receive(worker, queue, each_alone)
-                self._end_late_ones(queue, each_alone)
-        return queue.result(spec)
+    @property
+    def num_workers(self) -> int:
+        """Largest number of processes."""
+        return self._num_workers
 
-    def _give_out(
-        self, queue: RowQueue, content: bytes, solutions: np.ndarray, spec: ResultSpec
-    ) -> None:
+    def _advance(self, work: Work, seconds: float | None) -> None:
+        self._grow(min(self.num_workers, work.queue.num_missing))
+        self._give_out(work)
+        for worker in self._waited_for(work.each_alone, seconds):
+            self._receive(worker, work)
+        self._end_late_ones(work)
+
+    def _give_out(self, work: Work) -> None:
+        content = self._pickled_function(work.function)
         for number, worker in enumerate(self._workers):
             if not worker.is_idle:
                 continue
             if not worker.is_alive:  # it ended between two batches, so no row caused it
                 self._replace(number)
                 continue
-            rows = queue.take(self.num_workers)
+            rows = work.queue.take(self.num_workers)
             if not rows:
                 return
             try:
-                worker.send(content, rows, solutions[rows], spec, self.retry_rows)
+                worker.send(content, rows, work.solutions(rows), work.spec, work.retry_rows)
             except OSError:
-                queue.put_back(rows)
+                work.queue.put_back(rows)
                 self._replace(number)
 
-    def _waited_for(self, each_alone: bool) -> "list[Worker]":
+    def _waited_for(self, each_alone: bool, seconds: float | None) -> "list[Worker]":
         """Return the workers that have sent a message or ended."""
         busy = {w.connection: w for w in self._workers if not w.is_idle}
-        seconds = _LONGEST_WAIT
+        seconds = _LONGEST_WAIT if seconds is None else seconds
         if self.timeout is not None:
             ends = [w.deadline(self.timeout, each_alone) for w in busy.values() if w.rows]
-            seconds = max(0.0, min(ends, default=seconds + time.monotonic()) - time.monotonic())
+            left = max(0.0, min(ends, default=np.inf) - time.monotonic())
+            seconds = min(seconds, left)
         ready = connection.wait(list(busy), seconds)
         return [busy[pipe] for pipe in ready]  # pyright: ignore[reportArgumentType]
 
-    def _receive(self, worker: "Worker", queue: RowQueue, each_alone: bool) -> None:
+    def _receive(self, worker: "Worker", work: Work) -> None:
         try:
             answer = worker.receive()
         except (EOFError, OSError):
-            self._lost(worker, queue, each_alone)
+            self._lost(worker, work)
             return
         if answer is not None:
-            queue.put(*answer)
+            work.queue.put(*answer)
         self._failed_starts, self._were_ready = 0, True
 
-    def _lost(self, worker: "Worker", queue: RowQueue, each_alone: bool) -> None:
+    def _lost(self, worker: "Worker", work: Work) -> None:
         """Replace a worker that ended, and evaluate its rows again."""
         code = worker.exit_code
         self._failed_starts += not worker.is_ready
@@ -175,20 +163,26 @@ class Processes(Evaluator):
             )
         self._replace(self._workers.index(worker))
         error = f"the worker process ended with exit code {code} during the evaluation"
-        queue.lose(worker.rows, "lost worker", error, in_order=each_alone)
+        work.queue.lose(worker.rows, "lost worker", error, in_order=work.each_alone)
 
-    def _end_late_ones(self, queue: RowQueue, each_alone: bool) -> None:
+    def _end_late_ones(self, work: Work) -> None:
         if self.timeout is None:
             return
         now = time.monotonic()
         for number, worker in enumerate(self._workers):
-            if not worker.rows or now < worker.deadline(self.timeout, each_alone):
+            if not worker.rows or now < worker.deadline(self.timeout, work.each_alone):
                 continue
             if worker.connection.poll():  # it has just finished
                 continue
             self._replace(number)
             error = f"the evaluation took longer than the time limit of {self.timeout:g} s"
-            queue.lose(worker.rows, "timeout", error, in_order=each_alone)
+            work.queue.lose(worker.rows, "timeout", error, in_order=work.each_alone)
+
+    def _end(self, work: Work) -> None:
+        # Workers end an evaluation only with their process. Usually none is under way.
+        busy = [worker for worker in self._workers if worker.rows]
+        self._workers[:] = [worker for worker in self._workers if not worker.rows]
+        _kill_all(busy)
 
     def _replace(self, number: int) -> None:
         self._workers[number].kill()

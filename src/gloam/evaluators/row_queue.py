@@ -49,10 +49,10 @@ class Pace:
 
 
 class RowQueue:
-    """The rows of one batch that wait for evaluation, and the results so far.
+    """The rows that wait for evaluation, of one batch or added one by one, and their results.
 
     Args:
-        number: Number of rows.
+        number: Number of rows at first.
         pace: Sizes of chunks.
         retries: Number of times that a row is handed out again after its worker was lost.
     """
@@ -63,12 +63,44 @@ class RowQueue:
         self._alone: deque[int] = deque()
         self._losses: dict[int, int] = {}
         self._missing = set(range(number))
-        self._blocks: list[tuple[Sequence[int], Block]] = []
+        self._blocks: deque[tuple[Sequence[int], Block]] = deque()
+
+    @property
+    def num_missing(self) -> int:
+        """Number of rows without a result or a failure."""
+        return len(self._missing)
 
     @property
     def is_done(self) -> bool:
         """True if every row has a result or a failure."""
         return not self._missing
+
+    def add(self) -> int:
+        """Add a row and return its number."""
+        row, self._number = self._number, self._number + 1
+        self._fresh.append(row)
+        self._missing.add(row)
+        return row
+
+    def pop(self) -> tuple[int, Block] | None:
+        """Return the first row that has a result or a failure, and forget it.
+
+        For queues whose rows are handed out one at a time, so that each block is one row.
+        """
+        if not self._blocks:
+            return None
+        (row,), block = self._blocks.popleft()
+        self._losses.pop(row, None)
+        return row, block
+
+    def is_suspect(self, rows: Sequence[int]) -> bool:
+        """Whether a row has lost a worker before, to which no other row was handed out."""
+        return len(rows) == 1 and rows[0] in self._losses
+
+    @property
+    def next_is_suspect(self) -> bool:
+        """Whether the next row that is handed out has lost a worker before."""
+        return bool(self._alone) and self.is_suspect([self._alone[0]])
 
     def take(self, workers: int) -> list[int]:
         """Hand out rows for one of ``workers`` workers; an empty list if none are left."""
@@ -112,7 +144,7 @@ class RowQueue:
         (row,) = rows
         self._losses[row] = self._losses.get(row, 0) + 1
         if kind == "lost worker" and self._losses[row] <= self._retries:
-            self._alone.append(row)
+            self._alone.appendleft(row)
             return
         self._missing.discard(row)
         self._blocks.append(([row], Block(0, None, Failure(row, kind, error), 0.0)))

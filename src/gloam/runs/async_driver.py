@@ -1,25 +1,18 @@
-"""The driver of asynchronous runs: an executor evaluates one solution at a time."""
+"""The driver of asynchronous runs: an evaluator gets one solution at a time."""
 
 import contextlib
 import dataclasses
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gloam._tools import checks
 from gloam.algorithms import Algorithm
-from gloam.evaluators import Executors, Failure
-from gloam.evaluators.evaluator import executor_error, num_workers
-from gloam.evaluators.results import (
-    Block,
-    assembled,
-    portable_blocks,
-    rows_with_seeds,
-)
+from gloam.evaluators import Evaluator, Executors, Failure
+from gloam.evaluators.results import Block, assembled, rows_with_seeds
 from gloam.formats import RunFolder
 from gloam.formats.config import DriverKind
 from gloam.records import SearchState
@@ -33,7 +26,7 @@ _POLL_SECONDS = 0.05
 
 
 class _Job(NamedTuple):
-    """A solution that was submitted to the executor."""
+    """A solution that was submitted to the evaluator."""
 
     search: AsyncSearch
     ticket: Ticket
@@ -41,7 +34,7 @@ class _Job(NamedTuple):
 
 
 class AsyncDriver(HostDriver[AsyncSearch]):
-    """Submits solutions to an executor, and tells results in the order of arrival."""
+    """Submits solutions to an evaluator, and tells results in the order of arrival."""
 
     kind: DriverKind = "asynchronous"
 
@@ -50,22 +43,25 @@ class AsyncDriver(HostDriver[AsyncSearch]):
         evaluate: Callable,
         algorithm: Algorithm,
         seeds: list[int],
-        executor: Executor,
+        evaluator: Evaluator,
         settings: Asynchronous,
         *,
         per_solution: bool = False,
         max_failure_rate: float = 1.0,
     ):
         super().__init__(evaluate, algorithm, seeds, per_solution, max_failure_rate)
-        fix = "Give an executor of concurrent.futures to an asynchronous run."
-        checks.instance("evaluator", executor, Executor, fix)
-        self._executor, self._settings = executor, settings
-        self.evaluator = Executors(executor)
+        if settings.timeout is not None:
+            fix = "Give the time limit to the evaluator, which ends the evaluation: timeout=..."
+            is_executor, got = isinstance(evaluator, Executors), type(evaluator).__name__
+            expected = "an executor, for which an asynchronous run has a time limit"
+            checks.expect(is_executor, "evaluator", expected, got, fix)
+        evaluator.check(self._function)
+        self._settings, self.evaluator = settings, evaluator
+        self._stream = evaluator.stream(self._function, self._spec)
         # By iteration and seed, until all seeds have finished the iteration.
         self._outcomes: defaultdict[int, dict[int, Outcome]] = defaultdict(
             lambda: {seed: Outcome(seed) for seed in seeds}
         )
-        self._in_flight = settings.in_flight or 2 * num_workers(executor)
         self.searches = [
             AsyncSearch(
                 algorithm,
@@ -75,9 +71,9 @@ class AsyncDriver(HostDriver[AsyncSearch]):
             )
             for seed in seeds
         ]
-        self._jobs: dict[Future, _Job] = {}  # in the order in which they were submitted
-        self._late: dict[Future, _Job] = {}  # those that exceeded the time limit
-        self._began: dict[Future, float] = {}
+        self._jobs: dict[int, _Job] = {}  # by their number in the stream
+        self._late: dict[int, _Job] = {}  # those that exceeded the time limit
+        self._began: dict[int, float] = {}
         self._waiting: deque[tuple[_Job, Block]] = deque()  # results for seeds that have to wait
         self._next_poll = 0.0
 
@@ -106,7 +102,7 @@ class AsyncDriver(HostDriver[AsyncSearch]):
 
         Raises:
             EvaluationError: Too many evaluations failed in the last iterations.
-            WorkerError: The executor does not work.
+            WorkerError: The evaluator does not work.
         """
         target = self.iteration + iterations
         for _ in range(len(self._waiting)):
@@ -117,9 +113,8 @@ class AsyncDriver(HostDriver[AsyncSearch]):
             self._take_one(target)
 
     def close(self) -> None:
-        """Cancel what the executor has not begun."""
-        for future in (*self._jobs, *self._late):
-            future.cancel()
+        """Cancel what the evaluator has not begun."""
+        self._stream.close()
         self._jobs.clear()
         self._late.clear()
         self._began.clear()
@@ -134,8 +129,8 @@ class AsyncDriver(HostDriver[AsyncSearch]):
             self._outcomes[finished + 1][seed] = Outcome(seed, begun, failures)
 
     def _submit(self, target: int) -> None:
-        """Keep the executor busy with solutions of the seeds that have fewest results."""
-        free = self._in_flight - len(self._jobs)
+        """Keep the evaluator busy with solutions of the seeds that have fewest results."""
+        free = (self._settings.in_flight or self._stream.in_flight) - len(self._jobs)
         searches = [search for search in self.searches if search.iteration < target]
         for search in sorted(searches, key=lambda search: search.evaluations):
             if free <= 0:
@@ -148,43 +143,34 @@ class AsyncDriver(HostDriver[AsyncSearch]):
                 row = vector[None].copy()
                 if self._has_seeds:
                     row = rows_with_seeds(row, np.array([search.seed_of(ticket)]))
-                arguments = (self._function, row, self._spec, False)
-                try:
-                    future = self._executor.submit(portable_blocks, *arguments)
-                except RuntimeError as error:
-                    raise executor_error(self._executor, error) from error
-                self._jobs[future] = _Job(search, ticket, vector)
+                self._jobs[self._stream.submit(row)] = _Job(search, ticket, vector)
                 free -= 1
 
     def _take_one(self, target: int) -> None:
         """Wait for one result, or for an evaluation to exceed its time limit."""
         limit = self._settings.timeout
-        pending = [*self._jobs, *self._late]
-        done, _ = wait(pending, None if limit is None else _POLL_SECONDS, FIRST_COMPLETED)
+        result = self._stream.take(None if limit is None else _POLL_SECONDS)
         if limit is not None and time.monotonic() >= self._next_poll:
             self._fail_slow(limit, target)
             self._next_poll = time.monotonic() + _POLL_SECONDS
-        first = next((future for future in pending if future in done), None)
-        if first is None:
+        if result is None:
             return
-        self._began.pop(first, None)
-        try:
-            (block,) = first.result()
-        except Exception as error:  # exceptions of the function are in the block
-            raise executor_error(self._executor, error) from error
-        if first in self._late:
-            self._tell_late(self._late.pop(first), block)
+        number, block = result
+        self._began.pop(number, None)
+        if number in self._late:
+            self._tell_late(self._late.pop(number), block)
         else:
-            self._tell(self._jobs.pop(first), block, target)
+            self._tell(self._jobs.pop(number), block, target)
 
     def _fail_slow(self, limit: float, target: int) -> None:
         """Count evaluations beyond the time limit as failed."""
         now = time.monotonic()
         error = f"the evaluation took longer than the time limit of {limit:g} s"
-        for future, job in list(self._jobs.items()):
-            is_slow = future.running() and now - self._began.setdefault(future, now) > limit
+        for number, job in list(self._jobs.items()):
+            is_running = self._stream.is_running(number)
+            is_slow = is_running and now - self._began.setdefault(number, now) > limit
             if is_slow and job.search.iteration < target:
-                self._late[future] = self._jobs.pop(future)
+                self._late[number] = self._jobs.pop(number)
                 evaluations = job.search.evaluations
                 with self._learning():
                     job.search.fail(job.ticket, may_come_late=True)

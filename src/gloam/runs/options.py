@@ -38,11 +38,12 @@ class Asynchronous:
     Args:
         close_at: Share of its solutions that must be evaluated before an instance adapts, as in
             `gloam.AsyncSearch`.
-        timeout: Seconds after which an evaluation counts as failed, or ``None``. An executor cannot
-            end it: its worker stays busy, and a late result still enters the archive.
-        in_flight: Number of solutions that are handed to the executor at a time; by default twice
-            the number of its workers, so that workers are never idle. Executors that do not tell
-            their number, such as Dask's, count as the number of processors of this machine.
+        timeout: Seconds after which an evaluation by an executor counts as failed, or ``None``. An
+            executor cannot end it: its worker stays busy, and a late result still enters the
+            archive. Other evaluators have time limits of their own.
+        in_flight: Number of solutions that the evaluator has at a time; by default twice the
+            number of its workers, so that workers are never idle. Executors that do not tell their
+            number count as the number of processors of this machine.
     """
 
     close_at: float = 1.0

@@ -13,7 +13,7 @@ from gloam.algorithms import Algorithm
 from gloam.callbacks import Callback
 from gloam.datasets import Dataset
 from gloam.errors import DamagedFileError
-from gloam.evaluators import Evaluator
+from gloam.evaluators import Evaluator, as_evaluator
 from gloam.formats import RunFolder
 from gloam.runs.async_driver import AsyncDriver
 from gloam.runs.fused_driver import FusedDriver
@@ -169,17 +169,17 @@ def optimize(
         iterations: Total number of iterations.
         seeds: The seeds, or the number of seeds (then 0, 1, ...). In each iteration their batches
             are evaluated in turn, in separate calls.
-        evaluator: Where to evaluate: `gloam.evaluators.Processes`, `gloam.evaluators.Dask`, or any
-            executor of `concurrent.futures`. By default in this process. The archive does not
-            depend on it.
+        evaluator: Where to evaluate: `gloam.evaluators.Processes`, `gloam.evaluators.Dask`,
+            `gloam.evaluators.Ray`, `gloam.evaluators.Submitit`, or any executor of
+            `concurrent.futures`. By default in this process. The archive does not depend on it.
         per_solution: True if ``evaluate`` takes one solution ``(sol,)`` and returns its objective
             and measures.
         max_failure_rate: Largest share of failed evaluations in three consecutive iterations, above
             which the run stops. By default it stops only if all of them failed.
         asynchronous: Evaluate one solution at a time (``evaluate`` gets a batch of one), and let
             each emitter continue when its own solutions are evaluated, for evaluations of uneven
-            duration; see docs/asynchronous.md. The evaluator is then an executor, by default one
-            thread. `gloam.Asynchronous` has settings for it.
+            duration; see docs/asynchronous.md. By default it runs in one thread.
+            `gloam.Asynchronous` has settings for it.
         vjp: The vector-Jacobian product of ``evaluate``, for emitters that need gradients: as in
             `gloam.Search.tell`. It is called in this process, with the batch of each seed, also if
             ``per_solution`` is true. An error of it ends the run.
@@ -235,16 +235,17 @@ def optimize(
             fix = "Leave out asynchronous=True, or use an algorithm without gradients."
             got = type(vjp).__name__
             checks.expect(vjp is None, "vjp", "None for an asynchronous run", got, fix)
-            executor: Any = evaluator or stack.enter_context(ThreadPoolExecutor(1))
+            workers = evaluator or stack.enter_context(ThreadPoolExecutor(1))
             driver = AsyncDriver(
-                evaluate, algorithm, seed_list(seeds), executor, settings, **common
+                evaluate, algorithm, seed_list(seeds), as_evaluator(workers), settings, **common
             )
-            stack.callback(driver.close)
         else:
             driver = PythonDriver(
                 evaluate, algorithm, seed_list(seeds), evaluator=evaluator, vjp=vjp, **common
             )
-            stack.enter_context(driver.evaluator)
+        stack.enter_context(driver.evaluator)
+        if isinstance(driver, AsyncDriver):
+            stack.callback(driver.close)
         result = drive(driver, evaluate, algorithm, options)
     problem = Problem(evaluate, False, per_solution, evaluator)
     return dataclasses.replace(result, _problem=problem)
