@@ -108,13 +108,19 @@ def submitit_local(folder):
 
 QUICK = [in_process, threads, dask_threads, submitit_debug]
 # Their workers are processes, which take seconds to start.
-ENGINES = [processes, executor, dask, ray, submitit_local]
+ENGINES = [processes, executor, dask]
+# They take a minute and more.
+CLUSTERS = [ray, submitit_local]
 REPLACED = [processes, dask, ray, submitit_local]
 
 
 @pytest.fixture(
     scope="module",
-    params=[*QUICK, *(pytest.param(one, marks=pytest.mark.slow) for one in ENGINES)],
+    params=[
+        *QUICK,
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ENGINES),
+        *(pytest.param(one, marks=pytest.mark.release) for one in CLUSTERS),
+    ],
     ids=lambda engine: engine.__name__,
 )
 def engine(request, tmp_path_factory):
