@@ -1,0 +1,258 @@
+"""Compare ways to choose parents and to screen candidates, for solutions that are no vectors.
+
+    python research/pool/experiment.py programs bits walks --seeds 20 --out results.csv
+
+A problem has payloads, a mutation, measures that cost little, and an objective that costs much: the
+number of objectives is equal for all. Contenders that screen make four candidates for each.
+"""
+
+import argparse
+import functools
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+import gloam
+from gloam import step
+from gloam._tools.programs import compiled
+from gloam.records import Batch
+from gloam.runs.comparison import games_howell, hedges_g
+from gloam.searches import pool as pools
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "programs"))
+from expressions import mutated, random_tree, text_of
+from search_programs import curve_of, curves, objectives_of
+
+BATCH, CANDIDATES = 32, 4
+
+
+class Problem(NamedTuple):
+    """Payloads, how they vary, and what they are worth."""
+
+    archive: gloam.archives.Archive
+    random: Callable[[np.random.Generator], Any]
+    mutate: Callable[[Any, np.random.Generator], Any]
+    measures: Callable[[Any], np.ndarray]
+    objectives: Callable[[list[Any], np.ndarray], np.ndarray]
+
+
+def programs() -> Problem:
+    """Programs for 300 curves; the objective is closeness, less the size."""
+    targets = curves()
+
+    def objectives(texts: list[str], measures: np.ndarray) -> np.ndarray:
+        sizes = np.array([curve_of(text)[1] for text in texts])
+        return objectives_of(measures, sizes, targets)
+
+    return Problem(
+        gloam.CVTArchive(targets, -2.0, 2.0, f_min=0.0),
+        lambda random: text_of(random_tree(random)),
+        mutated,
+        lambda text: curve_of(text)[0],
+        objectives,
+    )
+
+
+def bits(number: int = 64, neighbors: int = 4) -> Problem:
+    """Bit strings; the objective is an NK landscape, the measures are the ones in each half."""
+    random = np.random.default_rng(0)
+    table = random.random((number, 2 ** (neighbors + 1)))
+    places = (np.arange(number)[:, None] + np.arange(neighbors + 1)) % number
+    powers = 2 ** np.arange(neighbors + 1)
+
+    def objectives(texts: list[str], measures: np.ndarray) -> np.ndarray:
+        rows = np.array([list(map(int, text)) for text in texts])
+        return table[np.arange(number), rows[:, places] @ powers].mean(axis=1)
+
+    def mutate(text: str, random: np.random.Generator) -> str:
+        flips = random.random(number) < 2 / number
+        return "".join(str(int(bit) ^ int(flip)) for bit, flip in zip(text, flips, strict=True))
+
+    half = number // 2
+    return Problem(
+        gloam.GridArchive((half + 1, half + 1), -0.5, half + 0.5, f_min=0.0),
+        lambda random: "".join(random.choice(["0", "1"], number)),
+        mutate,
+        lambda text: np.array([text[:half].count("1"), text[half:].count("1")]),
+        objectives,
+    )
+
+
+def walks(side: int = 32, longest: int = 100) -> Problem:
+    """Texts of moves through a room with walls; measures are the end, short texts are better."""
+    is_wall = np.zeros((side, side), bool)
+    for column, gap in ((8, 28), (16, 3), (24, 28)):
+        is_wall[column, :] = True
+        is_wall[column, gap : gap + 2] = False
+    moves = {"N": (0, 1), "S": (0, -1), "E": (1, 0), "W": (-1, 0)}
+
+    def measures(text: str) -> np.ndarray:
+        at = np.array([1, 1])
+        for letter in text:
+            to = np.clip(at + moves[letter], 0, side - 1)
+            at = at if is_wall[tuple(to)] else to
+        return at.astype(float)
+
+    def mutate(text: str, random: np.random.Generator) -> str:
+        letters = list(text)
+        for _ in range(random.integers(1, 4)):
+            place = random.integers(len(letters) + 1)
+            kind = random.integers(3)
+            part = [*random.choice(list("NSEW"), 1)] * random.integers(1, 4)
+            end = place if kind == 0 else place + random.integers(1, 4)
+            letters[place:end] = [] if kind == 1 else part
+        return "".join(letters[:longest])
+
+    return Problem(
+        gloam.GridArchive((side, side), -0.5, side - 0.5, f_min=0.0),
+        lambda random: "".join(random.choice(list("NSEW"), 8)),
+        mutate,
+        measures,
+        lambda texts, measures: np.array([1 - len(text) / (longest + 1) for text in texts]),
+    )
+
+
+PROBLEMS = {"programs": programs, "bits": bits, "walks": walks}
+
+
+def _improvements(algorithm: Any, state: Any, objectives: Any, measures: Any) -> Any:
+    cells = algorithm.archive.index_of(measures)
+    valid = cells >= 0
+    batch = Batch(objectives[:, None], objectives, measures, cells, valid, {})
+    return step.score(algorithm, state, batch)[1].improvements
+
+
+_scored = compiled(_improvements)
+
+
+def improvements(pool: gloam.Pool, objectives: np.ndarray, measures: np.ndarray) -> np.ndarray:
+    """Return the improvements of rows over the discount of a pool."""
+    rows = np.float32(objectives), np.float32(np.nan_to_num(measures))
+    return np.asarray(_scored(pool._static, pool._arrays, pool.state, *rows))
+
+
+def to_nearest_empty(pool: gloam.Pool, all_centers: np.ndarray, measures: np.ndarray) -> np.ndarray:
+    """Return the distance from each row to the center of the nearest empty cell."""
+    empty = ~np.asarray(pool.state.store.occupied)
+    centers = all_centers[empty if empty.any() else ...]
+    squares = np.square(measures).sum(axis=1)[:, None] + np.square(centers).sum(axis=1)
+    return (squares - 2 * measures @ centers.T).min(axis=1)
+
+
+class Contender(NamedTuple):
+    """How parents are chosen, and candidates screened."""
+
+    parents: str = "uniform"
+    screen: str = "none"
+
+    @property
+    def uses_discount(self) -> bool:
+        """Whether a discount model is trained."""
+        return "discount" in self
+
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+        return self.parents if self.screen == "none" else f"{self.parents}, {self.screen} screens"
+
+
+CONTENDERS = [
+    Contender(),
+    Contender("near"),
+    Contender("discount"),
+    Contender(screen="discount"),
+    Contender(screen="distance"),
+    Contender("near", "distance"),
+    Contender("near", "target"),
+]
+
+
+def search(problem: Problem, contender: Contender, evaluations: int, seed: int) -> gloam.Pool:
+    """Fill a pool by one contender."""
+    # The pool has no discount of its own: this one takes the place of the discount of nothing.
+    model = functools.partial(gloam.discounts.DiscountModel, first_visit=0.5)
+    pools.NoDiscount = model if contender.uses_discount else gloam.discounts.NoDiscount
+    pool = gloam.Pool(problem.archive, seed)
+    random = np.random.default_rng(seed)
+    payloads = [problem.random(random) for _ in range(BATCH)]
+    measures = np.array(list(map(problem.measures, payloads)))
+    pool.tell(problem.objectives(payloads, measures), measures, payloads)
+    centers = np.asarray(problem.archive.centers_of(jnp.arange(problem.archive.num_cells)))
+    many = BATCH * (1 if contender.screen == "none" else CANDIDATES)
+    for _ in range(evaluations // BATCH - 1):
+        if contender.parents == "discount":
+            pairs = pool.propose(3 * many)
+            parents = [parent for parent, _ in pairs]
+            values = [parent.objective for parent in parents]
+            points = np.array([parent.measures for parent in parents])
+            best = improvements(pool, np.array(values), points).reshape(many, 3).argmax(axis=1)
+            pairs = [pairs[3 * row + place] for row, place in enumerate(best)]
+        else:
+            pairs = pool.propose(many, near=contender.parents == "near")
+        payloads = [problem.mutate(parent.payload, random) for parent, _ in pairs]
+        measures = np.array(list(map(problem.measures, payloads)))
+        if contender.screen != "none":
+            is_good = np.isfinite(measures).all(axis=1)
+            points = np.where(is_good[:, None], measures, 0)
+            if contender.screen == "discount":
+                values = improvements(pool, np.array([p.objective for p, _ in pairs]), points)
+            elif contender.screen == "distance":
+                values = -to_nearest_empty(pool, centers, points)
+            else:
+                targets = np.array([target.center for _, target in pairs])
+                values = -np.square(points - targets).sum(axis=1)
+            values = np.where(is_good, values, -np.inf).reshape(BATCH, CANDIDATES)
+            chosen = values.argmax(axis=1) + CANDIDATES * np.arange(BATCH)
+            payloads, measures = [payloads[row] for row in chosen], measures[chosen]
+        objectives = problem.objectives(payloads, measures)
+        pool.tell(objectives, measures, payloads)
+    return pool
+
+
+def report(table: pd.DataFrame) -> None:
+    """Print mean, standard error and the test against uniform parents."""
+    for problem, rows in table.groupby("problem", sort=False):
+        groups = {name: g["qd_score"].to_numpy() for name, g in rows.groupby("contender")}
+        tests = games_howell(groups) if len(table["seed"].unique()) > 1 else {}
+        print(f"\n{problem}\n\n| contender | QD score | coverage | p | Hedges' g | seconds |")
+        print("|---|---|---|---|---|---|")
+        for name, mine in rows.groupby("contender", sort=False):
+            score, cover = mine["qd_score"], 100 * mine["coverage"].mean()
+            text = f"| {name} | {score.mean():.2f} ± {score.sem():.2f} | {cover:.1f}% |"
+            test = tests.get((name, "uniform"))
+            effect = "" if test is None else f"{hedges_g(groups[name], groups['uniform']):.2f}"
+            chance = "" if test is None else f"{test.p:.2g}"
+            print(f"{text} {chance} | {effect} | {mine['seconds'].mean():.1f} |")
+
+
+def main() -> None:
+    """Run all contenders on some problems."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("problems", nargs="+", choices=PROBLEMS)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--evaluations", type=int, default=3200)
+    parser.add_argument("--out", type=Path, default=Path("results.csv"))
+    given = parser.parse_args()
+    rows, problems = [], {name: PROBLEMS[name]() for name in given.problems}
+    for seed in range(given.seeds):
+        for name in given.problems:
+            for contender in CONTENDERS:
+                began = time.process_time()
+                pool = search(problems[name], contender, given.evaluations, seed)
+                metrics = pool.metrics()
+                row = {"problem": name, "contender": contender.name, "seed": seed}
+                row |= {key: metrics[key] for key in ("qd_score", "coverage", "evaluations")}
+                rows.append(row | {"seconds": time.process_time() - began})
+        table = pd.DataFrame(rows)
+        table.to_csv(given.out, index=False)
+    report(table)
+
+
+if __name__ == "__main__":
+    main()
