@@ -14,13 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
 import gloam
 from gloam import step
 from gloam._tools.programs import compiled
+from gloam._tools.readable import p_value
 from gloam.records import Batch
 from gloam.runs.comparison import games_howell, hedges_g
 from gloam.searches import pool as pools
@@ -44,17 +44,17 @@ class Problem(NamedTuple):
 
 def programs() -> Problem:
     """Programs for 300 curves; the objective is closeness, less the size."""
-    targets = curves()
+    targets, curve = curves(), functools.lru_cache(10_000)(curve_of)
 
     def objectives(texts: list[str], measures: np.ndarray) -> np.ndarray:
-        sizes = np.array([curve_of(text)[1] for text in texts])
+        sizes = np.array([curve(text)[1] for text in texts])
         return objectives_of(measures, sizes, targets)
 
     return Problem(
         gloam.CVTArchive(targets, -2.0, 2.0, f_min=0.0),
         lambda random: text_of(random_tree(random)),
         mutated,
-        lambda text: curve_of(text)[0],
+        lambda text: curve(text)[0],
         objectives,
     )
 
@@ -90,14 +90,16 @@ def walks(side: int = 32, longest: int = 100) -> Problem:
     for column, gap in ((8, 28), (16, 3), (24, 28)):
         is_wall[column, :] = True
         is_wall[column, gap : gap + 2] = False
+    free = {(column, row) for column, row in zip(*np.nonzero(~is_wall), strict=True)}
     moves = {"N": (0, 1), "S": (0, -1), "E": (1, 0), "W": (-1, 0)}
 
     def measures(text: str) -> np.ndarray:
-        at = np.array([1, 1])
+        column = row = 1
         for letter in text:
-            to = np.clip(at + moves[letter], 0, side - 1)
-            at = at if is_wall[tuple(to)] else to
-        return at.astype(float)
+            to_column, to_row = column + moves[letter][0], row + moves[letter][1]
+            if (to_column, to_row) in free:
+                column, row = to_column, to_row
+        return np.array([column, row], float)
 
     def mutate(text: str, random: np.random.Generator) -> str:
         letters = list(text)
@@ -137,14 +139,6 @@ def improvements(pool: gloam.Pool, objectives: np.ndarray, measures: np.ndarray)
     return np.asarray(_scored(pool._static, pool._arrays, pool.state, *rows))
 
 
-def to_nearest_empty(pool: gloam.Pool, all_centers: np.ndarray, measures: np.ndarray) -> np.ndarray:
-    """Return the distance from each row to the center of the nearest empty cell."""
-    empty = ~np.asarray(pool.state.store.occupied)
-    centers = all_centers[empty if empty.any() else ...]
-    squares = np.square(measures).sum(axis=1)[:, None] + np.square(centers).sum(axis=1)
-    return (squares - 2 * measures @ centers.T).min(axis=1)
-
-
 class Contender(NamedTuple):
     """How parents are chosen, and candidates screened."""
 
@@ -169,7 +163,7 @@ CONTENDERS = [
     Contender(screen="discount"),
     Contender(screen="distance"),
     Contender("near", "distance"),
-    Contender("near", "target"),
+    Contender("near", "discount"),
 ]
 
 
@@ -183,7 +177,6 @@ def search(problem: Problem, contender: Contender, evaluations: int, seed: int) 
     payloads = [problem.random(random) for _ in range(BATCH)]
     measures = np.array(list(map(problem.measures, payloads)))
     pool.tell(problem.objectives(payloads, measures), measures, payloads)
-    centers = np.asarray(problem.archive.centers_of(jnp.arange(problem.archive.num_cells)))
     many = BATCH * (1 if contender.screen == "none" else CANDIDATES)
     for _ in range(evaluations // BATCH - 1):
         if contender.parents == "discount":
@@ -202,11 +195,8 @@ def search(problem: Problem, contender: Contender, evaluations: int, seed: int) 
             points = np.where(is_good[:, None], measures, 0)
             if contender.screen == "discount":
                 values = improvements(pool, np.array([p.objective for p, _ in pairs]), points)
-            elif contender.screen == "distance":
-                values = -to_nearest_empty(pool, centers, points)
             else:
-                targets = np.array([target.center for _, target in pairs])
-                values = -np.square(points - targets).sum(axis=1)
+                values = -pool.screen(points)
             values = np.where(is_good, values, -np.inf).reshape(BATCH, CANDIDATES)
             chosen = values.argmax(axis=1) + CANDIDATES * np.arange(BATCH)
             payloads, measures = [payloads[row] for row in chosen], measures[chosen]
@@ -216,19 +206,23 @@ def search(problem: Problem, contender: Contender, evaluations: int, seed: int) 
 
 
 def report(table: pd.DataFrame) -> None:
-    """Print mean, standard error and the test against uniform parents."""
+    """Print mean, standard error, and Games-Howell tests against uniform and near parents."""
+    others = ["uniform", "near"]
     for problem, rows in table.groupby("problem", sort=False):
         groups = {name: g["qd_score"].to_numpy() for name, g in rows.groupby("contender")}
-        tests = games_howell(groups) if len(table["seed"].unique()) > 1 else {}
-        print(f"\n{problem}\n\n| contender | QD score | coverage | p | Hedges' g | seconds |")
-        print("|---|---|---|---|---|---|")
+        tests = games_howell(groups)
+        print(f"\n### {problem}\n\n| contender | QD score | coverage | against uniform |", end="")
+        print(" against near | CPU seconds |\n|---|---|---|---|---|---|")
         for name, mine in rows.groupby("contender", sort=False):
             score, cover = mine["qd_score"], 100 * mine["coverage"].mean()
-            text = f"| {name} | {score.mean():.2f} ± {score.sem():.2f} | {cover:.1f}% |"
-            test = tests.get((name, "uniform"))
-            effect = "" if test is None else f"{hedges_g(groups[name], groups['uniform']):.2f}"
-            chance = "" if test is None else f"{test.p:.2g}"
-            print(f"{text} {chance} | {effect} | {mine['seconds'].mean():.1f} |")
+            cells = [f"{name}", f"{score.mean():.1f} ± {score.sem():.1f}", f"{cover:.1f}%"]
+            for other in others:
+                is_other = name != other
+                effect = hedges_g(groups[name], groups[other]) if is_other else 0
+                chance = p_value(tests[name, other].p) if is_other else ""
+                cells.append(f"g = {effect:.1f}, p {chance}" if is_other else "")
+            cells.append(f"{mine['seconds'].mean():.1f}")
+            print(f"| {' | '.join(cells)} |")
 
 
 def main() -> None:
@@ -236,7 +230,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("problems", nargs="+", choices=PROBLEMS)
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--evaluations", type=int, default=3200)
+    parser.add_argument("--evaluations", type=int, default=1920)
     parser.add_argument("--out", type=Path, default=Path("results.csv"))
     given = parser.parse_args()
     rows, problems = [], {name: PROBLEMS[name]() for name in given.problems}

@@ -63,6 +63,7 @@ def test_a_large_program_says_its_size():
         expressions.tree_of("+".join("x" * 30))
 
 
+@pytest.mark.slow
 def test_a_small_search_finds_programs_and_draws_them(tmp_path):
     pool = search_programs.main(iterations=20, out=tmp_path / "programs.png")
     elites = pool.elites()

@@ -229,6 +229,29 @@ def test_proposals_are_elites_and_empty_cells(near):
             assert distance == pytest.approx(apart.min(), abs=1e-5)
 
 
+def test_screening_prefers_candidates_near_to_empty_cells():
+    pool = filled(40)
+    empty = np.setdiff1d(np.arange(GRID.num_cells), pool.elites().cells)
+    centers = np.asarray(GRID.centers_of(empty))
+    measures = np.random.default_rng(3).uniform(-2, 2, (_ROWS + 9, 2)).astype(np.float32)
+    measures[:2] = centers[0], np.nan
+    apart = (measures[:, None] - centers) / np.asarray(GRID.units)
+    expected = np.sqrt(np.square(apart).mean(axis=2).min(axis=1))
+    distances = pool.screen(measures)
+    assert distances[1] == np.inf
+    expected[1] = np.inf
+    np.testing.assert_allclose(distances, expected, atol=1e-3)
+    with refused("measures: expected shape (3, 2)"):
+        pool.screen(np.zeros((3, 5)))
+    assert pool.screen(np.zeros((0, 2))).shape == (0,)
+
+
+def test_screening_for_a_full_archive_counts_all_cells():
+    pool = gloam.Pool(gloam.GridArchive((2,), 0.0, 1.0))
+    pool.tell([1.0, 1.0], [[0.2], [0.8]], ["a", "b"])
+    np.testing.assert_allclose(pool.screen([[0.25], [0.5], [0.7]]), [0, 0.5, 0.1], atol=1e-6)
+
+
 def test_parents_are_uniform_among_the_elites():
     pool = filled(12)
     number = len(pool)
@@ -318,6 +341,12 @@ def test_elites_of_pools_and_searches_are_not_merged(dms):
     for one, other in ((filled().elites(), vectors), (vectors, filled().elites())):
         with refused("others: expected elites of the same kind"):
             one.merged(other)
+
+
+def test_a_search_does_not_start_from_a_pool():
+    algorithm = gloam.MAPElites(GRID, np.zeros(1), 0.3)
+    with refused("start_from: expected elites of a search, got elites of a pool"):
+        gloam.Search(algorithm, start_from=filled().elites())
 
 
 def test_tables_have_texts(tmp_path):

@@ -37,7 +37,7 @@ class Elite:
     fields: dict[str, Shaped[np.ndarray, " ..."]]
     """The extra fields that the archive declares."""
     values: Any = None
-    """Values of the space by name, or the tree; ``None`` for plain vectors."""
+    """Values of the space by name, the tree, or the payload; ``None`` for plain vectors."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class Elites:
         store: The elites.
         reference: Reference of the QD score that the search has had, if the archive has no
             ``f_min``; see `gloam.archives.qd_score`.
-        form: The space or tree that solutions stand for, or ``None`` for plain vectors.
+        form: The space, tree or payloads that solutions stand for, or ``None`` for plain vectors.
         is_corrected: Whether objectives and measures are means of a re-evaluation
             (`gloam.Result.reevaluated`). Figures say so.
     """

@@ -21,7 +21,7 @@ from gloam.algorithms.algorithm import checked_archive
 from gloam.archives import Archive, Elites
 from gloam.archives.elites import archive_figures
 from gloam.archives.store import random_cells, running_counts
-from gloam.archives.targets import draw_targets
+from gloam.archives.targets import draw_targets, nearest
 from gloam.archives.thumbnails import thumbnail
 from gloam.discounts import NoDiscount
 from gloam.emitters import Variation
@@ -80,7 +80,19 @@ def _draw(algorithm: Algorithm, state: SearchState, key: PRNGKeyArray) -> _Drawn
     return _Drawn(parents, targets.cells, near, centers, targets.are_empty)
 
 
+@float32()
+def _measure_distances(
+    algorithm: Algorithm, state: SearchState, measures: Float[Array, "n meas"]
+) -> Float[Array, " n"]:
+    archive, is_empty = algorithm.archive, ~state.store.occupied
+    centers = archive.centers_of(jnp.arange(archive.num_cells, dtype=jnp.int32)) / archive.units
+    points = archive.discount_space(measures) / archive.units
+    cells, _ = nearest(points, centers, is_empty | ~jnp.any(is_empty), 1)
+    return jnp.sqrt(archive.squared_distances(measures, cells[:, 0]))
+
+
 _init = compiled(step.init)
+_distances = compiled(_measure_distances)
 _drawn = compiled(_draw)
 _start_with = compiled(step.start_with)
 _metrics = compiled(diagnostics.metrics)
@@ -239,6 +251,32 @@ class Pool:
         return _start_with(
             self._static, self._arrays, state, solutions, block, cells, is_row, started
         )
+
+    def screen(self, measures: ArrayLike) -> Float[np.ndarray, " n"]:
+        """Return how far candidates are from the nearest empty cell; the nearest are most novel.
+
+        It is for measures that cost little beside the objective: make several candidates, and
+        evaluate those with the smallest numbers. While no cell is empty, all cells count.
+
+        Args:
+            measures: ``(n, meas)`` measures, or ``(n, *shape)`` if the archive's have a shape.
+
+        Returns:
+            Root mean squared distances to the center of the cell, in widths of a cell for a grid;
+            infinite for rows that the archive cannot place, such as those with NaN.
+        """
+        number = len(checks.real_array("measures", measures, "rows of measures"))
+        _, rows, _ = ResultSpec(tuple(self.archive.measure_shape), {}).checked(
+            None, measures, {}, number
+        )
+        accepted = np.asarray(self.archive.accepts(rows))
+        distances = np.full(number, np.inf, np.float32)
+        for first in range(0, number, _ROWS):
+            taken = np.minimum(np.arange(first, first + _ROWS), number - 1)
+            block = np.where(accepted[taken, None], rows[taken], 0)
+            found = _distances(self._static, self._arrays, self.state, block)
+            distances[taken] = np.asarray(found)
+        return np.where(accepted, distances, np.inf)
 
     def elites(self) -> Elites:
         """Return the elites. ``elite.values`` is the payload, and tables have it in ``payload``."""
