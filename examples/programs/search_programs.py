@@ -1,6 +1,6 @@
 """Programs for curves: for each of 300 curves, a short program that draws it.
 
-python examples/programs/search_programs.py --iterations 2000 --out programs.png
+python examples/programs/search_programs.py --iterations 1000 --out programs.png
 """
 
 import textwrap
@@ -89,7 +89,7 @@ def draw(pool: gloam.Pool, out: Path, rows: int = 4, columns: int = 5) -> None:
     plt.close(figure)
 
 
-def main(iterations: int = 2000, seed: int = 0, out: Path = Path("programs.png")) -> gloam.Pool:
+def main(iterations: int = 1000, seed: int = 0, out: Path = Path("programs.png")) -> gloam.Pool:
     """Search, and draw some of the programs."""
     pool = search(iterations, seed=seed)
     print(pool)

@@ -164,6 +164,7 @@ CONTENDERS = [
     Contender(screen="distance"),
     Contender("near", "distance"),
     Contender("near", "discount"),
+    Contender("mixed"),
 ]
 
 
@@ -186,6 +187,8 @@ def search(problem: Problem, contender: Contender, evaluations: int, seed: int) 
             points = np.array([parent.measures for parent in parents])
             best = improvements(pool, np.array(values), points).reshape(many, 3).argmax(axis=1)
             pairs = [pairs[3 * row + place] for row, place in enumerate(best)]
+        elif contender.parents == "mixed":
+            pairs = pool.propose(many // 2, near=True) + pool.propose(many - many // 2)
         else:
             pairs = pool.propose(many, near=contender.parents == "near")
         payloads = [problem.mutate(parent.payload, random) for parent, _ in pairs]
@@ -232,11 +235,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--evaluations", type=int, default=1920)
     parser.add_argument("--out", type=Path, default=Path("results.csv"))
+    names = [contender.name for contender in CONTENDERS]
+    parser.add_argument("--only", nargs="+", choices=names, default=names)
     given = parser.parse_args()
     rows, problems = [], {name: PROBLEMS[name]() for name in given.problems}
     for seed in range(given.seeds):
         for name in given.problems:
-            for contender in CONTENDERS:
+            for contender in [each for each in CONTENDERS if each.name in given.only]:
                 began = time.process_time()
                 pool = search(problems[name], contender, given.evaluations, seed)
                 metrics = pool.metrics()

@@ -234,7 +234,7 @@ def test_screening_prefers_candidates_near_to_empty_cells():
     empty = np.setdiff1d(np.arange(GRID.num_cells), pool.elites().cells)
     centers = np.asarray(GRID.centers_of(empty))
     measures = np.random.default_rng(3).uniform(-2, 2, (_ROWS + 9, 2)).astype(np.float32)
-    measures[:2] = centers[0], np.nan
+    measures[0], measures[1] = centers[0], np.nan
     apart = (measures[:, None] - centers) / np.asarray(GRID.units)
     expected = np.sqrt(np.square(apart).mean(axis=2).min(axis=1))
     distances = pool.screen(measures)
