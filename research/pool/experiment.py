@@ -30,6 +30,8 @@ from expressions import mutated, random_tree, text_of
 from search_programs import curve_of, curves, objectives_of
 
 BATCH, CANDIDATES = 32, 4
+SHARES = {"uniform": 0.0, "mixed": 0.5, "near": 1.0}
+"""Shares of near parents."""
 
 
 class Problem(NamedTuple):
@@ -181,16 +183,14 @@ def search(problem: Problem, contender: Contender, evaluations: int, seed: int) 
     many = BATCH * (1 if contender.screen == "none" else CANDIDATES)
     for _ in range(evaluations // BATCH - 1):
         if contender.parents == "discount":
-            pairs = pool.propose(3 * many)
+            pairs = pool.propose(3 * many, near=0)
             parents = [parent for parent, _ in pairs]
             values = [parent.objective for parent in parents]
             points = np.array([parent.measures for parent in parents])
             best = improvements(pool, np.array(values), points).reshape(many, 3).argmax(axis=1)
             pairs = [pairs[3 * row + place] for row, place in enumerate(best)]
-        elif contender.parents == "mixed":
-            pairs = pool.propose(many // 2, near=True) + pool.propose(many - many // 2)
         else:
-            pairs = pool.propose(many, near=contender.parents == "near")
+            pairs = pool.propose(many, near=SHARES[contender.parents])
         payloads = [problem.mutate(parent.payload, random) for parent, _ in pairs]
         measures = np.array(list(map(problem.measures, payloads)))
         if contender.screen != "none":
@@ -220,7 +220,7 @@ def report(table: pd.DataFrame) -> None:
             score, cover = mine["qd_score"], 100 * mine["coverage"].mean()
             cells = [f"{name}", f"{score.mean():.1f} ± {score.sem():.1f}", f"{cover:.1f}%"]
             for other in others:
-                is_other = name != other
+                is_other = name != other and other in groups
                 effect = hedges_g(groups[name], groups[other]) if is_other else 0
                 chance = p_value(tests[name, other].p) if is_other else ""
                 cells.append(f"g = {effect:.1f}, p {chance}" if is_other else "")

@@ -209,7 +209,7 @@ def test_an_empty_pool_says_what_to_do():
         gloam.Pool(GRID).propose()
 
 
-@pytest.mark.parametrize("near", [False, True])
+@pytest.mark.parametrize("near", [0, 0.5, 1])
 def test_proposals_are_elites_and_empty_cells(near):
     pool = filled(40)
     elites = pool.elites()
@@ -223,7 +223,7 @@ def test_proposals_are_elites_and_empty_cells(near):
         assert target.is_empty
         assert elites.elite(target.cell) is None
         assert int(GRID.index_of(target.center[None])[0]) == target.cell
-        if near:
+        if near == 1:
             apart = np.square(elites.measures - target.center).sum(axis=1)
             distance = np.square(parent.measures - target.center).sum()
             assert distance == pytest.approx(apart.min(), abs=1e-5)
@@ -252,10 +252,26 @@ def test_screening_for_a_full_archive_counts_all_cells():
     np.testing.assert_allclose(pool.screen([[0.25], [0.5], [0.7]]), [0, 0.5, 0.1], atol=1e-6)
 
 
+def test_half_of_the_parents_are_near_to_their_targets():
+    pool = filled(40)
+    elites = pool.elites()
+    nearest = 0
+    for parent, target in pool.propose(400):
+        apart = np.square(elites.measures - target.center).sum(axis=1)
+        nearest += np.square(parent.measures - target.center).sum() <= apart.min() + 1e-5
+    assert 170 <= nearest <= 260  # a random elite may be the nearest as well
+
+
+@pytest.mark.parametrize("near", [-0.1, 1.1, np.nan, "yes"])
+def test_the_share_of_near_parents_is_checked(near):
+    with refused("near: expected a finite number >= 0 and <= 1"):
+        filled().propose(near=near)
+
+
 def test_parents_are_uniform_among_the_elites():
     pool = filled(12)
     number = len(pool)
-    parents = [parent.cell for parent, _ in pool.propose(100 * number)]
+    parents = [parent.cell for parent, _ in pool.propose(100 * number, near=0)]
     counts = np.unique(parents, return_counts=True)[1]
     assert len(counts) == number
     assert np.square(counts - 100).sum() / 100 < 3 * number  # chi-squared
@@ -286,7 +302,7 @@ def test_a_loaded_pool_continues_with_the_same_bits(tmp_path):
         each.tell(objectives[50:], measures[50:], payloads[50:])
     assert_same_bits(loaded.state, pool.state)
     assert loaded.elites().values() == pool.elites().values()
-    assert str(loaded.propose(30, near=True)) == str(pool.propose(30, near=True))
+    assert str(loaded.propose(30, near=1)) == str(pool.propose(30, near=1))
     assert loaded.metrics() == pool.metrics()
 
 

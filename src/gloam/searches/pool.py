@@ -14,7 +14,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 from gloam import diagnostics, step
 from gloam._tools import checks, drawing
 from gloam._tools.compiler import float32, keep_compiled_programs
-from gloam._tools.draws import PROPOSALS, root_key
+from gloam._tools.draws import PROPOSALS, root_key, uniforms
 from gloam._tools.programs import compiled, partition
 from gloam.algorithms import Algorithm
 from gloam.algorithms.algorithm import checked_archive
@@ -63,21 +63,23 @@ class _Drawn(NamedTuple):
 
     parents: Int[Array, " n"]
     targets: Int[Array, " n"]
-    near: Int[Array, " n"]
-    """Cells of the elites that are nearest to the targets."""
     centers: Float[Array, "n meas"]
     are_empty: Bool[Array, " n"]
 
 
 @float32()
-def _draw(algorithm: Algorithm, state: SearchState, key: PRNGKeyArray) -> _Drawn:
-    key_parents, key_targets = jax.random.split(key)
+def _draw(
+    algorithm: Algorithm, state: SearchState, key: PRNGKeyArray, near: Float[Array, ""]
+) -> _Drawn:
+    key_parents, key_targets, key_near = jax.random.split(key, 3)
     counts = running_counts(state.store.occupied)
-    parents, _ = random_cells(counts, _ROWS, key=key_parents)
+    random, _ = random_cells(counts, _ROWS, key=key_parents)
     targets = draw_targets(algorithm.archive, state.store, counts, state.x0, _ROWS, key=key_targets)
-    near = targets.solutions[:, 0, 0].astype(jnp.int32)
+    # The solution of an elite is the number of its cell.
+    nearest_elites = targets.solutions[:, 0, 0].astype(jnp.int32)
+    parents = jnp.where(uniforms(key_near, _ROWS) < near, nearest_elites, random)
     centers = algorithm.archive.centers_of(targets.cells)
-    return _Drawn(parents, targets.cells, near, centers, targets.are_empty)
+    return _Drawn(parents, targets.cells, centers, targets.are_empty)
 
 
 @float32()
@@ -143,33 +145,34 @@ class Pool:
         self._told = self._proposed = 0
 
     @checks.names_arguments
-    def propose(self, number: int = 16, *, near: bool = False) -> list[tuple[Parent, Target]]:
+    def propose(self, number: int = 16, *, near: float = 0.5) -> list[tuple[Parent, Target]]:
         """Return pairs of a parent and a cell to aim at, new ones at each call.
 
         Targets are random empty cells, or any cells while none is empty.
 
         Args:
             number: Number of pairs.
-            near: Whether the parent is the elite nearest to the target, instead of a random elite.
+            near: Share of the parents that are the elites nearest to their targets, in the mean.
+                The others are random elites.
 
         Raises:
             ValueError: The pool has no elite.
         """
         number = checks.count("number", number)
-        checks.instance("near", near, bool)
+        near = checks.number("near", near, at_least=0.0, at_most=1.0)
         fix = "Tell it solutions to begin with, for instance some that you wrote."
         checks.expect(len(self._texts) > 0, "pool", "at least one elite", "none", fix)
         key = jax.random.fold_in(self.state.key, PROPOSALS)
         pairs: list[tuple[Parent, Target]] = []
         while len(pairs) < number:
             key_pairs = jax.random.fold_in(key, self._proposed)
-            drawn = _drawn(self._static, self._arrays, self.state, key_pairs)
+            drawn = _drawn(self._static, self._arrays, self.state, key_pairs, np.float32(near))
             self._proposed += 1
-            pairs += self._pairs(jax.device_get(drawn), near)[: number - len(pairs)]
+            pairs += self._pairs(jax.device_get(drawn))[: number - len(pairs)]
         return pairs
 
-    def _pairs(self, drawn: _Drawn, near: bool) -> list[tuple[Parent, Target]]:
-        cells = np.asarray(drawn.near if near else drawn.parents)
+    def _pairs(self, drawn: _Drawn) -> list[tuple[Parent, Target]]:
+        cells = np.asarray(drawn.parents)
         shape, store = self.archive.measure_shape, self.state.store
         payloads = [json.loads(self._texts[cell]) for cell in cells.tolist()]
         objectives = np.asarray(store.objectives)[cells].tolist()
