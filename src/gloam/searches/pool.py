@@ -269,6 +269,8 @@ class Pool:
             infinite for rows that the archive cannot place, such as those with NaN.
         """
         number = len(checks.real_array("measures", measures, "rows of measures"))
+        if number == 0:
+            return np.zeros(0, np.float32)
         _, rows, _ = ResultSpec(tuple(self.archive.measure_shape), {}).checked(
             None, measures, {}, number
         )
