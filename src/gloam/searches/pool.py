@@ -122,7 +122,7 @@ class Pool:
         >>> for _ in range(3):
         ...     _ = tell([parent.payload + "e" for parent, target in pool.propose(4)])
         >>> pool.elites().best.values
-        'aeee'
+        'poolee'
     """
 
     @checks.names_arguments
