@@ -6,6 +6,7 @@ Searches:
     answer              solutions for new items, from the elites of a finished search
     reevaluate          evaluates the elites of a run folder again, for noise
     Search, AsyncSearch ask and tell
+    Pool                elites whose solutions are texts or JSON values from outside
     Asynchronous        settings of an asynchronous run
     step, records       the functions and records of one iteration, for loops of your own
     runs, searches      where these come from

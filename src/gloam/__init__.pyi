@@ -36,6 +36,7 @@ from .runs import resume as resume
 from .runs import run as run
 from .runs.comparison import compare as compare
 from .searches import AsyncSearch as AsyncSearch
+from .searches import Pool as Pool
 from .searches import Search as Search
 from .spaces import Categorical as Categorical
 from .spaces import Integer as Integer

@@ -160,7 +160,7 @@ def test_hedges_g_equals_pingouins():
 def test_what_is_no_run_is_refused(tmp_path):
     with refused("runs: expected at least one algorithm, got none"):
         gloam.compare({})
-    with refused("runs: expected results or run folders, got int"):
+    with refused("runs: expected results, pools or run folders, got int"):
         gloam.compare({"a": 3})
     with refused("run folder: expected a run of gloam"):
         gloam.compare({"a": tmp_path})

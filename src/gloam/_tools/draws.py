@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int, Int64, Key, PRNGKeyArray, UInt32
 GENERATOR = "threefry2x32"
 """Generator of every key that gloam makes; JAX's default may be another one."""
 # Numbers folded into the root key instead of an iteration's, for draws outside of iterations.
-FIRST, PARTS, STARTS, REEVALUATION = (2**32 - number for number in (1, 2, 3, 4))
+FIRST, PARTS, STARTS, REEVALUATION, PROPOSALS = (2**32 - number for number in range(1, 6))
 # Folded into the key that draws elites, for the tournaments among them.
 TOURNAMENTS = 2**32 - 1
 # Constants of Threefry-2x32 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").

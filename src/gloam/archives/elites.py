@@ -18,6 +18,7 @@ from gloam.archives.store import Store, filled_store
 from gloam.archives.thumbnails import thumbnail
 from gloam.evaluation import measure_shapes
 from gloam.spaces import Form, Space
+from gloam.spaces.payloads import Payloads
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +37,7 @@ class Elite:
     fields: dict[str, Shaped[np.ndarray, " ..."]]
     """The extra fields that the archive declares."""
     values: Any = None
-    """Values of the space by name, or the tree; ``None`` for plain vectors."""
+    """Values of the space by name, the tree, or the payload; ``None`` for plain vectors."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -88,7 +89,7 @@ class Elites:
         store: The elites.
         reference: Reference of the QD score that the search has had, if the archive has no
             ``f_min``; see `gloam.archives.qd_score`.
-        form: The space or tree that solutions stand for, or ``None`` for plain vectors.
+        form: The space, tree or payloads that solutions stand for, or ``None`` for plain vectors.
         is_corrected: Whether objectives and measures are means of a re-evaluation
             (`gloam.Result.reevaluated`). Figures say so.
     """
@@ -308,7 +309,7 @@ class Elites:
 
         The archives must have the same cells; `into` moves elites into other cells.
         """
-        store = jax.tree.map(np.copy, self.store)
+        store, form = jax.tree.map(np.copy, self.store), self.form
         for other in others:
             checks.instance("others", other, Elites, "Give result.elites or search.elites().")
             archive = other.archive
@@ -323,10 +324,12 @@ class Elites:
             leaves = jax.tree.leaves(store), jax.tree.leaves(other.store)
             for ours, theirs in zip(*leaves, strict=True):
                 ours[cells] = theirs[cells]
+            if isinstance(form, Payloads) or isinstance(other.form, Payloads):
+                form = _joined(store.solutions, form, other, cells)
         # Means of a re-evaluation and single evaluations do not make a corrected archive.
         is_corrected = all(elites.is_corrected for elites in (self, *others))
         reference = min(elites.f_min for elites in (self, *others))
-        more = {"form": self.form, "is_corrected": is_corrected}
+        more = {"form": form, "is_corrected": is_corrected}
         return Elites(self.archive, store, reference=reference, **more)
 
     def into(self, archive: Archive) -> "Elites":
@@ -424,7 +427,27 @@ class Elites:
         )
 
 
+def _joined(
+    solutions: Float[np.ndarray, "cells 1"],
+    form: Form | None,
+    other: Elites,
+    cells: Int[np.ndarray, " n"],
+) -> Payloads:
+    """Return payloads with new numbers for those of ``cells``, which come from ``other``."""
+    both = isinstance(form, Payloads) and isinstance(other.form, Payloads)
+    expected, got = "elites of the same kind", "payloads and vectors"
+    checks.expect(both, "others", expected, got, "Merge elites of pools with one another.")
+    assert isinstance(form, Payloads)
+    assert isinstance(other.form, Payloads)
+    first = max(form.texts, default=-1) + 1
+    texts = dict(enumerate(other.form.json_of(other.store.solutions[cells]), first))
+    solutions[cells, 0] = list(texts)
+    return Payloads(form.texts | texts)
+
+
 def _described_form(elites: Elites) -> str:
+    if isinstance(elites.form, Payloads):
+        return "texts or JSON values"
     if isinstance(elites.form, Space):
         return ", ".join(name for name, _ in elites.form.variables)
     return f"{elites.store.solutions.shape[1]:,} numbers each"

@@ -69,8 +69,8 @@ def draw_targets(
             candidates, _ = random_cells(wanted_counts, most, key=key_cells)
             are_wanted = jnp.ones(most, bool)
         starts = measures_of(elites[:number])
-        nearest, _ = _nearest(starts, center(candidates), are_wanted, 1)
-        cells = candidates[nearest[:, 0]]
+        near_cells, _ = nearest(starts, center(candidates), are_wanted, 1)
+        cells = candidates[near_cells[:, 0]]
     elif tried is not None:
         candidates, _ = random_cells(wanted_counts, number * _CANDIDATES, key=key_cells)
         candidates = candidates.reshape(number, _CANDIDATES)
@@ -79,7 +79,7 @@ def draw_targets(
     else:
         cells, _ = random_cells(wanted_counts, number, key=key_cells)
     measures, centers = measures_of(searched), center(cells)
-    places, are_near = _nearest(centers, measures, are_elites, num_near)
+    places, are_near = nearest(centers, measures, are_elites, num_near)
     near = places if searched is None else searched[places]
     return Targets(
         cells=cells,
@@ -91,7 +91,7 @@ def draw_targets(
     )
 
 
-def _nearest(
+def nearest(
     points: Float[Array, "m meas"],
     rows: Float[Array, "n meas"],
     is_row: Bool[Array, " n"],

@@ -16,12 +16,13 @@ from gloam.archives.elites import scores_from_one_reference
 from gloam.archives.qd_score import recounted
 from gloam.formats import RunFolder
 from gloam.runs import Result
+from gloam.searches import Pool
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Run = Result | RunFolder | str | os.PathLike
-"""A result, or a run folder."""
+Run = Result | Pool | RunFolder | str | os.PathLike
+"""A result, a pool, or a run folder."""
 _NEEDED = {"evaluations", "qd_score", "f_min", "num_elites", "num_counted", "mean_objective"}
 _METRICS = {"qd_score": "QD score", "coverage": "coverage", "best_objective": "best objective"}
 
@@ -156,7 +157,8 @@ def compare(runs: Mapping[str, Run | Sequence[Run]], *, f_min: float | None = No
     Compare at equal numbers of evaluations; the table shows them.
 
     Args:
-        runs: Results or run folders by name of the algorithm; a list of them counts as one.
+        runs: Results, run folders or pools by name of the algorithm; a list of them counts as one.
+            The curves of a pool have one point, because it keeps no earlier metrics.
         f_min: Reference of all QD scores, which are sums of ``objective - f_min``. By default the
             lowest of the runs' own (`gloam.archives.qd_score`).
 
@@ -223,9 +225,11 @@ def _read_runs(name: Any, given: Any) -> Iterator[tuple[pd.DataFrame, list[Elite
     for run in runs:
         if isinstance(run, Result):
             table, by_seed = run.metrics, list(run.elites_by_seed.values())
+        elif isinstance(run, Pool):
+            table, by_seed = pd.DataFrame([run.metrics()]), [run.elites()]
         else:
             is_folder = isinstance(run, (RunFolder, str, os.PathLike))
-            checks.expect(is_folder, "runs", "results or run folders", type(run).__name__)
+            checks.expect(is_folder, "runs", "results, pools or run folders", type(run).__name__)
             folder = (run if isinstance(run, RunFolder) else RunFolder(run)).must_hold_run()
             seeds = folder.read_config().seeds
             table, by_seed = folder.read_metrics(), [folder.read_archive(seed) for seed in seeds]

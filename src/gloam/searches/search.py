@@ -14,7 +14,6 @@ from gloam._tools.compiler import keep_compiled_programs
 from gloam._tools.draws import evaluation_seeds, root_key
 from gloam._tools.programs import compiled, partition
 from gloam._tools.progress import tell_of_compilation
-from gloam._version import __version__
 from gloam.algorithms import Algorithm
 from gloam.archives import Elites
 from gloam.archives.elites import archive_figures
@@ -24,10 +23,8 @@ from gloam.emitters import Branching
 from gloam.evaluation import succeeded_rows
 from gloam.evaluators import ResultSpec
 from gloam.evaluators.results import Results, check_some_valid
-from gloam.formats import objects
-from gloam.formats.arrays import read_arrays, write_arrays
-from gloam.formats.checkpoints import state_arrays, state_from
 from gloam.formats.documents import content_of
+from gloam.formats.saved_searches import SavedSearch, read_search, write_search
 from gloam.records import Proposal, SearchState, StepInfo
 from gloam.searches.gradients import VJP, check_vjp, gradients_by
 from gloam.searches.metrics import (
@@ -283,15 +280,8 @@ class Search:
         A proposal that was asked for but not told is not saved; the loaded search asks for the same
         one again.
         """
-        arrays: dict[str, np.ndarray] = {}
-        content = {
-            "gloam": __version__,
-            "seed": self.seed,
-            "algorithm": objects.encode(self.algorithm, arrays),
-        }
-        named = {f"array {name}": array for name, array in arrays.items()}
-        named |= {f"state {name}": array for name, array in state_arrays(self.state).items()}
-        write_arrays(checks.path("path", path), named, kind="search", about=content)
+        saved = SavedSearch(self.algorithm, self.seed, self.state, {}, {})
+        write_search(path, saved, kind="search")
 
     @classmethod
     def load(cls, path: str | os.PathLike, algorithm: Algorithm | None = None) -> "Search":
@@ -308,25 +298,10 @@ class Search:
         """
         file = checks.existing_file("path", path)
         fix = "Give a file that Search.save wrote."
-        arrays, content = read_arrays(file.resolve(), kind="search", fix=fix)
-        named = {name.partition(" ")[2]: array for name, array in arrays.items() if name[0] == "a"}
-        state = {name.partition(" ")[2]: array for name, array in arrays.items() if name[0] == "s"}
+        saved = read_search(file, algorithm, kind="search", fix=fix)
         with content_of(file, fix):
-            seed = checks.seed("seed", content.get("seed"))
-            if algorithm is None:
-                algorithm = objects.decode(content.get("algorithm"), named)
-            else:
-                given = objects.encode(algorithm, {})
-                differences = objects.differences(content.get("algorithm"), given, "algorithm")
-                if differences:
-                    raise ValueError(f"it was saved with another algorithm: {differences[0]}")
-            if not isinstance(algorithm, Algorithm):
-                raise ValueError("it contains no algorithm")
-            # Shapes first: the settings in a file may ask for more than its arrays show.
-            like = jax.eval_shape(lambda: step.init(algorithm, root_key(seed)))
-            restored = state_from(like, state)
-            search = cls(algorithm, seed)
-            search.state = restored
+            search = cls(saved.algorithm, saved.seed)
+        search.state = saved.state
         return search
 
     def __repr__(self) -> str:

@@ -24,6 +24,7 @@ from gloam.formats import RunFolder
 from gloam.formats.arrays import digest
 from gloam.records import SearchState
 from gloam.spaces import Space
+from gloam.spaces.payloads import Payloads
 
 _start_with = compiled(step.start_with)
 _start_emitters = compiled(step.start_emitters)
@@ -144,6 +145,8 @@ def elites_in(folder: RunFolder) -> Elites:
 
 def _of_elites(elites: Elites, algorithm: Algorithm, reevaluate: bool) -> Start:
     form, solutions = algorithm.emitter.form, elites.solutions
+    has_vectors, fix = not isinstance(elites.form, Payloads), "Tell them to a gloam.Pool."
+    checks.expect(has_vectors, "start_from", "elites of a search", "elites of a pool", fix)
     if isinstance(form, Space) and isinstance(elites.form, Space):
         if form != elites.form:
             solutions = form.vectors(elites.values())

@@ -19,6 +19,7 @@ from gloam._tools import checks
 from gloam._tools.registry import register
 from gloam._tools.trees import Tree
 from gloam.spaces.conditions import Conditions
+from gloam.spaces.payloads import Payloads
 from gloam.spaces.variables import (
     Categorical,
     Integer,
@@ -400,7 +401,7 @@ class Space:
         return blocks
 
 
-Form = Space | Tree
+Form = Space | Tree | Payloads
 """What a solution stands for."""
 
 
