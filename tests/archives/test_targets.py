@@ -192,8 +192,8 @@ def test_a_draw_of_more_targets_searches_fewer_cells(monkeypatch, number, search
         sizes.append((len(points), len(rows), len(is_row)))
         return found(points, rows, is_row, num_near)
 
-    found = targets._nearest
-    monkeypatch.setattr(targets, "_nearest", nearest)
+    found = targets.nearest
+    monkeypatch.setattr(targets, "nearest", nearest)
     store = empty_store(archive.num_cells, SOL, 2, {})
     options = {"key": jax.random.key(0), "num_near": 32, "near_elites": True}
     drawn = jax.eval_shape(lambda: draw(archive, store, number, **options))
