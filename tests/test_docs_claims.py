@@ -40,6 +40,8 @@ from gloam_lab.latent_illumination import experiment as lsi
 from tests.test_docs import ROOT, script
 from tests.test_docs import tables as tables_of
 
+pytestmark = pytest.mark.slow  # all pages are read
+
 PAGES = [
     *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")),
     *sorted(ROOT.glob("docs/**/*.md")),

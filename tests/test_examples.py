@@ -9,6 +9,8 @@ import pytest
 import gloam
 import gloam_lab
 
+pytestmark = pytest.mark.slow  # the docstrings of all modules
+
 # The template is a text to copy.
 LEFT_OUT = {
     "gloam.cli.template",

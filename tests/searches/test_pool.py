@@ -175,7 +175,6 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(values, max_size=4))
 def test_payloads_come_back_from_files(payloads):
     encoded = [payload_json("payload", payload) for payload in payloads]

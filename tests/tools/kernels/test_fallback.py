@@ -14,7 +14,7 @@ from gloam._tools import kernels
 from gloam.archives import kmeans_centroids
 from tests.tools.kernels.test_kernels import small_search
 
-pytestmark = pytest.mark.first
+pytestmark = [pytest.mark.first, pytest.mark.slow]
 MODULES = ("cholesky", "minibatch", "nearest")
 
 

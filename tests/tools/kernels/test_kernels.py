@@ -16,6 +16,8 @@ from gloam.discounts import MLP
 from gloam.discounts.training import Trained, by_kernel, fast_sweep, fit
 from tests.helpers import paper_model
 
+pytestmark = pytest.mark.slow  # searches of its own are compiled
+
 ADAM = minibatch.Adam(1e-3, 0.9, 0.999)
 OPTIMIZER = optax.adam(1e-3)
 
