@@ -142,7 +142,7 @@ CODE = re.compile(
 )
 # The pages that are read first. The code of the others compiles many more programs.
 QUICK = {"docs/tutorial.md", "docs/callbacks.md"}
-LONG = {"docs/recipes.md", "docs/variables.md", "docs/running-at-scale.md"}
+LONG = {f"docs/{name}.md" for name in ("recipes", "variables", "extending", "running-at-scale")}
 SLOW, RELEASE = [pytest.mark.slow], [pytest.mark.release]
 PYTHON_PAGES = [
     pytest.param(name, marks=[] if name in QUICK else RELEASE if name in LONG else SLOW)

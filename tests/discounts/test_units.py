@@ -154,7 +154,7 @@ def scores(factor=1.0, offset=0.0, measure=1.0, solution=1.0, **settings):
     return [np.isfinite(one).mean() for one in found], normalised, result
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_powers_of_two_change_no_bit():
     plain, scaled = scores()[2], scores(factor=1024.0)[2]
     for one, other in zip(

@@ -193,6 +193,7 @@ def test_a_resumed_run_gives_the_same_bits(cls, tmp_path):
     assert (last["evaluations"], last["gradients"]) == (6 * 30, 6 * 3 * 3)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(("cls", "least"), [(CMAMEGA, 7500), (CMAMAEGA, 5800)])
 def test_two_measures_of_linear_projection(cls, least):
     # After 300 iterations seeds 0 to 11 have 7,510 to 7,519 and 6,022 to 6,360, with standard
